@@ -52,7 +52,6 @@ ATTRIBUTE_EXCEPTIONS = {
 PUBLIC_METHOD_EXCEPTIONS = {
     "tidelog.broker.coordinators.groups.group:Group": 28,
     "tidelog.broker.network.connection:Connection": 22,
-    "tidelog.broker.partitions.partition:Partition": 21,
     "tidelog.broker.raft.log:MetadataLog": 24,
     "tidelog.clients.consumer.consumer:Consumer": 25,
     "tidelog.cluster.quorum.replica:Replica": 29,

@@ -65,12 +65,12 @@ class MixedClients:
         """Who leads, once somebody does."""
         found: list[Node] = []
 
-        def is_led() -> bool:
+        def is_leader() -> bool:
             placed = self.partition(topic, index)
             found[:] = [] if placed is None or placed.leader < 0 else [self.cluster.nodes[placed.leader]]
             return bool(found)
 
-        wait_until(is_led, WITHIN_S)
+        wait_until(is_leader, WITHIN_S)
         return found[0]
 
     def wait_for_leader_other_than(self, node: Node, topic: str, index: int = 0) -> None:

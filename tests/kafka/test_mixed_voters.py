@@ -47,12 +47,12 @@ class Voters:
         """Who leads, once somebody does who runs."""
         found: list[Node] = []
 
-        def is_led() -> bool:
+        def is_leader() -> bool:
             text = re.search(r"LeaderId:\s+(\d+)", self.quorum("describe", "--status"))
             found[:] = [self.cluster.nodes[int(text[1])]] if text else []
             return bool(found) and found[0].process is not None
 
-        wait_until(is_led, WITHIN_S)
+        wait_until(is_leader, WITHIN_S)
         return found[0]
 
     def members(self) -> set[int]:

@@ -238,4 +238,4 @@ class ReplicaGroup:
 def is_answered(produced: tuple[Partition, int]) -> ErrorCode | None:
     """What the producer was told by now."""
     partition, end_offset = produced
-    return partition.committed(end_offset)
+    return partition.commit_outcome(end_offset)

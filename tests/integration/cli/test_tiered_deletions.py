@@ -31,7 +31,7 @@ def test_a_node_that_ends_before_it_marks_a_deletion_finds_it_in_its_directories
         kept = tiered.objects("/stays-")
         with monkeypatch.context() as patched:
             # As if it ended right when it heard of it.
-            patched.setattr(RemotePart, "roles_changed", lambda *_: None)
+            patched.setattr(RemotePart, "on_roles_changed", lambda *_: None)
             tiered.delete("tides")
             cluster.restart(clean=clean)
         wait_until(lambda: not tiered.objects("/tides-"), TIMEOUT_S)

@@ -94,7 +94,7 @@ def hangs(three: ThreeNodes) -> bool:
         logs = [
             partition.log
             for name, partition in node.services.replicas.partitions.items()
-            if name.topic == "tides" and partition.is_led
+            if name.topic == "tides" and partition.is_leader
         ]
         return any(log.last_stable_offset < log.high_watermark for log in logs)
 

@@ -407,7 +407,7 @@ class Scenario:
     def _collect_answers(self) -> None:
         still = []
         for broker, required, value in self.waiting:
-            code = broker.partition.committed(required)
+            code = broker.partition.commit_outcome(required)
             if code is ErrorCode.NONE:
                 self.acked.append(value)
             elif code is None:

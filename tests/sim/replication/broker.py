@@ -204,7 +204,7 @@ class SimBroker:
         (asked,) = request.topics[0].partitions
         code, offset, epoch = ErrorCode.NONE, -1, None
         try:
-            self.partition.led(asked.current_leader_epoch)
+            self.partition.require_leader(asked.current_leader_epoch)
             offset = self._offset_of(asked.timestamp)
             epoch = self.log.leader_epochs.epoch_for_offset(offset)
         except KafkaError as error:

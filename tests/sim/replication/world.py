@@ -334,7 +334,7 @@ class World:
         self.ledger.check()
         waiting = []
         for required, value in broker.produced:
-            code = broker.partition.committed(required)
+            code = broker.partition.commit_outcome(required)
             if code is None:
                 waiting.append((required, value))
             elif code is ErrorCode.NONE:

@@ -31,9 +31,9 @@ class HandMaker:
     def __init__(self, replicas: Replicas) -> None:
         self.planned: list[LogCreation | Retirement] = []
         self._replicas = replicas
-        replicas.manager.maker = self
+        replicas.manager.log_work = self
 
-    def make(self, planned: Sequence[LogCreation | Retirement]) -> None:
+    def submit(self, planned: Sequence[LogCreation | Retirement]) -> None:
         self.planned += planned
 
     @property
@@ -47,7 +47,7 @@ class HandMaker:
         done: list[tuple[LogCreation | Retirement, PartitionLog | Exception | None]] = [
             (each, outcome or each.run()) for each in planned
         ]
-        self._replicas.manager.made(done, NOW_MS)
+        self._replicas.manager.on_log_work_done(done, NOW_MS)
 
     def finish_all(self) -> None:
         """Do what is planned, and what follows from it."""
@@ -62,10 +62,10 @@ class Listener:
         self.heard: list[tuple[str, int]] = []
         replicas.manager.listeners.append(self)
 
-    def roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
-        self.heard += [("led", each.topic_partition.partition) for each in changes.led]
-        self.heard += [("followed", each.topic_partition.partition) for each in changes.followed]
-        self.heard += [("gone", each.partition) for each in changes.gone]
+    def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
+        self.heard += [("led", each.topic_partition.partition) for each in changes.leaders]
+        self.heard += [("followed", each.topic_partition.partition) for each in changes.followers]
+        self.heard += [("gone", each.partition) for each in changes.removed]
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 
 from tidelog.broker.fetching.fetch_read import FetchLimits, FetchRead, read_partitions, readable_partition
+from tidelog.broker.fetching.read_checks import diverging_epoch
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import OPERATION_BYTES, PARTITION_BYTES, DelayedOperation
@@ -97,7 +98,7 @@ class DelayedFetch(DelayedOperation):
         """Whether a follower must hear of something that is no record."""
         if partition.log.high_watermark > asked.high_watermark:
             return True
-        return partition.diverging_epoch(asked.last_fetched_epoch, asked.fetch_offset) is not None
+        return diverging_epoch(partition, asked.last_fetched_epoch, asked.fetch_offset) is not None
 
     def on_complete(self) -> None:
         """Read and answer."""

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tidelog.broker.fetching.read_checks import check_follower, diverging_epoch
 from tidelog.broker.fetching.remote_fetch import RemoteReader
 from tidelog.broker.partitions.partition import FetchIsolation, Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
@@ -129,9 +130,9 @@ def readable_partition(replicas: ReplicaManager, asked: FetchPartition, limits: 
     """The partition, when this reader may read it from us; KafkaError otherwise."""
     partition = replicas.find(asked.topic, asked.topic_id, asked.partition)
     if limits.replica_id >= 0:
-        partition.check_follower(limits.replica_id, asked.current_leader_epoch)
+        check_follower(partition, limits.replica_id, asked.current_leader_epoch)
     elif limits.leader_only:
-        partition.led(asked.current_leader_epoch)
+        partition.require_leader(asked.current_leader_epoch)
     else:
         partition.check_leader_epoch(asked.current_leader_epoch)
     return partition
@@ -154,7 +155,7 @@ def _read_one(
             result = offsets_of(partition)
             result.preferred_read_replica = preferred
             return result
-    diverging = partition.diverging_epoch(asked.last_fetched_epoch, asked.fetch_offset)
+    diverging = diverging_epoch(partition, asked.last_fetched_epoch, asked.fetch_offset)
     if diverging is not None:
         return _diverging(partition, diverging)
     if partition.leader is None and asked.fetch_offset > log.log_end_offset:
@@ -225,7 +226,7 @@ def _read_by_follower(
     """Only a read that succeeded says that the follower's log agrees with ours up to its end."""
     broker, offset = limits.replica_id, asked.fetch_offset
     partition = readable_partition(replicas, asked, limits)
-    diverging = partition.diverging_epoch(asked.last_fetched_epoch, offset)
+    diverging = diverging_epoch(partition, asked.last_fetched_epoch, offset)
     if diverging is not None:
         return _diverging(partition, diverging)
     records: Records | None = None

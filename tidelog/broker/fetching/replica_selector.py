@@ -1,7 +1,7 @@
-"""Which replica a client had better read from: one in its own rack (KIP-392).
+"""The preferred read replica of a client: one in its own rack (KIP-392).
 
-Only replicas in the ISR that hold the offset are named, and only brokers that are alive and listen where
-the client came in (KAFKA-15390). Source: RackAwareReplicaSelector of Apache Kafka.
+Only replicas in the ISR that have the offset are selected, and only on unfenced brokers that have the
+client's listener (KAFKA-15390). Source: RackAwareReplicaSelector of Apache Kafka.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from tidelog.protocol.ids import BrokerId, Offset
 ReplicaSelector: TypeAlias = Callable[
     [Partition, Offset, str, str, Mapping[BrokerId, BrokerImage]], BrokerId | None
 ]
-"""Partition, offset, the client's rack, its listener, the brokers; None stands for the leader."""
+"""Selects a replica from partition, offset, the client's rack, its listener and the brokers.
+
+None means the leader."""
 
 _PACKAGE: Final = "org.apache.kafka.common.replica."
 
@@ -26,9 +28,12 @@ _PACKAGE: Final = "org.apache.kafka.common.replica."
 def same_rack(
     partition: Partition, offset: Offset, rack: str, listener: str, brokers: Mapping[BrokerId, BrokerImage]
 ) -> BrokerId | None:
-    """The follower in `rack` that is furthest; None when the leader is there, or nobody who can serve."""
+    """Return the follower in `rack` with the highest log end offset.
+
+    None if the leader is in that rack, or if no follower there can serve the client.
+    """
     leader = partition.leader
-    assert leader is not None, "only a leader sends readers elsewhere"
+    assert leader is not None, "only a leader selects another replica"
     own = brokers.get(leader.broker_id)
     if own is not None and own.rack == rack:
         return None
@@ -57,9 +62,9 @@ _SELECTORS: Final[Mapping[str, ReplicaSelector | None]] = {
 
 
 def selector_named(class_name: str | None) -> ReplicaSelector | None:
-    """The selector that replica.selector.class asks for, None for reading from leaders.
+    """Return the selector of replica.selector.class; None if clients read from leaders.
 
-    Errors: ConfigError for a class that is not Kafka's own.
+    Errors: ConfigError for any other class than those of Apache Kafka.
     """
     if not class_name:
         return None

@@ -1,6 +1,6 @@
-"""Who leads a partition that a client looked for here in vain, and where to reach it (KIP-951).
+"""The current leader of a partition, for error responses of Produce and Fetch (KIP-951).
 
-A client that learns it with the error need not ask for metadata first.
+A client that gets the leader's id and endpoint with the error need not request metadata first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ERRORS_THAT_NAME_THE_LEADER: Final = frozenset(
 
 
 class CurrentLeaders:
-    """Answers from the partitions of this node, which know a change first, and from the metadata."""
+    """Finds leaders in the partitions of this node, which are updated first, and in the metadata."""
 
     def __init__(self, image: Callable[[], MetadataImage], replicas: ReplicaManager) -> None:
         self._image = image
@@ -30,7 +30,7 @@ class CurrentLeaders:
     def leader_of(
         self, topic: str | None, topic_id: UUID | None, index: int
     ) -> tuple[BrokerId, LeaderEpoch] | None:
-        """Id and epoch of the leader; None while there is none, or none is known."""
+        """Return the id and epoch of the leader; None if there is no leader, or if it is unknown."""
         image = self._image()
         placed_topic = (
             image.topics_by_name.get(topic)
@@ -54,7 +54,7 @@ class CurrentLeaders:
     def endpoints(
         self, leaders: Iterable[tuple[BrokerId, LeaderEpoch] | None], listener: str
     ) -> tuple[NodeEndpoint, ...]:
-        """Where those leaders listen for clients of `listener`; without those that are fenced."""
+        """Return the endpoints of those leaders on `listener`, without fenced brokers."""
         brokers = self._image().brokers
         found: dict[BrokerId, NodeEndpoint] = {}
         for leader in leaders:

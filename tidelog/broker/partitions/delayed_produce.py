@@ -37,7 +37,7 @@ class Appended:
         partition = self.partition
         if partition.leader is not self.leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return partition.committed(self.required_offset)
+        return partition.commit_outcome(self.required_offset)
 
 
 class DelayedProduce(DelayedOperation):

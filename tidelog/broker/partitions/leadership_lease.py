@@ -1,19 +1,20 @@
-"""Whether a partition that this node leads, as far as it knows, may have another leader by now.
+"""Checks that a partition whose leader is this node has no newer leader.
 
-A node that is cut off, or was frozen, does not hear that others lead. Appends are safe: they need the
-followers. Answers from memory are not: a coordinator could tell offsets that were committed anew elsewhere
-(redpanda#9571). Two things prove something, each of another time:
+A node that was partitioned from the network, or suspended, does not learn that another broker became leader.
+Appends are safe, because they need the followers. Responses from memory are not: a coordinator could return
+offsets although newer ones were committed on another broker (redpanda#9571). There are two proofs:
 
-    the controller answered a heartbeat, sent at t, and did not fence this broker
-        nobody else leads until a whole session after t: who is silent is succeeded only after it was fenced,
-        and is let in again only when it has heard of that
-    every other in-sync replica followed this leader, at t or later
-        nobody else led at t; nothing is said of later, when the session may be over
+    The controller responded to a heartbeat that was sent at time t, and did not fence this broker.
+        No other broker becomes leader within one session timeout after t: a silent broker loses its
+        leadership only after it was fenced, and is unfenced only after it has learned that.
+    Every other in-sync replica has fetched from this leader at time t or later.
+        No other broker was leader at t. This proves nothing about later times.
 
-So an answer from memory needs a heartbeat within half a session, or followers that came after it was asked
-for. Everything else is served while either proof is that young: a cluster without controllers goes on, and
-so does one whose followers are slow. Not proved is what takes no silence: an election of the preferred
-leader, a reassignment. Of those this node hears with the metadata, as in Kafka.
+A response from memory therefore needs a heartbeat within half a session timeout, or fetches of all in-sync
+followers after the request was received. All other requests are served while either proof is that recent.
+So a cluster without controllers continues to work, and so does one with slow followers. The proofs do not
+cover changes of a leader that is not silent: preferred leader election and reassignment. This node learns of
+those from the metadata, as in Kafka.
 """
 
 from __future__ import annotations
@@ -26,11 +27,14 @@ from tidelog.base.clock import Clock
 from tidelog.broker.partitions.partition import Partition
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
-_LOOK_AGAIN_S: Final = 0.01
+_CHECK_INTERVAL_S: Final = 0.01
 
 
 class LeadershipLease:
-    """`confirmed_ms`: when the last heartbeat was sent that the controller has answered well."""
+    """Proves this node's leadership of partitions.
+
+    `confirmed_ms` returns when the last heartbeat was sent to which the controller responded without error.
+    """
 
     def __init__(self, clock: Clock, session_timeout_ms: int, confirmed_ms: Callable[[], int]) -> None:
         self._clock = clock
@@ -39,29 +43,29 @@ class LeadershipLease:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the controller has answered a heartbeat of the last half session."""
+        """Whether the controller responded to a heartbeat of the last half session timeout."""
         return self._confirmed_ms() >= self._clock.monotonic_ms() - self._window_ms
 
     def is_likely(self, partition: Partition) -> bool:
-        """Whether this node led the partition within half a session, by either proof."""
+        """Return whether either proof of the leadership is at most half a session timeout old."""
         since_ms = self._clock.monotonic_ms() - self._window_ms
-        return partition.is_led and (self.is_confirmed or partition.is_followed_since(since_ms))
+        return partition.is_leader and (self.is_confirmed or partition.is_followed_since(since_ms))
 
     async def confirm(self, partition: Partition) -> None:
-        """Return when nobody else led the partition as this was called; mostly at once.
+        """Return once it is proved that this node was the only leader at the time of the call.
 
-        Without heartbeats it takes a fetch of each in-sync follower.
-        Errors: NOT_LEADER_OR_FOLLOWER when there is no proof within half a session.
+        This is usually at once. Without heartbeats it takes a fetch of each in-sync follower.
+        Errors: NOT_LEADER_OR_FOLLOWER if there is no proof within half a session timeout.
         """
-        asked_ms = self._clock.monotonic_ms()
-        while not self._is_proved(partition, asked_ms):
-            if not partition.is_led or self._clock.monotonic_ms() > asked_ms + self._window_ms:
+        called_ms = self._clock.monotonic_ms()
+        while not self._is_proved(partition, called_ms):
+            if not partition.is_leader or self._clock.monotonic_ms() > called_ms + self._window_ms:
                 raise KafkaError(
                     ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                    f"{partition.topic_partition} may have another leader, of whom this node has not heard",
+                    f"{partition.topic_partition} may have a newer leader that this node does not know",
                 )
-            await asyncio.sleep(_LOOK_AGAIN_S)
+            await asyncio.sleep(_CHECK_INTERVAL_S)
 
-    def _is_proved(self, partition: Partition, asked_ms: int) -> bool:
-        is_confirmed = self._confirmed_ms() >= asked_ms - self._window_ms
-        return partition.is_led and (is_confirmed or partition.is_followed_since(asked_ms + 1))
+    def _is_proved(self, partition: Partition, called_ms: int) -> bool:
+        is_confirmed = self._confirmed_ms() >= called_ms - self._window_ms
+        return partition.is_leader and (is_confirmed or partition.is_followed_since(called_ms + 1))

@@ -1,18 +1,16 @@
-"""One partition of this node: who may append and read, and how far readers may see.
+"""One partition of this node: its role, and the checks of requests that append to it or read it.
 
-Every check that answers "may this request touch this partition now" stands here; the log below
-knows only bytes and offsets. A partition has one of two roles, as the metadata says:
+The log below knows only bytes and offsets. A partition has one of two roles, as the metadata says:
 
-    leader     `leader` keeps the followers' positions, the ISR and what they commit
-    (tidelog.cluster.replication);
-               appends are taken, and the high watermark follows from what followers have fetched
-    follower   `leader` is None; the fetcher appends, and gives the high watermark the leader told
+    leader     `leader` has the followers' positions and the ISR (tidelog.cluster.replication); appends are
+               accepted, and the high watermark follows from the followers' positions
+    follower   `leader` is None; the fetcher appends, and sets the high watermark from the leader's responses
 
-A request that needs the leader and does not find it here is NOT_LEADER_OR_FOLLOWER; one made at another
-leader epoch is fenced before that (KIP-320).
+A request that needs the leader gets NOT_LEADER_OR_FOLLOWER from a follower. A request with another leader
+epoch is fenced before that (KIP-320).
 
-Invariant: high_watermark <= log_end_offset; leader_epoch and partition_epoch never fall.
-I/O: through the log it holds. Errors: KafkaError with the code for the reply.
+Invariant: high_watermark <= log_end_offset; leader_epoch and partition_epoch never decrease.
+I/O: through the log. Errors: KafkaError with the error code of the response.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ from tidelog.storage.producers.verification import NO_VERIFICATION, Verification
 
 
 class FetchIsolation(Enum):
-    """How far a reader may see; the values of `isolation_level` for clients."""
+    """The upper bound of a read; the first two values are those of `isolation_level` in client requests."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
@@ -53,7 +51,7 @@ ACKS_ALL = -1
 
 
 class Partition:
-    """A partition with a replica here, and its role."""
+    """A partition with a replica on this node."""
 
     __slots__ = (
         "_leadership",
@@ -75,7 +73,7 @@ class Partition:
         self.is_internal = is_internal(topic_partition.topic)
         self.log = log
         self.leader: LeaderState | None = None
-        """What the leader knows; None while this node follows."""
+        """The leader's state; None while this node is a follower."""
         self.leader_id: BrokerId = NO_LEADER
         self.leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
         self.partition_epoch = -1
@@ -84,10 +82,10 @@ class Partition:
     # ---- roles
 
     def make_leader(self, placed: PartitionImage) -> bool:
-        """Lead, or go on leading, as the metadata says; True when a leader epoch begins.
+        """Become or remain the leader, as the metadata says; return whether a new leader epoch starts.
 
-        The epoch is noted in the log before any record of it, so that followers can truncate by it
-        (KIP-279).
+        The start of the epoch is recorded in the log before any record of the epoch, so that followers can
+        truncate by it (KIP-279).
         """
         if placed.partition_epoch < self.partition_epoch:
             return False
@@ -98,7 +96,7 @@ class Partition:
             self.log.forget_remote_log()
         leader = self.leader or shared.new_state(self.log.config.min_insync_replicas)
         leader.follow_metadata(placed, self.log.log_end_offset, shared.clock.monotonic_ms())
-        self._take_over(placed)
+        self._set_metadata(placed)
         self.leader = leader
         self._progress()
         return is_new_epoch
@@ -108,29 +106,35 @@ class Partition:
         self.log.note_leader_epoch(leader_epoch, self.log.log_end_offset)
 
     def make_follower(self, placed: PartitionImage) -> bool:
-        """Follow `placed.leader`, who may be nobody; True when the fetcher must start anew."""
+        """Follow `placed.leader`, if there is one; return whether a new leader epoch starts.
+
+        The fetcher must then restart.
+        """
         if placed.partition_epoch < self.partition_epoch:
             return False
         is_new_epoch = placed.leader_epoch > self.leader_epoch
         if is_new_epoch:
             self.log.forget_remote_log()
-        self._take_over(placed)
+        self._set_metadata(placed)
         self.leader = None
         self.log.producers.forget_verifications()
         return is_new_epoch
 
     def retire(self) -> None:
-        """Lead and follow no more: the partition is not here any longer; who still waits will hear it."""
+        """Give up the role: the partition is no longer on this node.
+
+        Waiting requests then complete with NOT_LEADER_OR_FOLLOWER.
+        """
         self.leader = None
         self.leader_id = NO_LEADER
 
-    def _take_over(self, placed: PartitionImage) -> None:
+    def _set_metadata(self, placed: PartitionImage) -> None:
         self.leader_id = placed.leader
         self.leader_epoch = max(self.leader_epoch, placed.leader_epoch)
         self.partition_epoch = placed.partition_epoch
 
     def update_config(self, config: LogConfig) -> None:
-        """Follow changed settings of the topic."""
+        """Apply changed configs of the topic."""
         self.log.update_config(config)
         leader = self.leader
         if leader is not None and leader.min_insync_replicas != config.min_insync_replicas:
@@ -150,9 +154,10 @@ class Partition:
         validated: ValidatedBatch | None = None,
         transaction_version: int = 0,
     ) -> AppendInfo:
-        """Append one produce request's records; NOT_ENOUGH_REPLICAS when acks=all cannot be promised.
+        """Append the records of one produce request.
 
-        `verification` and `transaction_version` as in `append_as_leader`.
+        `verification`, `validated` and `transaction_version` are those of `append_as_leader`.
+        Errors: NOT_LEADER_OR_FOLLOWER; NOT_ENOUGH_REPLICAS if the ISR is too small for acks=all.
         """
         leader = self.leader
         if leader is None:
@@ -177,7 +182,7 @@ class Partition:
         if leader.is_alone:
             log.advance_high_watermark(log.log_end_offset)
         elif not leader.waits_for_followers and self._advance_high_watermark(leader) and has_uncommitted:
-            # A follower held those back; nobody else would tell who waits for them.
+            # A follower held back earlier records; no later event completes the requests that wait for them.
             self._leadership.progressed(self.topic_partition)
         return info
 
@@ -190,20 +195,21 @@ class Partition:
         *,
         supports_epoch_bump: bool,
     ) -> Verification:
-        """Begin the verification of a producer's transaction; NO_VERIFICATION when it is open.
+        """Begin the verification of a producer's transaction; return NO_VERIFICATION if it is open already.
 
         Errors: KafkaError NOT_LEADER_OR_FOLLOWER, INVALID_PRODUCER_EPOCH.
         """
-        self.led()
+        self.require_leader()
         begun = self.log.producers.begin_verification(
             producer_id, producer_epoch, sequence, now_ms, supports_epoch_bump=supports_epoch_bump
         )
         return begun or NO_VERIFICATION
 
-    def committed(self, required_offset: Offset) -> ErrorCode | None:
-        """Whether what ends at `required_offset`, appended with acks=all, may be answered, and with what.
+    def commit_outcome(self, required_offset: Offset) -> ErrorCode | None:
+        """Return the response code of an acks=all append that ends at `required_offset`.
 
-        None: not yet. NOT_LEADER_OR_FOLLOWER when leadership was lost: the records may yet be committed.
+        None means that it is not known yet. NOT_LEADER_OR_FOLLOWER means that leadership was lost: the
+        records may still be committed.
         """
         leader = self.leader
         if leader is None:
@@ -213,12 +219,12 @@ class Partition:
         return ErrorCode.NONE if leader.keeps_acks_all else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     @property
-    def is_led(self) -> bool:
-        """Whether this node is the leader, as far as it knows."""
+    def is_leader(self) -> bool:
+        """Whether this node is the leader, according to the metadata that it has."""
         return self.leader is not None
 
     def is_followed_since(self, since_ms: int) -> bool:
-        """Whether this node leads and every other in-sync replica followed it at `since_ms` or later."""
+        """Return whether this node is leader and all in-sync followers fetched at `since_ms` or later."""
         return self.leader is not None and self.leader.is_followed_since(since_ms)
 
     # ---- followers and the ISR
@@ -226,9 +232,9 @@ class Partition:
     def record_follower_fetch(
         self, broker_id: BrokerId, fetch_offset: Offset, log_start_offset: Offset, broker_epoch: int
     ) -> None:
-        """An assigned follower has fetched from its log end: it may join the ISR, and commit records."""
+        """Record a follower's fetch position, which may advance the high watermark or expand the ISR."""
         leader, shared = self.leader, self._leadership
-        assert leader is not None, f"{self.topic_partition} is not led here"
+        assert leader is not None, f"{self.topic_partition} has another leader"
         log = self.log
         now_ms = shared.clock.monotonic_ms()
         deletions_wait = shared.deletions_wait
@@ -246,7 +252,10 @@ class Partition:
             shared.progressed(self.topic_partition)
 
     def check_isr(self) -> IsrProposal | None:
-        """Every now and then: propose to drop followers that lag; those that wait no more free records."""
+        """Propose to remove lagging followers from the ISR; return the proposal, None if there is none.
+
+        Called periodically. Followers that no longer count may also let the high watermark advance.
+        """
         leader, shared = self.leader, self._leadership
         if leader is None or leader.is_alone:
             return None
@@ -260,15 +269,15 @@ class Partition:
 
     @property
     def pending_isr(self) -> IsrProposal | None:
-        """The change of the ISR that is under way."""
+        """The change of the ISR in progress; None if there is none."""
         return None if self.leader is None else self.leader.pending
 
-    def on_isr_response(self, proposal: IsrProposal, answer: IsrCommitted | ErrorCode) -> bool:
-        """The controller answered; True when the proposal is to be sent again."""
+    def on_isr_response(self, proposal: IsrProposal, response: IsrCommitted | ErrorCode) -> bool:
+        """Apply the controller's response; return True if the proposal must be sent again."""
         leader, shared = self.leader, self._leadership
         if leader is None:
             return False
-        outcome = leader.answered(proposal, answer)
+        outcome = leader.answered(proposal, response)
         if outcome is IsrOutcome.COMMITTED:
             self.partition_epoch = leader.partition_epoch
             if proposal.is_expansion:
@@ -276,14 +285,14 @@ class Partition:
             else:
                 shared.isr_shrinks += 1
             self._progress()
-        elif not isinstance(answer, IsrCommitted) or leader.pending is proposal:
+        elif not isinstance(response, IsrCommitted) or leader.pending is proposal:
             shared.failed_isr_updates += 1
-            # Who was to join and was refused holds nothing back any more.
+            # A rejected new member no longer holds back the high watermark.
             self._progress()
         return outcome is IsrOutcome.RETRY
 
     def _progress(self) -> None:
-        """Advance the high watermark if the ISR lets it, and answer who waited for that."""
+        """Advance the high watermark if the ISR allows it, and complete the requests that wait for it."""
         if self.leader is not None and self._advance_high_watermark(self.leader):
             self._leadership.progressed(self.topic_partition)
 
@@ -292,10 +301,10 @@ class Partition:
         reached = leader.high_watermark(log.log_end_offset, self._leadership.clock.monotonic_ms())
         return reached is not None and log.advance_high_watermark(reached)
 
-    # ---- what requests ask
+    # ---- checks of requests
 
     def upper_bound(self, isolation: FetchIsolation) -> Offset:
-        """The offset before which `isolation` lets a reader see records (exclusive)."""
+        """Return the end of what a reader with this isolation may read (exclusive)."""
         if isolation is FetchIsolation.READ_COMMITTED:
             return self.log.last_stable_offset
         if isolation is FetchIsolation.READ_UNCOMMITTED:
@@ -303,7 +312,10 @@ class Partition:
         return self.log.log_end_offset
 
     def check_leader_epoch(self, current_leader_epoch: LeaderEpoch) -> None:
-        """Fence a client whose metadata is older or newer than ours (KIP-320); -1 asks for no check."""
+        """Raise if the client's leader epoch differs from ours (KIP-320); -1 means no check.
+
+        Errors: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
+        """
         if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
             return
         code = (
@@ -313,8 +325,8 @@ class Partition:
         )
         raise KafkaError(code, f"{self.topic_partition} is at leader epoch {self.leader_epoch}")
 
-    def led(self, current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH) -> LeaderState:
-        """The leader's state, for a request that only the leader can answer.
+    def require_leader(self, current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH) -> LeaderState:
+        """Return the leader's state, for a request that only the leader may serve.
 
         Errors: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
         """
@@ -326,28 +338,13 @@ class Partition:
     def _not_leader(self) -> KafkaError:
         return KafkaError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            f"{self.topic_partition} is led by broker {self.leader_id} in epoch {self.leader_epoch}",
+            f"the leader of {self.topic_partition} is broker {self.leader_id} in epoch {self.leader_epoch}",
         )
 
-    def check_follower(self, broker_id: BrokerId, current_leader_epoch: LeaderEpoch) -> None:
-        """Refuse a fetch of a broker that has no replica, as far as we know.
-
-        With a leader epoch that is ours it may be a replica that we have not heard of yet: it will try
-        again on UNKNOWN_LEADER_EPOCH.
-        """
-        leader = self.led(current_leader_epoch)
-        if broker_id not in leader.followers:
-            code = (
-                ErrorCode.UNKNOWN_LEADER_EPOCH
-                if current_leader_epoch >= 0
-                else ErrorCode.NOT_LEADER_OR_FOLLOWER
-            )
-            raise KafkaError(code, f"broker {broker_id} has no replica of {self.topic_partition}")
-
     def check_high_watermark_known(self) -> None:
-        """Refuse to name an end to clients before this epoch has committed anything (KIP-207).
+        """Raise OFFSET_NOT_AVAILABLE if no record of this leader epoch is committed yet (KIP-207).
 
-        Until then the high watermark may lag behind what readers have seen: OFFSET_NOT_AVAILABLE.
+        Until then the high watermark may be lower than the offsets that consumers have read.
         """
         leader = self.leader
         if leader is not None and leader.epoch_start_offset > self.log.high_watermark:
@@ -357,46 +354,26 @@ class Partition:
                 f"{leader.epoch_start_offset}, where leader epoch {self.leader_epoch} starts",
             )
 
-    def diverging_epoch(
-        self, last_fetched_epoch: LeaderEpoch, fetch_offset: Offset
-    ) -> tuple[LeaderEpoch, Offset] | None:
-        """Where the reader's log leaves ours, or None when its last epoch reaches up to `fetch_offset`.
-
-        Source: KIP-595, `DivergingEpoch` of a fetch response.
-        """
-        if last_fetched_epoch < 0:
-            return None
-        epoch, end_offset = self.log.leader_epochs.end_offset_for(last_fetched_epoch, self.log.log_end_offset)
-        if epoch < 0 or end_offset < 0:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic_partition}: leader epoch {last_fetched_epoch} is not known here",
-            )
-        if fetch_offset < self.log.log_start_offset:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic_partition}: offset {fetch_offset} is below {self.log.log_start_offset}",
-            )
-        if epoch < last_fetched_epoch or end_offset < fetch_offset:
-            return epoch, end_offset
-        return None
-
     # ---- deleting records
 
     def delete_records_before(self, offset: Offset) -> Offset:
-        """Make `offset` (-1: the high watermark) the log start; return what the low watermark must reach."""
-        self.led()
+        """Make `offset` the log start offset; return the offset that the low watermark must reach.
+
+        -1 stands for the high watermark.
+        Errors: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION, OFFSET_OUT_OF_RANGE.
+        """
+        self.require_leader()
         if "delete" not in self.log.config.cleanup_policy:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,
-                f"{self.topic_partition}: records can only be deleted when cleanup.policy has delete, "
-                f"it is {','.join(self.log.config.cleanup_policy)}",
+                f"{self.topic_partition}: cannot delete records with cleanup.policy="
+                f"{','.join(self.log.config.cleanup_policy)}; the policy must contain delete",
             )
         target = self.log.high_watermark if offset == -1 else offset
         if target < 0 or target > self.log.high_watermark:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic_partition}: {offset} is not within 0 and the high watermark "
+                f"{self.topic_partition}: offset {offset} is not between 0 and the high watermark "
                 f"{self.log.high_watermark}",
             )
         self.log.advance_log_start_offset(target)
@@ -404,5 +381,5 @@ class Partition:
 
     @property
     def low_watermark(self) -> Offset:
-        """Before this no replica that is alive keeps records; NOT_LEADER_OR_FOLLOWER at a follower."""
-        return self.led().low_watermark(self.log.log_start_offset)
+        """The smallest log start offset of all live replicas. Errors: NOT_LEADER_OR_FOLLOWER."""
+        return self.require_leader().low_watermark(self.log.log_start_offset)

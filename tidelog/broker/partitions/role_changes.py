@@ -1,4 +1,4 @@
-"""What a step of the metadata log does to the partitions of a node, for those who have to act on it."""
+"""The effect of one metadata update on the partitions of this node, for the listeners that act on it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from tidelog.protocol.ids import TopicPartition
 
 @dataclass(slots=True)
 class RoleChanges:
-    """What one step of the metadata log did to the partitions of this node."""
+    """The partitions of this node whose role one metadata update changed."""
 
-    led: list[Partition] = field(default_factory=list)
-    """Leader here, by a change of any kind."""
-    followed: list[Partition] = field(default_factory=list)
-    """Follower here since a new leader epoch: to be fetched from `leader_id`, which may be nobody."""
-    gone: list[TopicPartition] = field(default_factory=list)
-    """Not here any more, or not to be used."""
-    refused: list[TopicPartition] = field(default_factory=list)
-    """Those of them that the metadata places here: the log cannot be made, opened or led."""
+    leaders: list[Partition] = field(default_factory=list)
+    """Partitions whose leader is this node; any part of their metadata changed."""
+    followers: list[Partition] = field(default_factory=list)
+    """Partitions that follow in a new leader epoch; `leader_id` is NO_LEADER while there is no leader."""
+    removed: list[TopicPartition] = field(default_factory=list)
+    """Partitions that are no longer on this node, or that cannot be used."""
+    failed: list[TopicPartition] = field(default_factory=list)
+    """The removed partitions that are still assigned to this node: their log cannot be created or opened,
+    or it cannot record the leader epoch."""
 
 
 class RoleListener(Protocol):
-    """Hears of changes after they were made; the manager of fetchers is one."""
+    """A component that acts on role changes after the ReplicaManager has applied them."""
 
-    def roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
-        """Fetch from the leaders of those that follow, and no more for the others."""
+    def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
+        """Apply `changes`, which result from the metadata of `image`."""

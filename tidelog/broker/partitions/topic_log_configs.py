@@ -1,7 +1,7 @@
-"""Settings of topics' logs: a topic's own over the broker's over Kafka's defaults.
+"""Log configs of topics: the topic's own value, else the broker's default, else Kafka's default.
 
-They were checked when they were set. What means nothing here all the same, as it is of a later version or was
-set under other defaults, is reported and left out: a broker that did not start for it would help nobody.
+Values were validated when they were set. A value can still be invalid here, because a later version or other
+defaults allowed it. It is then reported and ignored, so that the broker can start.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ _REPORTS_MAX: Final = 1000
 
 
 class TopicLogConfigs:
-    """`defaults` are what topics have when they do not set their own, by topic-level key."""
+    """The effective configs of all topics; `defaults` are the broker's defaults by topic-level key."""
 
     def __init__(self, defaults: Mapping[str, str]) -> None:
         self.defaults = defaults
         self._reported: set[tuple[str, str]] = set()
 
     def of(self, topic: str, image: MetadataImage) -> LogConfig:
-        """The settings of a topic."""
+        """Return the effective configs of a topic."""
         return self._of(topic, image)[0]
 
     def _of(self, topic: str, image: MetadataImage) -> tuple[LogConfig, bool]:
-        """The settings of a topic, and whether a value of a key that is known here had to be left out."""
+        """Return the effective configs of a topic, and whether an invalid value of a known key is ignored."""
         own = image.configs.get((ResourceType.TOPIC, topic), {})
-        config, left_out = usable_log_config({**self.defaults, **own})
-        for error in left_out:
+        config, ignored = usable_log_config({**self.defaults, **own})
+        for error in ignored:
             self._report(topic, str(error))
-        return config, any(error.key in TOPIC_CONFIGS for error in left_out)
+        return config, any(error.key in TOPIC_CONFIGS for error in ignored)
 
     def _report(self, topic: str, text: str) -> None:
         if (topic, text) in self._reported:
@@ -45,15 +45,15 @@ class TopicLogConfigs:
         if len(self._reported) >= _REPORTS_MAX:
             self._reported.clear()
         self._reported.add((topic, text))
-        logger.error("a config of topic %s is left out: %s", topic, text)
+        logger.error("Ignoring an invalid config of topic %s: %s", topic, text)
 
-    def give(self, partitions: Iterable[Partition], image: MetadataImage) -> None:
-        """Have partitions go by the settings of now; those of a topic with a bad value stay as they were."""
+    def apply_to(self, partitions: Iterable[Partition], image: MetadataImage) -> None:
+        """Update the configs of partitions, except those of a topic with an invalid value."""
         configs: dict[str, tuple[LogConfig, bool]] = {}
         for partition in partitions:
             topic = partition.topic_partition.topic
             if topic not in configs:
                 configs[topic] = self._of(topic, image)
-            config, has_bad_value = configs[topic]
-            if not has_bad_value:
+            config, has_invalid_value = configs[topic]
+            if not has_invalid_value:
                 partition.update_config(config)

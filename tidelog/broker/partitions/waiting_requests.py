@@ -1,4 +1,4 @@
-"""The requests that wait at a partition: for records, for replicas, for the low watermark."""
+"""The requests that wait at a partition: for records, for replication, for the low watermark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class WaitingRequests:
         self.delete_records = delete_records
 
     def check(self, topic_partition: TopicPartition) -> None:
-        """Answer those that can be answered now: an offset moved, or the partition changed its role."""
+        """Complete the requests that can be completed after an offset or the partition's role changed."""
         for purgatory in (self.fetch, self.produce, self.delete_records):
             if purgatory.watched:
                 purgatory.check_and_complete(topic_partition)

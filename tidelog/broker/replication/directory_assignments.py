@@ -74,10 +74,10 @@ class DirectoryAssignments:
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
-    def roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
+    def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
         """Look at the partitions whose role began or changed, and at those that cannot be used here."""
-        self._note_lost(changes.refused, image)
-        self.check((*changes.led, *changes.followed), image)
+        self._note_lost(changes.failed, image)
+        self.check((*changes.leaders, *changes.followers), image)
 
     def check(self, partitions: Iterable[Partition], image: MetadataImage) -> None:
         """Tell of those that are in another directory than the metadata says."""

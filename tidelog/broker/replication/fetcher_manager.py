@@ -60,7 +60,7 @@ class FetcherManager:
 
     # -- following the metadata
 
-    def roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
+    def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
         """Copy those that follow from their leaders, and the others no more."""
         if self._closed:
             # The metadata is followed to the end of a shutdown, and the logs may be closed by now.
@@ -71,11 +71,11 @@ class FetcherManager:
         self._prefer_last_tiered_offset(
             self._static_last_tiered_offset if preferred is None else preferred.lower() == "true"
         )
-        for topic_partition in changes.gone:
+        for topic_partition in changes.removed:
             self._remove(topic_partition)
-        for partition in changes.led:
+        for partition in changes.leaders:
             self._remove(partition.topic_partition)
-        for partition in changes.followed:
+        for partition in changes.followers:
             self._follow(partition)
         self._end_idle()
 

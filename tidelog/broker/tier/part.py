@@ -143,7 +143,7 @@ class RemotePart:
     def follow(self, image: MetadataImage) -> None:
         """Take over the partitions that are here, and follow them and the settings from now on."""
         self._ports.replicas.listeners.append(self)
-        self.roles.take_over(image)
+        self.roles.add_existing(image)
 
     def remove_deleted(
         self, found_out_of_use: Iterable[tuple[TopicPartition, UUID]], image: MetadataImage
@@ -167,16 +167,16 @@ class RemotePart:
         self.metadata.start()
         self.manager.start()
 
-    def roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
+    def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
         """Follow what the ReplicaManager did; answer who waits for a partition that is not led any more."""
-        self.roles.roles_changed(changes, image)
-        for name in (*changes.gone, *(each.topic_partition for each in changes.followed)):
+        self.roles.on_roles_changed(changes, image)
+        for name in (*changes.removed, *(each.topic_partition for each in changes.followers)):
             self.access.fetches.check_and_complete(name)
             self.access.list_offsets.check_and_complete(name)
 
-    def configs_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+    def on_configs_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Follow topic configs and dynamic broker configs; a subscriber of the metadata store."""
-        self.roles.configs_changed(delta, image)
+        self.roles.on_configs_changed(delta, image)
         config = self._ports.config()
         if config is self._config:
             return

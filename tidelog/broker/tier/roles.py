@@ -49,24 +49,24 @@ class RemoteRoles:
         """The tiered partitions that are here."""
         return self._tiered.values()
 
-    def take_over(self, image: MetadataImage) -> None:
+    def add_existing(self, image: MetadataImage) -> None:
         """Tell of the partitions that were here before anybody listened.
 
         A node that dies before it marks a deletion leaves no word of it but the topic's config.
         """
         here = self._replicas.partitions
-        for name, topic_id in self._replicas.expected(image).items():
+        for name, topic_id in self._replicas.assigned_partitions(image).items():
             if name not in here and _wants_tiering(name.topic, image):
                 self._dormant[name] = TopicIdPartition(topic_id, *name)
         self._assign(here.values())
         disabled = [_known(each) for each in here.values() if _is_disabled(each)]
         self._stop(disabled, deletes_remote=True)
 
-    def roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
+    def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
         """Follow what the ReplicaManager did."""
         if self._is_closed:
             return
-        gone = [known for name in changes.gone if (known := self._forget(name)) is not None]
+        gone = [known for name in changes.removed if (known := self._forget(name)) is not None]
         deleted = [each for each in gone if each.topic_id not in image.topics_by_id]
         self._stop(deleted, deletes_remote=True)
         left = [each for each in gone if each not in deleted]
@@ -74,9 +74,9 @@ class RemoteRoles:
         # Of one whose disk failed nobody else may be there to delete what is remote.
         here = (each for each in left if self._is_placed_here(each, image))
         self._dormant.update((each.topic_partition, each) for each in here)
-        self._assign((*changes.led, *changes.followed))
+        self._assign((*changes.leaders, *changes.followers))
 
-    def configs_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+    def on_configs_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Follow topics that become tiered, or cease to be; after the logs have their new configs."""
         if self._is_closed:
             return

@@ -226,7 +226,7 @@ async def test_a_fault_in_following_settings_does_not_keep_partitions_from_their
         monkeypatch.setattr(DynamicBrokerConfig, "apply", fail)
         async with Admin(servers(node)) as admin:
             await admin.create_topic("t", num_partitions=1)
-        assert node.services.replicas.partition(TopicPartition("t", 0)).is_led
+        assert node.services.replicas.partition(TopicPartition("t", 0)).is_leader
 
 
 async def test_changed_limits_of_connections_count_at_once(tmp_path: Path) -> None:

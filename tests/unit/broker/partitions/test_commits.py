@@ -16,11 +16,11 @@ class FakePartition:
 
     def __init__(self) -> None:
         self.high_watermark = 0
-        self.is_led = True
+        self.is_leader = True
         self.has_enough_replicas = True
 
-    def committed(self, required_offset: int) -> ErrorCode | None:
-        if not self.is_led:
+    def commit_outcome(self, required_offset: int) -> ErrorCode | None:
+        if not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.high_watermark < required_offset:
             return None
@@ -49,7 +49,7 @@ async def test_appends_are_settled_as_the_high_watermark_passes_them() -> None:
 async def test_lost_leadership_refuses_all_that_wait() -> None:
     partition, commits = FakePartition(), Commits()
     waiting = [commits.wait(partition, offset) for offset in (3, 6)]
-    partition.is_led = False
+    partition.is_leader = False
     commits.check(partition.topic_partition)
     for future in waiting:
         with pytest.raises(KafkaError) as refused:

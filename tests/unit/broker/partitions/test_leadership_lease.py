@@ -20,7 +20,7 @@ class Followed:
     """A led partition whose followers were last heard of at a time."""
 
     topic_partition = TopicPartition("__consumer_offsets", 0)
-    is_led = True
+    is_leader = True
 
     def __init__(self, at_ms: int) -> None:
         self.at_ms = at_ms
@@ -50,7 +50,7 @@ def test_a_heartbeat_counts_for_half_a_session(confirmed_ms: int, is_confirmed: 
 async def test_who_follows_proves_nothing_by_its_own_heartbeats() -> None:
     lease, _ = lease_at(100_000, confirmed_ms=100_000)
     partition = Followed(0)
-    partition.is_led = False
+    partition.is_leader = False
     assert not lease.is_likely(cast(Partition, partition))
     with pytest.raises(KafkaError):
         await lease.confirm(cast(Partition, partition))

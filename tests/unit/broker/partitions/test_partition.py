@@ -7,6 +7,7 @@ import pytest
 from tests.sim.replication.safeguards import Safeguard, without
 from tests.support.logs import batch
 from tests.support.replicas import NODE, NOW_MS, Replicas
+from tidelog.broker.fetching.read_checks import check_follower
 from tidelog.broker.partitions.partition import ACKS_ALL, Partition
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
@@ -100,11 +101,11 @@ def test_a_smaller_min_isr_lets_the_high_watermark_go_on() -> None:
 def test_acks_all_after_the_isr_shrank_is_not_enough_replicas_after_append() -> None:
     shared = Shared(isr=(1, 2), min_isr=2)
     shared.append(2, acks=ACKS_ALL)
-    assert shared.partition.committed(2) is None
+    assert shared.partition.commit_outcome(2) is None
     shared.fetch(SECOND, 2)
-    assert shared.partition.committed(2) is ErrorCode.NONE
+    assert shared.partition.commit_outcome(2) is ErrorCode.NONE
     shared.change(isr=(1,))
-    assert shared.partition.committed(2) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    assert shared.partition.commit_outcome(2) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
 def test_a_follower_that_caught_up_is_proposed_once_and_joins_when_the_controller_says_so() -> None:
@@ -199,16 +200,16 @@ def test_a_leader_that_steps_down_refuses_appends_and_fetches_and_its_waiters_he
     shared = Shared()
     shared.append(2, acks=ACKS_ALL)
     shared.change(leader=SECOND)
-    assert shared.partition.committed(2) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    for refused in (lambda: shared.append(), lambda: shared.partition.led(4)):
+    assert shared.partition.commit_outcome(2) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    for refused in (lambda: shared.append(), lambda: shared.partition.require_leader(4)):
         with pytest.raises(KafkaError) as error:
             refused()
         assert code(error) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     with pytest.raises(KafkaError) as fenced:
-        shared.partition.led(3)
+        shared.partition.require_leader(3)
     assert code(fenced) is ErrorCode.FENCED_LEADER_EPOCH
     with pytest.raises(KafkaError) as unknown:
-        shared.partition.led(9)
+        shared.partition.require_leader(9)
     assert code(unknown) is ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
@@ -243,9 +244,9 @@ def test_a_broker_without_a_replica_may_try_again_when_its_epoch_is_ours() -> No
     shared = Shared()
     for epoch, expected in ((3, ErrorCode.UNKNOWN_LEADER_EPOCH), (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)):
         with pytest.raises(KafkaError) as refused:
-            shared.partition.check_follower(9, epoch)
+            check_follower(shared.partition, 9, epoch)
         assert code(refused) is expected
-    shared.partition.check_follower(SECOND, 3)
+    check_follower(shared.partition, SECOND, 3)
 
 
 def test_kip_279_only_the_leader_notes_an_epoch() -> None:
@@ -296,10 +297,10 @@ def test_a_partition_whose_disk_fails_is_not_led_any_more() -> None:
     shared.append(2, acks=ACKS_ALL)
     partition = shared.partition
     logs, manager = shared.replicas.logs, shared.replicas.manager
-    logs.on_offline = lambda directory: manager.storage_lost(directory.lost, "the disk is gone")
+    logs.on_offline = lambda directory: manager.on_directory_failed(directory.lost, "the disk is gone")
     logs.take_offline(logs.directories[0], "the disk is gone")
     with pytest.raises(KafkaError) as refused:
         manager.partition(TopicPartition("t", 0))
     assert code(refused) is ErrorCode.KAFKA_STORAGE_ERROR
-    assert partition.committed(2) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition.commit_outcome(2) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert manager.unavailable_count == 1

@@ -47,7 +47,7 @@ def test_a_partition_that_is_placed_elsewhere_is_not_opened(replicas: Replicas) 
     replicas.create("t", isr=(NODE + 1,))
     assert code_of(replicas, "t") is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert code_of(replicas, "t", 1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert replicas.manager.expected(replicas.image) == {}
+    assert replicas.manager.assigned_partitions(replicas.image) == {}
 
 
 def test_a_deleted_topic_is_gone_and_a_new_one_of_the_name_is_empty(replicas: Replicas) -> None:
@@ -177,11 +177,11 @@ def test_a_fault_in_one_partition_lets_the_others_take_their_roles_and_the_fetch
         def __init__(self) -> None:
             self.led: list[int] = []
 
-        def roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
-            self.led += [partition.topic_partition.partition for partition in changes.led]
+        def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
+            self.led += [partition.topic_partition.partition for partition in changes.leaders]
 
     class Broken:
-        def roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
+        def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
             raise ValueError("a bug")
 
     make_leader = Partition.make_leader

@@ -57,7 +57,7 @@ def test_a_deletion_of_a_partition_that_moved_away_ends_when_its_topic_is_tiered
             resource_type=ResourceType.TOPIC, resource_name="t", name="remote.storage.enable", value=value
         )
     )
-    roles.configs_changed(delta, delta.image(replicas.image.offset + 1, 1))
+    roles.on_configs_changed(delta, delta.image(replicas.image.offset + 1, 1))
     assert manager.kept == ([mine] if is_kept else [])
 
 
@@ -69,7 +69,7 @@ def test_a_node_that_died_when_tiering_was_switched_off_deletes_what_is_remote_a
     replicas.create("plain")
     manager = ToldManager()
     roles = RemoteRoles(cast(RemoteLogManager, manager), replicas.manager, lambda _: None)
-    roles.take_over(replicas.image)
+    roles.add_existing(replicas.image)
     assert manager.led == [TopicIdPartition(tiered, "tiered", 0)]
     assert manager.stopped == [(TopicIdPartition(disabled, "disabled", 0), True)]
 
@@ -77,7 +77,7 @@ def test_a_node_that_died_when_tiering_was_switched_off_deletes_what_is_remote_a
 def followed(manager: ToldManager, replicas: Replicas) -> RemoteRoles:
     roles = RemoteRoles(cast(RemoteLogManager, manager), replicas.manager, lambda _: None)
     replicas.manager.listeners.append(roles)
-    roles.take_over(replicas.image)
+    roles.add_existing(replicas.image)
     return roles
 
 
@@ -86,7 +86,7 @@ def test_a_topic_that_is_deleted_after_its_disk_has_failed_leaves_nothing_remote
     followed(manager, replicas)
     topic_id = replicas.create("t", remote_storage_enable="true")
     known = TopicIdPartition(topic_id, "t", 0)
-    replicas.manager.storage_lost([known.topic_partition], "the disk is gone")
+    replicas.manager.on_directory_failed([known.topic_partition], "the disk is gone")
     assert manager.stopped == [(known, False)]
     replicas.replay(RemoveTopicRecord(topic_id=topic_id))
     assert manager.stopped == [(known, False), (known, True)]
@@ -97,7 +97,7 @@ def test_a_topic_that_is_deleted_after_its_disk_was_away_at_the_start_leaves_not
     topic_id = replicas.create("t", remote_storage_enable="true")
     replicas.create("plain")
     known = TopicIdPartition(topic_id, "t", 0)
-    replicas.manager.storage_lost([known.topic_partition, TopicPartition("plain", 0)], "the disk is gone")
+    replicas.manager.on_directory_failed([known.topic_partition, TopicPartition("plain", 0)], "disk is gone")
     followed(manager, replicas)
     assert not manager.stopped
     replicas.replay(RemoveTopicRecord(topic_id=topic_id))
@@ -114,7 +114,7 @@ def test_a_topic_that_is_deleted_while_a_default_has_it_compacted_leaves_nothing
     delta.replay(
         ConfigRecord(resource_type=ResourceType.TOPIC, resource_name="t", name="segment.ms", value="1000")
     )
-    roles.configs_changed(delta, replicas.image)
+    roles.on_configs_changed(delta, replicas.image)
     assert manager.stopped == [(known, False)]
     replicas.replay(RemoveTopicRecord(topic_id=topic_id))
     assert manager.stopped == [(known, False), (known, True)]

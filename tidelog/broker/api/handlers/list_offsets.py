@@ -152,7 +152,7 @@ class ListOffsetsHandler:
         if request.replica_id == DEBUGGING_REPLICA:
             partition.check_leader_epoch(asked.current_leader_epoch)
         else:
-            partition.led(asked.current_leader_epoch)
+            partition.require_leader(asked.current_leader_epoch)
         return partition
 
     def _look_up_remotely(

@@ -44,7 +44,7 @@ class OffsetForLeaderEpochHandler:
     def _answer(self, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
         try:
             partition = self._replicas.partition(TopicPartition(topic, asked.partition))
-            partition.led(asked.current_leader_epoch)
+            partition.require_leader(asked.current_leader_epoch)
         except KafkaError as error:
             return EpochEndOffset(partition=asked.partition, error_code=error.code)
         log = partition.log

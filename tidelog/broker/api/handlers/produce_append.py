@@ -136,7 +136,7 @@ class ProduceAppender:
         assert requested.records is not None, "the partition was found"
         partition = self._replicas.find(requested.topic, requested.topic_id, requested.partition)
         try:
-            partition.led()
+            partition.require_leader()
             outcome = yield from partition.log.validate(requested.records, request.received_ms)
         except Exception as error:
             return _Validated(partition, error)

@@ -29,7 +29,7 @@ def report_verification(
     def late() -> int:
         before_ms = clock.wall_ms() - transaction_max_timeout_ms() - LATE_TRANSACTION_BUFFER_MS
         return sum(
-            one.is_led and one.log.producers.has_open_transaction_since(before_ms)
+            one.is_leader and one.log.producers.has_open_transaction_since(before_ms)
             for one in replicas.partitions.values()
         )
 

@@ -161,7 +161,7 @@ class BrokerPart:
         if self.remote is not None:
             self.remote.follow(self._store.image)
             self.remote.remove_deleted(self._logs.manager.found_out_of_use, self._store.image)
-            self._store.subscribe(self.remote.configs_changed)
+            self._store.subscribe(self.remote.on_configs_changed)
         self._replication.start()
         self._report_serving()
         await self._lifecycle.unfenced()
@@ -224,7 +224,7 @@ class BrokerPart:
                 self._channel,
                 self._clock,
                 config.request_timeout_ms,
-                self._logs.maker.settled,
+                self._logs.log_work.wait_until_done,
             ),
             producer_ids=self._producer_ids,
             topic_creation=TopicCreation(self._access.general, config, self._clock),
@@ -329,7 +329,7 @@ class BrokerPart:
         await services.topic_creation.close()
         await self._logs.flusher.close()
         self._driver.stop()
-        await self._logs.maker.close()
+        await self._logs.log_work.close()
         self._logs.close()
 
     async def abandon(self) -> None:
@@ -349,4 +349,4 @@ class BrokerPart:
         await self._channel.close()
         await self._logs.flusher.close()
         self._driver.stop()
-        await self._logs.maker.close()
+        await self._logs.log_work.close()

@@ -10,7 +10,7 @@ from tidelog.broker.config.dynamic_configs import DynamicBrokerConfig
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.logs.cleaning.log_cleaner import LogCleaner
 from tidelog.broker.logs.flusher import Flusher
-from tidelog.broker.logs.log_maker import LogMaker
+from tidelog.broker.logs.log_work_queue import LogWorkQueue
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.node.wiring.node_context import NodeContext
 from tidelog.broker.partitions.leadership import Leadership
@@ -68,9 +68,9 @@ class LogsPart:
         self.replicas = ReplicaManager(
             config.node_id, self.manager, self.dynamic_config.topic_defaults, self.leadership
         )
-        self.maker = self.replicas.maker = LogMaker(
+        self.log_work = self.replicas.log_work = LogWorkQueue(
             context.threads.making,
-            lambda outcomes: self.replicas.made(outcomes, self._clock.wall_ms()),
+            lambda outcomes: self.replicas.on_log_work_done(outcomes, self._clock.wall_ms()),
         )
         self.throttles = ReplicationThrottles.of(config)
 
@@ -79,7 +79,7 @@ class LogsPart:
     async def open(self, undo: AsyncExitStack) -> None:
         """Every log of the directories, then the partitions that the metadata places here."""
         undo.callback(self.close)
-        undo.push_async_callback(self.maker.close)
+        undo.push_async_callback(self.log_work.close)
         undo.push_async_callback(self.cleaner.close)
         now_ms = self._clock.wall_ms()
         # In a thread: heartbeats and the metadata quorum go on, however long it takes.
@@ -95,11 +95,11 @@ class LogsPart:
         self._report_failed_directories()
         image = self._store.image
         self._cordon(self._context.config, image)
-        self.manager.set_strays_aside(self.replicas.expected(image), now_ms)
+        self.manager.set_strays_aside(self.replicas.assigned_partitions(image), now_ms)
         self._store.subscribe(self.throttles.apply)
         self._store.subscribe(self._follow_settings)
         self._store.subscribe(self._follow_partitions)
-        await self.maker.settled()
+        await self.log_work.wait_until_done()
 
     def close(self) -> None:
         """Mark the directories as cleanly closed; nothing is written afterwards."""
@@ -121,7 +121,7 @@ class LogsPart:
 
     def _directory_failed(self, directory: LogDirectory) -> None:
         """A disk failed: the controller moves its leaders away. Without a disk there is nothing to do."""
-        self.replicas.storage_lost(directory.lost, str(directory.offline_reason))
+        self.replicas.on_directory_failed(directory.lost, str(directory.offline_reason))
         directory_id = self._context.directory_ids.get(directory.path)
         # One that could not be used when the node started is not registered.
         if directory_id is not None:

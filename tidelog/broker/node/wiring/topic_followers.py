@@ -34,13 +34,13 @@ class CoordinatorRoles:
     def __init__(self, coordinators: Mapping[str, TopicCoordinator]) -> None:
         self._coordinators = coordinators
 
-    def roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
+    def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
         """Take over the state of what is led here, and send those away that wait for what is gone."""
-        for gone in changes.gone:
+        for gone in changes.removed:
             coordinator = self._coordinators.get(gone.topic)
             if coordinator is not None:
                 coordinator.on_resignation(gone.partition)
-        for partition in changes.led:
+        for partition in changes.leaders:
             topic, index = partition.topic_partition
             coordinator = self._coordinators.get(topic)
             if coordinator is not None:

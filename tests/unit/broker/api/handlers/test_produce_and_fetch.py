@@ -267,13 +267,13 @@ def test_a_produce_that_names_one_partition_a_thousand_times_appends_the_last_an
     assert (broker.produces.delayed, broker.produces.watched) == (1, 1)
     assert partition.log.log_end_offset == 1
     checks = []
-    committed = Partition.committed
+    committed = Partition.commit_outcome
 
     def counted(partition: Partition, offset: int) -> ErrorCode | None:
         checks.append(offset)
         return committed(partition, offset)
 
-    monkeypatch.setattr(Partition, "committed", counted)
+    monkeypatch.setattr(Partition, "commit_outcome", counted)
     partition.log.advance_high_watermark(1)
     broker.produces.check_and_complete(partition.topic_partition)
     assert checks == [1]
@@ -299,7 +299,7 @@ def test_a_parked_produce_that_fails_is_answered_without_its_frame(
     def fault(_partition: Partition, _offset: int) -> None:
         raise RuntimeError("a fault of our own")
 
-    monkeypatch.setattr(Partition, "committed", fault)
+    monkeypatch.setattr(Partition, "commit_outcome", fault)
     broker.produces.check_and_complete(partition.topic_partition)
     assert produced(waiting).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 

@@ -14,6 +14,7 @@ from tests.support.tiering import FakeTier, move_to_remote, settled
 from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler
 from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from tidelog.broker.fetching.read_checks import diverging_epoch
 from tidelog.broker.network.request import ClientInformation
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.partitions.partition import Partition
@@ -301,12 +302,12 @@ def test_an_epoch_that_ended_in_remote_storage_is_answered_with_its_end() -> Non
 
 def test_a_reader_of_the_remote_part_diverges_only_where_its_epoch_does() -> None:
     partition = Border().partition
-    assert partition.diverging_epoch(0, 1) is None
-    assert partition.diverging_epoch(0, 3) == (0, 2)
-    assert partition.diverging_epoch(1, 3) is None
+    assert diverging_epoch(partition, 0, 1) is None
+    assert diverging_epoch(partition, 0, 3) == (0, 2)
+    assert diverging_epoch(partition, 1, 3) is None
     partition.log.advance_log_start_offset_from_remote(3)
     with pytest.raises(KafkaError) as refused:
-        partition.diverging_epoch(1, 2)
+        diverging_epoch(partition, 1, 2)
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 

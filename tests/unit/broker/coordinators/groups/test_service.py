@@ -582,9 +582,9 @@ async def test_a_coordinator_whose_disk_failed_sends_its_clients_to_another(benc
 
 async def test_joins_that_wait_at_a_coordinator_whose_disk_fails_are_sent_away_at_once(bench: Bench) -> None:
     waiting = bench.join()
-    lost = RoleChanges(gone=[TopicPartition(GROUP_METADATA_TOPIC, 0), TopicPartition("t", 1)])
+    lost = RoleChanges(removed=[TopicPartition(GROUP_METADATA_TOPIC, 0), TopicPartition("t", 1)])
     roles = CoordinatorRoles({GROUP_METADATA_TOPIC: bench.service})
-    roles.roles_changed(lost, MetadataImage(cluster_id="c"))
+    roles.on_roles_changed(lost, MetadataImage(cluster_id="c"))
     assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
     assert await bench.fetch() == (-1, ErrorCode.NOT_COORDINATOR)
 

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from tests.support.loops import until
-from tidelog.broker.logs.log_maker import AT_ONCE, LogMaker, Outcome
+from tidelog.broker.logs.log_work_queue import BATCH_SIZE, LogWorkQueue, Outcome
 from tidelog.protocol.ids import TopicPartition
 from tidelog.storage.directories.directory_work import LogCreation
 from tidelog.storage.directories.log_directory import LogDirectory, Retirement
@@ -19,7 +19,7 @@ from tidelog.storage.log.partition_log import PartitionLog
 
 
 class Made:
-    """What the maker told, and in how many pieces."""
+    """What the queue told, and in how many pieces."""
 
     def __init__(self) -> None:
         self.outcomes: list[Outcome] = []
@@ -76,77 +76,77 @@ async def test_logs_are_made_in_order_and_in_pieces_while_the_loop_goes_on(
     thread: ThreadPoolExecutor,
 ) -> None:
     made, work = Made(), Work()
-    maker = LogMaker(thread, made)
-    maker.make(work.creations(*range(AT_ONCE + 5)))
+    queue = LogWorkQueue(thread, made)
+    queue.submit(work.creations(*range(BATCH_SIZE + 5)))
     await until(lambda: work.begun == 1)
-    maker.make(work.creations(100, 101))
+    queue.submit(work.creations(100, 101))
     assert made.outcomes == []
     work.gate.set()
-    await maker.settled()
-    assert made.numbers == [*range(AT_ONCE + 5), 100, 101]
-    assert made.pieces == [AT_ONCE, 7]
-    await maker.close()
+    await queue.wait_until_done()
+    assert made.numbers == [*range(BATCH_SIZE + 5), 100, 101]
+    assert made.pieces == [BATCH_SIZE, 7]
+    await queue.close()
 
 
 async def test_what_was_asked_for_later_is_not_waited_for(thread: ThreadPoolExecutor) -> None:
     made, work = Made(), Work()
-    maker = LogMaker(thread, made)
-    await maker.settled()
-    maker.make(work.creations(0))
-    first = asyncio.create_task(maker.settled())
+    queue = LogWorkQueue(thread, made)
+    await queue.wait_until_done()
+    queue.submit(work.creations(0))
+    first = asyncio.create_task(queue.wait_until_done())
     await until(lambda: work.begun == 1)
     later = Work()
-    maker.make(later.creations(1))
+    queue.submit(later.creations(1))
     work.gate.set()
     await first
     assert made.numbers == [0]
     later.gate.set()
-    await maker.settled()
+    await queue.wait_until_done()
     assert made.numbers == [0, 1]
-    await maker.close()
+    await queue.close()
 
 
 async def test_a_log_that_cannot_be_made_is_told_and_the_others_are_made(thread: ThreadPoolExecutor) -> None:
     made, work = Made(), Work()
     work.failing = {1}
     work.gate.set()
-    maker = LogMaker(thread, made)
-    maker.make(work.creations(0, 1, 2))
-    await maker.settled()
+    queue = LogWorkQueue(thread, made)
+    queue.submit(work.creations(0, 1, 2))
+    await queue.wait_until_done()
     assert [str(outcome) for _, outcome in made.outcomes] == ["0", "disk of 1", "2"]
-    await maker.close()
+    await queue.close()
 
 
 async def test_a_listener_that_fails_does_not_end_the_making(thread: ThreadPoolExecutor) -> None:
     work, told = Work(), []
     work.gate.set()
 
-    def on_made(outcomes: Sequence[Outcome]) -> None:
+    def on_done(outcomes: Sequence[Outcome]) -> None:
         told.append(len(outcomes))
         raise ValueError("a bug")
 
-    maker = LogMaker(thread, on_made)
-    maker.make(work.creations(0))
-    await maker.settled()
-    maker.make(work.creations(1))
-    await maker.settled()
+    queue = LogWorkQueue(thread, on_done)
+    queue.submit(work.creations(0))
+    await queue.wait_until_done()
+    queue.submit(work.creations(1))
+    await queue.wait_until_done()
     assert told == [1, 1]
-    await maker.close()
+    await queue.close()
 
 
 async def test_closing_waits_for_what_is_done_and_makes_nothing_more(thread: ThreadPoolExecutor) -> None:
     made, work = Made(), Work()
-    maker = LogMaker(thread, made)
-    maker.make(work.creations(*range(AT_ONCE)))
+    queue = LogWorkQueue(thread, made)
+    queue.submit(work.creations(*range(BATCH_SIZE)))
     await until(lambda: work.begun == 1)
-    maker.make([*work.creations(100), work.retirement(), *work.creations(101)])
-    waiting = asyncio.create_task(maker.settled())
-    closing = asyncio.create_task(maker.close())
+    queue.submit([*work.creations(100), work.retirement(), *work.creations(101)])
+    waiting = asyncio.create_task(queue.wait_until_done())
+    closing = asyncio.create_task(queue.close())
     await asyncio.sleep(0)
     assert not closing.done()
     work.gate.set()
     await closing
     await waiting
-    maker.make(work.creations(200))
-    await maker.settled()
-    assert made.numbers == [*range(AT_ONCE), -1]
+    queue.submit(work.creations(200))
+    await queue.wait_until_done()
+    assert made.numbers == [*range(BATCH_SIZE), -1]

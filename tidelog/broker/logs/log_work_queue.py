@@ -1,0 +1,132 @@
+"""Creates the logs of new partitions and retires those of deleted partitions, in one thread.
+
+Disk operations therefore do not block the event loop. The order of the requests is kept, because a new topic
+may have the name of a deleted one. The thread processes `BATCH_SIZE` logs at a time; the loop receives the
+outcomes of each batch. An operation that finds no free descriptor is repeated later, and so are all
+operations after it.
+
+Bounds: one creation or retirement for each partition that the metadata assigns to this node.
+I/O: one task while there is work, and the thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from contextlib import suppress
+from typing import Final, TypeAlias
+
+from tidelog.storage.directories.directory_work import LogCreation
+from tidelog.storage.directories.log_directory import Retirement
+from tidelog.storage.disk.errors import is_descriptor_shortage
+from tidelog.storage.log.partition_log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+Work: TypeAlias = LogCreation | Retirement
+Outcome: TypeAlias = tuple[Work, PartitionLog | Exception | None]
+
+RETRY_S: Final = 0.5
+# A few milliseconds of disk operations: the first partitions can be used before the last are created.
+BATCH_SIZE: Final = 32
+
+
+class LogWorkQueue:
+    """The queue of logs to create or retire.
+
+    `on_done` receives every outcome, batch by batch. Close the queue before the logs are closed.
+    """
+
+    def __init__(self, thread: Executor, on_done: Callable[[Sequence[Outcome]], None]) -> None:
+        self._thread = thread
+        self._on_done = on_done
+        self._planned: deque[Work] = deque()
+        self._submitted = 0
+        self._completed = 0
+        self._progress = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
+        self._lacks_descriptors = False
+        """Whether there was no descriptor for the next operation."""
+
+    def submit(self, planned: Sequence[Work]) -> None:
+        """Add logs to create or retire; has no effect after `close`."""
+        if self._closing.is_set():
+            # The next start treats the log of a partition that was deleted now as a stray.
+            return
+        self._planned += planned
+        self._submitted += len(planned)
+        if planned and self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="log-work")
+
+    async def wait_until_done(self) -> None:
+        """Wait until everything submitted so far has completed or failed, or lacks descriptors."""
+        submitted = self._submitted
+        while self._completed < submitted and not self._closing.is_set() and not self._lacks_descriptors:
+            self._progress.clear()
+            await self._progress.wait()
+
+    async def close(self) -> None:
+        """Complete the current batch and all retirements; create no other logs."""
+        self._closing.set()
+        self._drop_creations()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._progress.set()
+
+    def _drop_creations(self) -> None:
+        self._planned = deque(each for each in self._planned if isinstance(each, Retirement))
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._planned:
+                batch = [self._planned.popleft() for _ in range(min(BATCH_SIZE, len(self._planned)))]
+                outcomes, shortage = await loop.run_in_executor(self._thread, _run_batch, batch)
+                if shortage is not None and self._closing.is_set():
+                    outcomes.append((batch[len(outcomes)], shortage))
+                self._planned.extendleft(reversed(batch[len(outcomes) :]))
+                if self._closing.is_set():
+                    self._drop_creations()
+                lacked_descriptors, self._lacks_descriptors = self._lacks_descriptors, shortage is not None
+                self._report(outcomes)
+                if shortage is not None:
+                    level = logging.DEBUG if lacked_descriptors else logging.WARNING
+                    logger.log(
+                        level,
+                        "%d partitions wait for free descriptors: %s; retrying in %g s",
+                        len(self._planned),
+                        shortage,
+                        RETRY_S,
+                    )
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._closing.wait(), RETRY_S)
+        finally:
+            self._task = None
+
+    def _report(self, outcomes: Sequence[Outcome]) -> None:
+        try:
+            self._on_done(outcomes)
+        except Exception:
+            logger.exception("Cannot apply the outcomes of %d created or retired logs", len(outcomes))
+        self._completed += len(outcomes)
+        self._progress.set()
+
+
+def _run_batch(planned: Sequence[Work]) -> tuple[list[Outcome], Exception | None]:
+    """Run `planned` up to the first operation that finds no descriptor.
+
+    Return the outcomes, and the error of the operation without a descriptor, None if there is none.
+    """
+    outcomes: list[Outcome] = []
+    for work in planned:
+        try:
+            outcomes.append((work, work.run()))
+        except Exception as error:
+            if is_descriptor_shortage(error):
+                return outcomes, error
+            outcomes.append((work, error))
+    return outcomes, None
