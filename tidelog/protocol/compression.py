@@ -115,16 +115,33 @@ def expand(codec: Compression, data: BytesLike, max_bytes: int) -> memoryview:
 
     The memory is an anonymous mapping, whose pages take none before they are written to.
     """
-    output = memoryview(mmap.mmap(-1, max(max_bytes, 1)))[:max_bytes]
-    if codec is Compression.SNAPPY:
+    mapping = mmap.mmap(-1, max(max_bytes, 1))
+    output = memoryview(mapping)
+    try:
+        return output[: _expand_into(output[:max_bytes], codec, data)]
+    except DecodeError:
+        # The error's traceback refers to this frame, and whoever keeps the error must not keep the memory.
+        output.release()
+        mapping.close()
+        raise
+
+
+def _expand_into(output: memoryview, codec: Compression, data: BytesLike) -> int:
+    """Fill the beginning of `output`, release it if that fails, and return the number of bytes written."""
+    try:
+        if codec is not Compression.SNAPPY:
+            return _EXPANDERS[codec](data, output)
         written = 0
-        for part in _snappy_parts(data, max_bytes):
+        for part in _snappy_parts(data, len(output)):
             output[written : written + len(part)] = part
             written += len(part)
-        return output[:written]
-    try:
-        return output[: _EXPANDERS[codec](data, output)]
+        return written
+    except DecodeError:
+        output.release()
+        raise
     except cramjam.DecompressionError as error:
+        max_bytes = len(output)
+        output.release()
         if str(error) == _OUTPUT_FULL:
             raise _too_large(codec, max_bytes) from None
         raise DecodeError(f"damaged {codec.name.lower()} data: {error}") from error

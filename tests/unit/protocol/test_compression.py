@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import struct
 import subprocess
 import sys
@@ -309,3 +310,27 @@ def test_declared_sizes_and_windows_are_not_allocated(
     got, kibibytes = attack(codec, data, 2 * MEBIBYTE, tmp_path)
     assert kibibytes <= 8 * 1024
     assert got == outcome
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Compression if codec])
+def test_the_error_of_a_bomb_does_not_keep_the_memory_it_expanded_into(codec: Compression) -> None:
+    """Errors are kept for a while with their tracebacks, which refer to the frames of `expand`."""
+    payload = bomb(codec, 20)
+    kept = []
+    before = shared_memory_bytes()
+    for _ in range(4):
+        with pytest.raises(BoundExceeded) as raised:
+            expand(codec, payload, 16 * MEBIBYTE)
+        kept.append(raised.value)
+    assert shared_memory_bytes() - before < MEBIBYTE
+    assert len(kept) == 4
+
+
+def shared_memory_bytes() -> int:
+    """Return the resident anonymous mappings of this process."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        pytest.skip("there is no /proc here that says how much memory is resident")
+    found = re.search(r"RssShmem:\s+(\d+) kB", status.read_text())
+    assert found is not None
+    return int(found[1]) * 1024

@@ -72,7 +72,11 @@ class Work:
         """Run to the next yield."""
         result, error = self.result_of_thread, self.error
         self.result_of_thread = self.error = None
-        return self.steps.send(result) if error is None else self.steps.throw(error)
+        try:
+            return self.steps.send(result) if error is None else self.steps.throw(error)
+        finally:
+            # The traceback of `error` refers to this frame: without this the two would keep each other.
+            del error
 
 
 class Slices:

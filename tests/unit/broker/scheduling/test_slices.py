@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -123,6 +125,33 @@ async def test_what_is_long_in_one_piece_runs_in_a_thread() -> None:
     where, text = await many.complete(work())
     assert where != here and "empty" in text
     assert completed(work()) == (here, text)
+
+
+@on_both_loops
+async def test_an_error_of_a_thread_is_freed_without_the_collector() -> None:
+    """Work may hold the frame of a request: it must not wait for the garbage collector."""
+
+    class Held:
+        pass
+
+    def fail() -> None:
+        raise ValueError("in a thread")
+
+    def steps(held: Held) -> Steps[None]:
+        yield from aside(fail)
+
+    held = Held()
+    is_freed = weakref.ref(held)
+    failed: list[str] = []
+    gc.disable()
+    try:
+        Slices(CountingClock()).start(steps(held), print, lambda error: failed.append(str(error)))
+        del held
+        await until(lambda: bool(failed))
+        await until(lambda: is_freed() is None)
+    finally:
+        gc.enable()
+    assert failed == ["in a thread"]
 
 
 @on_both_loops
