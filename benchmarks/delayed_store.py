@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 
-from tidelog.remote.object_store.port import Content, ObjectInfo, ObjectStore
-from tidelog.remote.storage_manager import ReadableStream
+from tidelog.remote.objects.stores.port import Content, ObjectInfo, ObjectStore
+from tidelog.remote.ports.storage_manager import ReadableStream
 
 
 class DelayedStore:

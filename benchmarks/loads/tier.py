@@ -23,7 +23,7 @@ from tidelog.protocol.codec import decode
 from tidelog.protocol.framing import read_response_header
 from tidelog.protocol.messages.fetch import FetchResponse, PartitionData
 from tidelog.protocol.registry import ApiKey
-from tidelog.remote.object_store.backends import object_store
+from tidelog.remote.objects.stores.backends import object_store
 
 BUFFER_BYTES: Final = 8 * 1024 * 1024
 _BATCH_HEAD: Final = struct.Struct(">qi")

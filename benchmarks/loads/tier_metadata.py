@@ -19,7 +19,7 @@ from tidelog.remote.metadata.partitioning import metadata_partition
 from tidelog.remote.metadata.record_codec import encode_event
 from tidelog.remote.metadata.snapshot_files import DIRECTORY
 from tidelog.remote.metadata.store import PartitionMetadataStore, RemoteLogEvent
-from tidelog.remote.segment_metadata import (
+from tidelog.remote.ports.segment_metadata import (
     EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,

@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-import tidelog.remote.storage_config
+import tidelog.remote.objects.config
 from benchmarks.delayed_store import delayed
 from tidelog.broker.node.process import main
-from tidelog.remote.object_store.backends import object_store
-from tidelog.remote.object_store.port import ObjectStore
+from tidelog.remote.objects.stores.backends import object_store
+from tidelog.remote.objects.stores.port import ObjectStore
 
 
 def run(arguments: list[str]) -> int:
@@ -22,7 +22,7 @@ def run(arguments: list[str]) -> int:
     def make(backend_class: str, values: Mapping[str, str]) -> ObjectStore:
         return delayed(object_store(backend_class, values), delay_ms)
 
-    vars(tidelog.remote.storage_config)["object_store"] = make
+    vars(tidelog.remote.objects.config)["object_store"] = make
     return main(arguments[1:], "delayed_tier")
 
 

@@ -31,7 +31,7 @@ from benchmarks.tiered_broker import (
     s3_store,
     tiered_broker,
 )
-from tidelog.remote.object_store.backends import object_store
+from tidelog.remote.objects.stores.backends import object_store
 
 PARTITIONS: Final = 4
 PARTITION_BYTES: Final = 160 * MEBIBYTE

@@ -14,7 +14,7 @@ import pytest
 from tests.support.aiven_plugin import AivenPlugin
 from tests.support.segment_configs import KINDS, compressible, configs_of, key_pair, write_key_pair
 from tests.support.segments import make_segment
-from tidelog.remote.storage_config import storage_manager_from_config
+from tidelog.remote.objects.config import storage_manager_from_config
 
 CLASSPATH = os.environ.get("TIDELOG_AIVEN_CLASSPATH", "")
 SIZES = (1000, 54_321)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.support.paths import ROOT
 from tests.support.segments import StoredSegment
-from tidelog.remote.storage_manager import IndexType
+from tidelog.remote.ports.storage_manager import IndexType
 
 DRIVER = ROOT / "tests" / "kafka" / "aiven" / "SegmentDriver.java"
 PLUGIN = "io.aiven.kafka.tieredstorage.RemoteStorageManager"

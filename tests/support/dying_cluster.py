@@ -21,7 +21,7 @@ from tidelog.local_cluster.cluster import LocalCluster
 from tidelog.local_cluster.node_process import NodeProcess
 from tidelog.local_cluster.tiering import HURRIED_SETTINGS, TIER_FOLDER, tiered_settings
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.remote.segment_metadata import TopicIdPartition
+from tidelog.remote.ports.segment_metadata import TopicIdPartition
 from tidelog.testing.embedded import CLUSTER_DEFAULTS, EMBEDDED_DEFAULTS
 
 TIMEOUT_S = 90.0

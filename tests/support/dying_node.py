@@ -24,12 +24,12 @@ import tidelog.broker.tier.managers
 import tidelog.broker.tier.part
 from tidelog.broker.node.node import BrokerNode
 from tidelog.protocol.ids import Offset
-from tidelog.remote.log_manager.fault_points import FaultPoint
 from tidelog.remote.log_manager.manager import RemoteLogManager
 from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from tidelog.remote.metadata.topic_clients import TopicWriter
-from tidelog.remote.object_store.local_directory import LocalDirectoryStore
-from tidelog.remote.object_store.port import Content
+from tidelog.remote.objects.stores.local_directory import LocalDirectoryStore
+from tidelog.remote.objects.stores.port import Content
+from tidelog.remote.tasks.fault_points import FaultPoint
 from tidelog.storage.disk.files import File, OsFileSystem
 from tidelog.storage.log.partition_log import PartitionLog
 

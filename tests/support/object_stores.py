@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 from typing import NamedTuple
 
-from tidelog.remote.object_store.port import Content, InvalidRange, ObjectInfo
-from tidelog.remote.storage_manager import ReadableStream, RemoteResourceNotFound, RemoteStorageError
+from tidelog.remote.objects.stores.port import Content, InvalidRange, ObjectInfo
+from tidelog.remote.ports.storage_manager import ReadableStream, RemoteResourceNotFound, RemoteStorageError
 
 
 class Call(NamedTuple):

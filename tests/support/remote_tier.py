@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+from tests.support.remote_metadata import InMemoryRemoteLogMetadataManager
 from tidelog.protocol.ids import Offset
-from tidelog.remote.metadata.in_memory import InMemoryRemoteLogMetadataManager
-from tidelog.remote.segment_metadata import (
+from tidelog.remote.ports.segment_metadata import (
     EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -18,7 +18,7 @@ from tidelog.remote.segment_metadata import (
     RemoteLogSegmentState,
     TopicIdPartition,
 )
-from tidelog.remote.storage_manager import (
+from tidelog.remote.ports.storage_manager import (
     IndexType,
     LogSegmentData,
     ReadableStream,

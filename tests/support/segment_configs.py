@@ -9,7 +9,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tidelog.remote.segment_objects.encryption import KeyPair
+from tidelog.remote.objects.layout.encryption import KeyPair
 
 KINDS = ("plain", "compressed", "encrypted", "compressed_encrypted")
 ALL_FIELDS = "REMOTE_SIZE,OBJECT_PREFIX,OBJECT_KEY"

@@ -8,13 +8,13 @@ from pathlib import Path
 from uuid import UUID
 
 from tidelog.protocol.ids import uuid_text
-from tidelog.remote.segment_metadata import (
+from tidelog.remote.ports.segment_metadata import (
     EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
-from tidelog.remote.storage_manager import IndexType, LogSegmentData
+from tidelog.remote.ports.storage_manager import IndexType, LogSegmentData
 
 TOPIC_ID = UUID("959eafbe-66a3-4d62-8305-44d5e92400b5")
 

@@ -26,8 +26,12 @@ from tidelog.protocol.ids import TopicPartition, uuid_text
 from tidelog.remote.metadata.config import METADATA_TOPIC
 from tidelog.remote.metadata.record_codec import decode_event
 from tidelog.remote.metadata.store import PartitionMetadataStore, partition_of
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
-from tidelog.remote.segment_objects.object_keys import ObjectKeys
+from tidelog.remote.objects.layout.object_keys import ObjectKeys
+from tidelog.remote.ports.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
 
 TIMEOUT_S = 60.0
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED

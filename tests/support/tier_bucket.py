@@ -16,12 +16,12 @@ from tidelog.remote.inspection.history import MetadataHistory, RecordPlace
 from tidelog.remote.inspection.views import PartitionOffsets, PartitionView
 from tidelog.remote.metadata.record_codec import encode_event
 from tidelog.remote.metadata.store import RemoteLogEvent
-from tidelog.remote.segment_metadata import (
+from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
 )
-from tidelog.remote.storage_manager import LogSegmentData
+from tidelog.remote.ports.storage_manager import LogSegmentData
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.disk.checkpoints import encode_leader_epochs
 from tidelog.storage.disk.files import OsFileSystem

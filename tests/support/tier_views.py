@@ -8,9 +8,9 @@ from tests.support.remote_segments import FINISHED, PARTITION, started, step
 from tidelog.protocol.ids import Offset
 from tidelog.remote.inspection.history import PartitionHistory, RecordPlace
 from tidelog.remote.inspection.views import PartitionOffsets, PartitionView
-from tidelog.remote.log_manager.remote_lineage import highest_remote_offset
 from tidelog.remote.metadata.store import RemoteLogEvent
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.tasks.remote_lineage import highest_remote_offset
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 

@@ -17,30 +17,30 @@ from uuid import UUID
 
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import NOW_MS, batch, end_marker, open_log
+from tests.support.remote_metadata import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.ids import LeaderEpoch, Offset
-from tidelog.remote.log_manager.context import RemoteLogContext
-from tidelog.remote.log_manager.copy_task import CopyTask
-from tidelog.remote.log_manager.expiration_task import ExpirationTask
-from tidelog.remote.log_manager.fault_points import FaultPoints, no_faults
+from tidelog.remote.copying.task import CopyTask
+from tidelog.remote.expiry.task import ExpirationTask
 from tidelog.remote.log_manager.follower_task import FollowerTask
-from tidelog.remote.log_manager.replica import Role, TieredReplica
-from tidelog.remote.log_manager.settings import RemoteLogManagerSettings
-from tidelog.remote.metadata.in_memory import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
-from tidelog.remote.metadata_manager import RemoteMetadataError
-from tidelog.remote.segment_metadata import (
+from tidelog.remote.ports.metadata_manager import RemoteMetadataError
+from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
-from tidelog.remote.storage_manager import (
+from tidelog.remote.ports.storage_manager import (
     IndexType,
     LogSegmentData,
     ReadableStream,
     RemoteResourceNotFound,
     RemoteStorageError,
 )
+from tidelog.remote.tasks.context import RemoteLogContext
+from tidelog.remote.tasks.fault_points import FaultPoints, no_faults
+from tidelog.remote.tasks.replica import Role, TieredReplica
+from tidelog.remote.tasks.settings import RemoteLogManagerSettings
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.disk.files import FileSystem
 from tidelog.storage.log.partition_log import AppendOrigin, PartitionLog

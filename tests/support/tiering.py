@@ -9,7 +9,7 @@ from tidelog.broker.fetching.remote_fetch import RemoteAccess, RemoteFetchMemory
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
 from tidelog.protocol.ids import Offset
-from tidelog.remote.reader.requests import RemoteRead, RemoteReadRequest, TimestampSearch
+from tidelog.remote.reading.requests import RemoteRead, RemoteReadRequest, TimestampSearch
 from tidelog.storage.log.partition_log import PartitionLog, RecordPlace
 
 

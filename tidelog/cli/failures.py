@@ -83,7 +83,7 @@ def _explain(error: Exception) -> tuple[int, str]:
     from tidelog.base.config_definition import ConfigError
     from tidelog.clients.config.options import ConfigError as ClientConfigError
     from tidelog.protocol.errors import DecodeError, KafkaError
-    from tidelog.remote.storage_manager import RemoteStorageError
+    from tidelog.remote.ports.storage_manager import RemoteStorageError
     from tidelog.spark_connector.jobs.failures import JobFailure
     from tidelog.spark_connector.planning.option_values import OptionError
     from tidelog.storage.disk.errors import CorruptFile

@@ -36,7 +36,7 @@ from tidelog.spark_connector.jobs.runtime import require_spark
 
 if TYPE_CHECKING:
     from tidelog.remote.inspection.findings import Finding
-    from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
+    from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 
 app = typer.Typer(
     help="Run pipelines over topics on Spark: archive, verify, transform, count.",

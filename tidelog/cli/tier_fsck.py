@@ -36,8 +36,8 @@ from tidelog.remote.inspection.fsck import (
 from tidelog.remote.inspection.offline import offline_views
 from tidelog.remote.inspection.states import history_findings
 from tidelog.remote.inspection.views import PartitionView, finished
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
-from tidelog.remote.storage_manager import RemoteStorageError
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.storage_manager import RemoteStorageError
 from tidelog.spark_connector.jobs.failures import JobFailure
 
 EXIT_CANNOT_LOOK: Final = 2

@@ -20,8 +20,8 @@ from tidelog.remote.inspection.placing import (
     upload_reasons,
 )
 from tidelog.remote.inspection.views import PartitionView, epoch_spans, finished
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
-from tidelog.remote.segment_objects.custom_metadata import decode_custom_metadata
+from tidelog.remote.objects.layout.custom_metadata import decode_custom_metadata
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 
 PARTITION_COLUMNS = (
     "partition",
@@ -111,7 +111,7 @@ def segment_document(segment: RemoteLogSegmentMetadata, bucket: Bucket | None) -
 
 def object_key(segment: RemoteLogSegmentMetadata, bucket: Bucket | None) -> str:
     """The key of the segment's log; without a bucket as it is without a prefix."""
-    from tidelog.remote.segment_objects.object_keys import ObjectKeys
+    from tidelog.remote.objects.layout.object_keys import ObjectKeys
 
     keys = ObjectKeys().of(segment) if bucket is None else bucket.keys(segment)
     return keys.shown(keys.log)

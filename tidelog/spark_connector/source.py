@@ -23,12 +23,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from tidelog.spark_connector.batch_reader import FilteringBatchReader, TidelogBatchReader
 from tidelog.spark_connector.planning.option_values import OptionError
 from tidelog.spark_connector.planning.sink_columns import check_columns
 from tidelog.spark_connector.planning.sink_options import read_sink_options
 from tidelog.spark_connector.planning.source_options import read_includes_headers, read_source_options
-from tidelog.spark_connector.stream_reader import TidelogStreamReader
+from tidelog.spark_connector.reading.batch_reader import FilteringBatchReader, TidelogBatchReader
+from tidelog.spark_connector.reading.stream_reader import TidelogStreamReader
 from tidelog.spark_connector.writing.at_least_once import AtLeastOnce
 from tidelog.spark_connector.writing.delivery import Delivery
 from tidelog.spark_connector.writing.writers import TidelogBatchWriter, TidelogStreamWriter

@@ -27,7 +27,7 @@ from tidelog.clients.admin.admin import Admin
 from tidelog.local_cluster.cluster import LocalCluster
 from tidelog.local_cluster.tiering import tiered_settings
 from tidelog.protocol.errors import KafkaError
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 
 NODES: Final = 3
 BUCKET: Final = "tier"

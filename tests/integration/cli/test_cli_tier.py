@@ -25,7 +25,7 @@ from tidelog.remote.inspection.placing import Place
 from tidelog.remote.metadata.config import METADATA_TOPIC
 from tidelog.remote.metadata.partitioning import metadata_partition
 from tidelog.remote.metadata.record_codec import encode_event
-from tidelog.remote.segment_metadata import (
+from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,

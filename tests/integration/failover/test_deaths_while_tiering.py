@@ -23,7 +23,7 @@ from tests.support.dying_node import MOMENTS, Step
 from tests.support.tier_audit import Written
 from tidelog.clients.admin.admin import Admin, ElectionType
 from tidelog.protocol.ids import TopicPartition
-from tidelog.remote.log_manager.fault_points import FaultPoint
+from tidelog.remote.tasks.fault_points import FaultPoint
 
 SEGMENTS = 3.5
 RETAINED_BYTES = 2_200_000

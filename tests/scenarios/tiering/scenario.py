@@ -34,6 +34,7 @@ from typing import Any, ClassVar, cast
 
 from tests.scenarios.replication.scenario import T0, TOPIC, TOPIC_ID, Scenario, ScenarioBroker
 from tests.support.logs import NOW_MS, batch
+from tests.support.remote_metadata import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
 from tests.support.replica_pair import LeaderConnection
 from tests.support.tier_world import run_to_end
 from tidelog.broker.replication.remote_tier import FollowersTier
@@ -44,23 +45,26 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tidelog.protocol.record import read_records
+from tidelog.remote.copying.task import CopyTask
 from tidelog.remote.index_cache.cache import RemoteIndexCache
-from tidelog.remote.log_manager.context import RemoteLogContext
-from tidelog.remote.log_manager.copy_task import CopyTask
-from tidelog.remote.log_manager.remote_state import note_copied_offset
-from tidelog.remote.log_manager.replica import Role, TieredReplica
-from tidelog.remote.log_manager.settings import RemoteLogManagerSettings
-from tidelog.remote.metadata.in_memory import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
-from tidelog.remote.reader.reader import RemoteLogReader
-from tidelog.remote.reader.requests import RemoteReadRequest
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
-from tidelog.remote.storage_manager import (
+from tidelog.remote.ports.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
+from tidelog.remote.ports.storage_manager import (
     IndexType,
     LogSegmentData,
     ReadableStream,
     RemoteResourceNotFound,
     RemoteStorageError,
 )
+from tidelog.remote.reading.reader import RemoteLogReader
+from tidelog.remote.reading.requests import RemoteReadRequest
+from tidelog.remote.tasks.context import RemoteLogContext
+from tidelog.remote.tasks.remote_state import note_copied_offset
+from tidelog.remote.tasks.replica import Role, TieredReplica
+from tidelog.remote.tasks.settings import RemoteLogManagerSettings
 from tidelog.storage.disk.checkpoints import decode_leader_epochs
 
 PARTITION = TopicIdPartition(TOPIC_ID, TOPIC, 0)

@@ -14,20 +14,20 @@ from uuid import UUID
 from tests.sim.replication.sim_log import Entry, SimLog
 from tidelog.cluster.replication.follower_state import FetchAuxiliary
 from tidelog.protocol.ids import TopicPartition
-from tidelog.remote.log_manager.remote_lineage import (
-    EpochLineage,
-    first_readable_offset,
-    highest_remote_offset,
-)
 from tidelog.remote.metadata.store import PartitionMetadataStore, RemoteLogEvent
-from tidelog.remote.metadata_manager import RemoteMetadataError
-from tidelog.remote.segment_metadata import (
+from tidelog.remote.ports.metadata_manager import RemoteMetadataError
+from tidelog.remote.ports.segment_metadata import (
     EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
     TopicIdPartition,
+)
+from tidelog.remote.tasks.remote_lineage import (
+    EpochLineage,
+    first_readable_offset,
+    highest_remote_offset,
 )
 from tidelog.storage.leader_epoch import EpochEntry
 

@@ -31,7 +31,7 @@ def loaded() -> set[str]:
         "tidelog.broker.tier",
         "tidelog.remote.log_manager",
         "tidelog.remote.index_cache",
-        "tidelog.remote.storage_config",
+        "tidelog.remote.objects.config",
         "boto3",
         "botocore",
         "fsspec",

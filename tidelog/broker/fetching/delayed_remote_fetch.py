@@ -30,8 +30,8 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.fetch_request_view import FetchPartition
 from tidelog.protocol.fetch_response_view import FetchPartitionResult
 from tidelog.protocol.ids import NO_LEADER_EPOCH, Offset
-from tidelog.remote.reader.requests import RemoteRead, RemoteReadRequest
-from tidelog.remote.segment_metadata import TopicIdPartition
+from tidelog.remote.ports.segment_metadata import TopicIdPartition
+from tidelog.remote.reading.requests import RemoteRead, RemoteReadRequest
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from tidelog.broker.purgatory.purgatory import Purgatory
-from tidelog.remote.reader.requests import RemoteRead, RemoteReadRequest, TimestampSearch
+from tidelog.remote.reading.requests import RemoteRead, RemoteReadRequest, TimestampSearch
 from tidelog.storage.log.partition_log import RecordPlace
 
 REMOTE_FETCH_BYTES_MAX: Final = 256 * 1024 * 1024

@@ -41,7 +41,7 @@ from tidelog.protocol.messages.list_offsets import ListOffsetsResponse
 from tidelog.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from tidelog.protocol.registry import ApiKey
 from tidelog.protocol.schema import ApiMessage
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from typing import Protocol
 from uuid import UUID
 
 from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
-from tidelog.remote.metadata_manager import RemoteLogMetadataManager, RemoteMetadataError
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tidelog.remote.ports.metadata_manager import RemoteLogMetadataManager, RemoteMetadataError
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 
 
 class AuxiliaryReader(Protocol):

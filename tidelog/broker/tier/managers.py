@@ -20,8 +20,8 @@ from tidelog.remote.metadata.config import MetadataTopicConfig
 from tidelog.remote.metadata.snapshot_files import SnapshotFiles
 from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from tidelog.remote.metadata.topic_clients import TopicClients
-from tidelog.remote.metadata_manager import RemoteLogMetadataManager
-from tidelog.remote.storage_manager import RemoteStorageManager
+from tidelog.remote.ports.metadata_manager import RemoteLogMetadataManager
+from tidelog.remote.ports.storage_manager import RemoteStorageManager
 
 _SNAPSHOT_WRITERS: Final = 8
 """Each waits for the disk three times for each partition; a node that stops has 5 s for all of them."""
@@ -43,7 +43,7 @@ def first_directory(context: NodeContext) -> str:
 
 def make_storage_manager(config: BrokerConfig) -> RemoteStorageManager:
     """The storage manager that the settings describe, connected to nothing yet; blocks for imports."""
-    from tidelog.remote.storage_config import storage_manager_from_config
+    from tidelog.remote.objects.config import storage_manager_from_config
 
     return storage_manager_from_config(storage_manager_values(config))
 

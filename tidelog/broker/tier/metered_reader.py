@@ -7,12 +7,12 @@ from typing import Final
 from tidelog.base.clock import Clock
 from tidelog.broker.fetching.remote_fetch import RemoteFetchMemory
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.remote.log_manager.byte_rate import ByteRate
-from tidelog.remote.log_manager.figures import RemoteFigures
-from tidelog.remote.reader.auxiliary import AuxiliaryState
-from tidelog.remote.reader.reader import RemoteLogReader
-from tidelog.remote.reader.requests import RemoteRead, RemoteReadRequest, TimestampSearch
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.reading.auxiliary import AuxiliaryState
+from tidelog.remote.reading.reader import RemoteLogReader
+from tidelog.remote.reading.requests import RemoteRead, RemoteReadRequest, TimestampSearch
+from tidelog.remote.tasks.byte_rate import ByteRate
+from tidelog.remote.tasks.figures import RemoteFigures
 from tidelog.storage.log.lookup import RecordPlace
 
 MEMORY_WAIT_MS: Final = 100

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from tidelog.broker.observability.metrics import BrokerMetrics, Reading
 from tidelog.broker.tier.metered_reader import MeteredReader
 from tidelog.remote.index_cache.cache import RemoteIndexCache
-from tidelog.remote.log_manager.figures import PartitionFigures, RemoteFigures, TopicFigures
 from tidelog.remote.log_manager.manager import RemoteLogManager
+from tidelog.remote.tasks.figures import PartitionFigures, RemoteFigures, TopicFigures
 
 _TOPICS = "kafka_server_brokertopicmetrics_"
 _MANAGER = "kafka_log_remote_remotelogmanager_"

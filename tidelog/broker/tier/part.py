@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from tidelog.base.bounded_pool import BoundedPool
 from tidelog.broker.config.listeners import Listener
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.fetching.remote_fetch import RemoteAccess, RemoteFetchMemory
@@ -39,10 +40,9 @@ from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.ids import TopicPartition
 from tidelog.remote.index_cache.cache import RemoteIndexCache
 from tidelog.remote.log_manager.manager import RemoteLogManager
-from tidelog.remote.pools import BoundedPool
-from tidelog.remote.reader.reader import RemoteLogReader
-from tidelog.remote.segment_metadata import TopicIdPartition
-from tidelog.remote.storage_manager import RemoteStorageManager
+from tidelog.remote.ports.segment_metadata import TopicIdPartition
+from tidelog.remote.ports.storage_manager import RemoteStorageManager
+from tidelog.remote.reading.reader import RemoteLogReader
 
 CLOSE_TIMEOUT_S: Final = 5.0
 

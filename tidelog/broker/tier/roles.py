@@ -20,8 +20,8 @@ from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.image import MetadataImage, ResourceType
 from tidelog.protocol.ids import TopicPartition
 from tidelog.remote.log_manager.manager import RemoteLogManager
-from tidelog.remote.log_manager.replica import TieredReplica
-from tidelog.remote.segment_metadata import TopicIdPartition
+from tidelog.remote.ports.segment_metadata import TopicIdPartition
+from tidelog.remote.tasks.replica import TieredReplica
 
 
 class RemoteRoles:

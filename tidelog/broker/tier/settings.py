@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Final
 
 from tidelog.broker.config.node_config import BrokerConfig
-from tidelog.remote.log_manager.settings import RemoteLogManagerSettings
+from tidelog.remote.tasks.settings import RemoteLogManagerSettings
 
 _OLD_FOLLOWER_KEY: Final = "remote.log.manager.thread.pool.size"
 _FOLLOWER_KEY: Final = "remote.log.manager.follower.thread.pool.size"

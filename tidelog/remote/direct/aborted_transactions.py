@@ -12,9 +12,9 @@ from tidelog.protocol.ids import ENDLESS, Offset
 from tidelog.remote.direct.fetched_indexes import FetchedIndexes
 from tidelog.remote.direct.partition_tier import PartitionTier
 from tidelog.remote.inspection.bucket import THREADS, in_threads
-from tidelog.remote.reader import aborted
-from tidelog.remote.reader.lineage import SegmentPart, parts_with_aborted_transactions
-from tidelog.remote.storage_manager import RemoteStorageManager
+from tidelog.remote.ports.storage_manager import RemoteStorageManager
+from tidelog.remote.reading import aborted
+from tidelog.remote.reading.lineage import SegmentPart, parts_with_aborted_transactions
 from tidelog.storage.segment.txn_index import AbortedTransaction, AbortedTransactions
 
 

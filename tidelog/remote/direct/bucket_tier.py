@@ -23,12 +23,12 @@ from tidelog.remote.inspection.described_segments import events_of, lineage_in, 
 from tidelog.remote.inspection.manifest_metadata import described_segment
 from tidelog.remote.inspection.objects import MANIFEST_SUFFIX, ObjectName, parse_key
 from tidelog.remote.metadata.store import PartitionMetadataStore
-from tidelog.remote.segment_metadata import (
+from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
-from tidelog.remote.storage_manager import IndexType, RemoteResourceNotFound, RemoteStorageError
-from tidelog.remote.streams import read_all
+from tidelog.remote.ports.storage_manager import IndexType, RemoteResourceNotFound, RemoteStorageError
+from tidelog.remote.ports.streams import read_all
 from tidelog.storage.disk.errors import CorruptSnapshot
 from tidelog.storage.producers.producer_snapshot import decode_snapshot
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 from tidelog.remote.index_cache.file_names import CachedFile, CachedIndex
 from tidelog.remote.index_cache.index_files import Index, fetched_index
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
-from tidelog.remote.storage_manager import RemoteStorageManager
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.storage_manager import RemoteStorageManager
 from tidelog.storage.segment.offset_index import OffsetIndex
 from tidelog.storage.segment.time_index import TimeIndex
 from tidelog.storage.segment.txn_index import TransactionIndex

@@ -25,7 +25,7 @@ from tidelog.remote.metadata.config import METADATA_TOPIC
 from tidelog.remote.metadata.partitioning import metadata_partition
 from tidelog.remote.metadata.record_codec import decode_event
 from tidelog.remote.metadata.store import PartitionMetadataStore, partition_of
-from tidelog.remote.segment_metadata import TopicIdPartition
+from tidelog.remote.ports.segment_metadata import TopicIdPartition
 from tidelog.storage.leader_epoch import EpochEntry
 
 _READERS: Final = 8

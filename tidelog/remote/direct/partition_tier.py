@@ -1,6 +1,6 @@
 """One partition in the tier, for those who read it without a broker. Plain.
 
-The same lineage decides as for brokers (`tidelog.remote.reader.lineage`), so that both read the same records.
+Brokers use the same lineage (`tidelog.remote.reading.lineage`), so that both read the same records.
 """
 
 from __future__ import annotations
@@ -9,9 +9,13 @@ from dataclasses import dataclass
 
 from tidelog.protocol.ids import Offset
 from tidelog.remote.metadata.store import CacheQuestions
-from tidelog.remote.reader.lineage import SegmentPart
-from tidelog.remote.reader.served_parts import served_parts
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+from tidelog.remote.ports.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
+from tidelog.remote.reading.lineage import SegmentPart
+from tidelog.remote.reading.served_parts import served_parts
 from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED

@@ -8,9 +8,9 @@ from __future__ import annotations
 from tidelog.protocol.ids import Offset
 from tidelog.remote.direct.fetched_indexes import FetchedIndexes
 from tidelog.remote.direct.partition_tier import PartitionTier
-from tidelog.remote.reader.lineage import parts_with_timestamp
-from tidelog.remote.reader.timestamp_search import TimestampReader
-from tidelog.remote.storage_manager import RemoteStorageManager
+from tidelog.remote.ports.storage_manager import RemoteStorageManager
+from tidelog.remote.reading.lineage import parts_with_timestamp
+from tidelog.remote.reading.timestamp_search import TimestampReader
 
 
 def first_at_or_after(

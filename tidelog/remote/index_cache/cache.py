@@ -25,8 +25,8 @@ from typing import Final
 from tidelog.remote.index_cache.file_names import CACHE_DIRECTORY, CachedFile, CachedIndex
 from tidelog.remote.index_cache.index_files import Index, IndexFiles
 from tidelog.remote.index_cache.memory_file import MemoryFile
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
-from tidelog.remote.storage_manager import RemoteStorageError, RemoteStorageManager
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tidelog.remote.ports.storage_manager import RemoteStorageError, RemoteStorageManager
 from tidelog.storage.disk.files import FileSystem
 from tidelog.storage.segment.offset_index import OffsetIndex
 from tidelog.storage.segment.time_index import TimeIndex

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from tidelog.protocol.ids import Offset, uuid_from_text, uuid_text
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
-from tidelog.remote.storage_manager import IndexType
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.storage_manager import IndexType
 from tidelog.storage.disk.log_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 
 CACHE_DIRECTORY: Final = "remote-log-index-cache"

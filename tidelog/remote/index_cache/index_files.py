@@ -14,14 +14,14 @@ from typing import Final, TypeAlias
 
 from tidelog.remote.index_cache.file_names import TEMPORARY_SUFFIX, CachedFile, CachedIndex
 from tidelog.remote.index_cache.memory_file import MemoryFile
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
-from tidelog.remote.storage_manager import (
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.storage_manager import (
     IndexType,
     RemoteResourceNotFound,
     RemoteStorageError,
     RemoteStorageManager,
 )
-from tidelog.remote.streams import read_all
+from tidelog.remote.ports.streams import read_all
 from tidelog.storage.disk.errors import CorruptIndex, StorageFailure
 from tidelog.storage.disk.files import File, FileSystem
 from tidelog.storage.segment.offset_index import OffsetIndex

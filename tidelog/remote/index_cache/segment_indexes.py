@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.storage.segment.offset_index import OffsetIndex
 from tidelog.storage.segment.time_index import TimeIndex
 from tidelog.storage.segment.txn_index import TransactionIndex

@@ -20,13 +20,17 @@ from tidelog.remote.inspection.objects import (
     size_findings,
 )
 from tidelog.remote.inspection.views import PartitionView
-from tidelog.remote.object_storage_manager import ObjectStorageManager
-from tidelog.remote.object_store.port import ObjectInfo
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
-from tidelog.remote.segment_objects.manifest import MANIFEST_BYTES_MAX, SegmentManifest, decode_manifest
-from tidelog.remote.segment_objects.object_keys import SegmentKeys
-from tidelog.remote.storage_config import storage_manager_from_config
-from tidelog.remote.storage_manager import RemoteResourceNotFound, RemoteStorageError
+from tidelog.remote.objects.config import storage_manager_from_config
+from tidelog.remote.objects.layout.manifest import MANIFEST_BYTES_MAX, SegmentManifest, decode_manifest
+from tidelog.remote.objects.layout.object_keys import SegmentKeys
+from tidelog.remote.objects.manager import ObjectStorageManager
+from tidelog.remote.objects.stores.port import ObjectInfo
+from tidelog.remote.ports.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
+from tidelog.remote.ports.storage_manager import RemoteResourceNotFound, RemoteStorageError
 
 THREADS: Final = 8
 

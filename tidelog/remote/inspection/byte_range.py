@@ -12,11 +12,11 @@ from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import Offset
 from tidelog.remote.index_cache.memory_file import MemoryFile
 from tidelog.remote.inspection.bucket import Bucket
-from tidelog.remote.reader.batch_stream import PIECE_BYTES, BatchStream
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
-from tidelog.remote.segment_objects.manifest import SegmentManifest
-from tidelog.remote.storage_manager import IndexType, RemoteStorageError
-from tidelog.remote.streams import read_all
+from tidelog.remote.objects.layout.manifest import SegmentManifest
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.storage_manager import IndexType, RemoteStorageError
+from tidelog.remote.ports.streams import read_all
+from tidelog.remote.reading.batch_stream import PIECE_BYTES, BatchStream
 from tidelog.storage.disk.errors import CorruptIndex
 from tidelog.storage.segment.offset_index import OffsetIndex
 

@@ -33,7 +33,7 @@ from tidelog.remote.inspection.lineage_walk import LineageWalk
 from tidelog.remote.inspection.views import NOTHING, PartitionOffsets, PartitionView
 from tidelog.remote.metadata.config import METADATA_TOPIC
 from tidelog.remote.metadata.partitioning import metadata_partition
-from tidelog.remote.segment_metadata import TopicIdPartition
+from tidelog.remote.ports.segment_metadata import TopicIdPartition
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.config.topic_configs import log_config_from
 

@@ -21,8 +21,8 @@ from tidelog.protocol.ids import Offset
 from tidelog.remote.inspection.findings import Finding, Kind, offsets_text
 from tidelog.remote.inspection.history import segment_name
 from tidelog.remote.inspection.views import PartitionView, epoch_spans, finished
-from tidelog.remote.log_manager.remote_lineage import highest_remote_offset
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.tasks.remote_lineage import highest_remote_offset
 from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 
 

@@ -23,16 +23,15 @@ from tidelog.protocol.ids import Offset, ProducerId
 from tidelog.remote.inspection.findings import Finding, Kind, offsets_text
 from tidelog.remote.inspection.history import segment_name
 from tidelog.remote.inspection.tier_files import StreamedFile, TierFiles, log_path
-from tidelog.remote.segment_metadata import EpochStart, RemoteLogSegmentMetadata
-from tidelog.remote.segment_objects.buffers import ShortRead
-from tidelog.remote.segment_objects.transform import DamagedChunk
-from tidelog.remote.storage_manager import (
+from tidelog.remote.objects.layout.transform import DamagedChunk
+from tidelog.remote.ports.segment_metadata import EpochStart, RemoteLogSegmentMetadata
+from tidelog.remote.ports.storage_manager import (
     IndexType,
     RemoteResourceNotFound,
     RemoteStorageError,
     RemoteStorageManager,
 )
-from tidelog.remote.streams import read_all
+from tidelog.remote.ports.streams import ShortRead, read_all
 from tidelog.storage.disk.checkpoints import decode_leader_epochs
 from tidelog.storage.disk.errors import CorruptFile
 from tidelog.storage.disk.log_files import (

@@ -1,6 +1,6 @@
 """Which remote segments go next, by which rule, and when. Pure.
 
-What goes now is what the leader's own plan says (`tidelog.remote.log_manager.expiration_plan`). Behind that
+What goes now is what the leader's own plan says (`tidelog.remote.expiry.plan`). Behind that
 the
 segments go in their order, each when the clock or the log's growth says so, and not before those below it.
 """
@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from tidelog.remote.expiry.plan import ExpirationView, Reason, Retention, plan_expiration
 from tidelog.remote.inspection.coverage import pieces
 from tidelog.remote.inspection.views import PartitionView, finished
-from tidelog.remote.log_manager.expiration_plan import ExpirationView, Reason, Retention, plan_expiration
-from tidelog.remote.log_manager.remote_lineage import highest_remote_offset
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.tasks.remote_lineage import highest_remote_offset
 from tidelog.storage.leader_epoch import LeaderEpochCache
 
 

@@ -12,13 +12,13 @@ from typing import Final
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.remote.inspection.bucket import Bucket
 from tidelog.remote.inspection.deep import is_damage
-from tidelog.remote.segment_metadata import (
+from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
 )
-from tidelog.remote.storage_manager import IndexType, RemoteStorageError
-from tidelog.remote.streams import read_all
+from tidelog.remote.ports.storage_manager import IndexType, RemoteStorageError
+from tidelog.remote.ports.streams import read_all
 from tidelog.storage.disk.checkpoints import decode_leader_epochs
 from tidelog.storage.disk.errors import CorruptFile
 from tidelog.storage.leader_epoch import EpochEntry

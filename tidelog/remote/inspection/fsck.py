@@ -14,7 +14,7 @@ from tidelog.remote.inspection.deep import inspect_segment
 from tidelog.remote.inspection.findings import BROKEN_OBJECTS, DEEP, Finding
 from tidelog.remote.inspection.states import PATIENCE_MS, state_findings
 from tidelog.remote.inspection.views import PartitionView, finished
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 
 _DEEP_THREADS = 4
 

@@ -17,7 +17,7 @@ from tidelog.protocol.ids import Offset
 from tidelog.remote.metadata.cache import Outcome, RemoteLogMetadataCache
 from tidelog.remote.metadata.record_codec import decode_event
 from tidelog.remote.metadata.store import RemoteLogEvent, partition_of
-from tidelog.remote.segment_metadata import (
+from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,

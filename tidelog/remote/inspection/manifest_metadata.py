@@ -12,7 +12,7 @@ from typing import Any
 
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import uuid_from_text
-from tidelog.remote.segment_metadata import (
+from tidelog.remote.ports.segment_metadata import (
     EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,

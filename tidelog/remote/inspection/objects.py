@@ -14,9 +14,9 @@ from uuid import UUID
 
 from tidelog.protocol.ids import Offset, TopicPartition, uuid_from_text, uuid_text
 from tidelog.remote.inspection.findings import Finding, Kind
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
-from tidelog.remote.segment_objects.manifest import SegmentManifest
-from tidelog.remote.segment_objects.object_keys import SegmentKeys
+from tidelog.remote.objects.layout.manifest import SegmentManifest
+from tidelog.remote.objects.layout.object_keys import SegmentKeys
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 
 MANIFEST_SUFFIX: Final = "rsm-manifest"
 

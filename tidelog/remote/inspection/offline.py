@@ -21,7 +21,7 @@ from tidelog.remote.inspection.history import PartitionHistory, RecordPlace
 from tidelog.remote.inspection.manifest_metadata import described_segment
 from tidelog.remote.inspection.objects import MANIFEST_SUFFIX, ObjectName, parse_key
 from tidelog.remote.inspection.views import PartitionOffsets, PartitionView
-from tidelog.remote.segment_metadata import (
+from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )

@@ -22,7 +22,7 @@ from tidelog.remote.inspection.findings import offsets_text
 from tidelog.remote.inspection.history import segment_name
 from tidelog.remote.inspection.states import copy_under_way, dangling_copies
 from tidelog.remote.inspection.views import PartitionView
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 
 
 class Place(Enum):

@@ -15,7 +15,11 @@ from tidelog.remote.inspection.coverage import pieces, stretches
 from tidelog.remote.inspection.findings import Finding, Kind
 from tidelog.remote.inspection.history import MetadataHistory, PartitionHistory, segment_name
 from tidelog.remote.inspection.views import PartitionView, finished
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+from tidelog.remote.ports.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
 
 PATIENCE_MS: Final = 10 * 60 * 1000
 """How long a copy or a deletion may take before it counts as given up."""

@@ -9,9 +9,9 @@ import io
 from collections.abc import Callable, Mapping
 
 from tidelog.remote.index_cache.memory_file import MemoryFile
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
-from tidelog.remote.storage_manager import ReadableStream, RemoteStorageManager
-from tidelog.remote.streams import read_up_to
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.storage_manager import ReadableStream, RemoteStorageManager
+from tidelog.remote.ports.streams import read_up_to
 from tidelog.storage.disk.files import File
 from tidelog.storage.disk.log_files import LOG_SUFFIX
 from tidelog.storage.disk.read_only_files import ReadOnlyFileSystem, UnwritableFile

@@ -8,8 +8,12 @@ from typing import Final
 
 from tidelog.protocol.ids import ENDLESS, LeaderEpoch, Offset
 from tidelog.remote.inspection.history import PartitionHistory
-from tidelog.remote.log_manager.remote_lineage import EpochLineage
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+from tidelog.remote.ports.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
+from tidelog.remote.tasks.remote_lineage import EpochLineage
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.leader_epoch import EpochEntry
 

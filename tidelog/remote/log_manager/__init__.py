@@ -1,12 +1,12 @@
-"""The RemoteLogManager of KIP-405: what leaves for remote storage, and what is deleted there.
+"""The RemoteLogManager of KIP-405: runs the tasks of the partitions whose replicas this node has.
 
-    replica ----> copy_task -------> copy_plan            which sealed segments go, in which order
-    (leader)      expiration_task -> expiration_plan      which remote segments go, and where the log starts
-    (follower) -> follower_task                           how far the log is remote
-    deleted topics -> partition_remover
+    leader      copying.task -> copying.plan      which sealed segments are copied next
+                expiry.task -> expiry.plan        which remote segments are deleted, where the log starts
+    follower    follower_task                     the highest offset in remote storage
+    deleted topics -> expiry.partition_remover
 
-Plans are pure functions of what a log and the metadata of its remote segments say; `remote_lineage` says
-which segments are part of a log. Tasks carry plans out, one step at a time, and look before each step
-whether this replica still has the role they were made for. After every step the process may die:
-`fault_points` names them all, and tests end it at each.
+Plans are pure functions of a log and of the metadata of its remote segments; `tasks.remote_lineage` decides
+which segments belong to a log. Tasks carry out plans step by step. Before each step they check that the
+replica still has the role for which they were created. The process may crash after each step:
+`tasks.fault_points` lists these points, and tests stop the process at each of them.
 """

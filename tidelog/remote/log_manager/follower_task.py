@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tidelog.remote.log_manager.context import RemoteLogContext
-from tidelog.remote.log_manager.remote_state import note_copied_offset
-from tidelog.remote.log_manager.replica import Role
+from tidelog.remote.tasks.context import RemoteLogContext
+from tidelog.remote.tasks.remote_state import note_copied_offset
+from tidelog.remote.tasks.replica import Role
 
 
 class FollowerTask:

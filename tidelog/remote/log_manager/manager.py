@@ -16,23 +16,23 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from tidelog.base.bounded_pool import BoundedPool
 from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.protocol.ids import BrokerId
-from tidelog.remote.log_manager.byte_rate import ByteRate
-from tidelog.remote.log_manager.context import Clock, Randomness, RemoteLogContext
-from tidelog.remote.log_manager.fault_points import FaultPoints, no_faults
-from tidelog.remote.log_manager.figures import RemoteFigures
-from tidelog.remote.log_manager.partition_remover import TAKEOVER_INTERVALS, RemotePartitionRemover
+from tidelog.remote.expiry.partition_remover import TAKEOVER_INTERVALS, RemotePartitionRemover
+from tidelog.remote.expiry.segment_deletion import delete_leftovers
 from tidelog.remote.log_manager.partition_tasks import PartitionTasks, TaskPools
 from tidelog.remote.log_manager.periodic import PeriodicTask
-from tidelog.remote.log_manager.replica import Role, TieredReplica
-from tidelog.remote.log_manager.segment_deletion import delete_leftovers
-from tidelog.remote.log_manager.settings import RemoteLogManagerSettings
-from tidelog.remote.log_manager.turns import Turns
-from tidelog.remote.metadata_manager import RemoteLogMetadataManager
-from tidelog.remote.pools import BoundedPool
-from tidelog.remote.segment_metadata import TopicIdPartition
-from tidelog.remote.storage_manager import RemoteStorageManager
+from tidelog.remote.ports.metadata_manager import RemoteLogMetadataManager
+from tidelog.remote.ports.segment_metadata import TopicIdPartition
+from tidelog.remote.ports.storage_manager import RemoteStorageManager
+from tidelog.remote.tasks.byte_rate import ByteRate
+from tidelog.remote.tasks.context import Clock, Randomness, RemoteLogContext
+from tidelog.remote.tasks.fault_points import FaultPoints, no_faults
+from tidelog.remote.tasks.figures import RemoteFigures
+from tidelog.remote.tasks.replica import Role, TieredReplica
+from tidelog.remote.tasks.settings import RemoteLogManagerSettings
+from tidelog.remote.tasks.turns import Turns
 
 CLOSE_TIMEOUT_S: Final = 10.0
 

@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from tidelog.clients.transport.backoff import ExponentialBackoff
-from tidelog.remote.log_manager.context import RemoteLogContext
-from tidelog.remote.log_manager.copy_task import CopyTask
-from tidelog.remote.log_manager.expiration_task import ExpirationTask
+from tidelog.remote.copying.task import CopyTask
+from tidelog.remote.expiry.partition_remover import RemotePartitionRemover
+from tidelog.remote.expiry.task import ExpirationTask
 from tidelog.remote.log_manager.follower_task import FollowerTask
-from tidelog.remote.log_manager.partition_remover import RemotePartitionRemover
 from tidelog.remote.log_manager.periodic import PeriodicTask
-from tidelog.remote.log_manager.replica import Role
-from tidelog.remote.log_manager.turns import Turns
+from tidelog.remote.tasks.context import RemoteLogContext
+from tidelog.remote.tasks.replica import Role
+from tidelog.remote.tasks.turns import Turns
 
 
 class TaskPools(NamedTuple):

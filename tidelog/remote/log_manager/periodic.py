@@ -7,9 +7,9 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from tidelog.clients.transport.backoff import ExponentialBackoff
-from tidelog.remote.log_manager.context import Randomness
-from tidelog.remote.log_manager.turns import Turns
-from tidelog.remote.metadata_manager import RemoteMetadataNotReady
+from tidelog.remote.ports.metadata_manager import RemoteMetadataNotReady
+from tidelog.remote.tasks.context import Randomness
+from tidelog.remote.tasks.turns import Turns
 
 _log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from typing import Final
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.remote.metadata.epoch_segments import EpochSegments
 from tidelog.remote.metadata.segment_table import FrozenSegments, SegmentTable
-from tidelog.remote.segment_metadata import (
+from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,

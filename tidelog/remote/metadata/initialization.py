@@ -17,7 +17,7 @@ from typing import Final
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.remote.metadata.config import METADATA_TOPIC, MetadataTopicConfig
 from tidelog.remote.metadata.log_ports import RETRIED, MetadataLogWriter, MetadataTopic
-from tidelog.remote.metadata_manager import RemoteMetadataError
+from tidelog.remote.ports.metadata_manager import RemoteMetadataError
 
 _BACKOFF_MAX_MS: Final = 5_000
 _QUIET_ATTEMPTS: Final = 5

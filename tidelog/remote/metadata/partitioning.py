@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from tidelog.clients.producer.partitioner import murmur2
-from tidelog.remote.segment_metadata import TopicIdPartition
+from tidelog.remote.ports.segment_metadata import TopicIdPartition
 
 _INT32: Final = 0xFFFFFFFF
 _INT64: Final = 0xFFFFFFFFFFFFFFFF

@@ -30,7 +30,7 @@ from tidelog.protocol.remote_metadata_records import (
 )
 from tidelog.protocol.schema import RemoteMetadataRecord
 from tidelog.remote.metadata.store import RemoteLogEvent
-from tidelog.remote.segment_metadata import (
+from tidelog.remote.ports.segment_metadata import (
     EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.remote.metadata.id_index import IdIndex
-from tidelog.remote.segment_metadata import (
+from tidelog.remote.ports.segment_metadata import (
     EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, Protocol
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import Offset
 from tidelog.remote.metadata.record_codec import decode_snapshot_entry, encode_snapshot_entry
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 
 SNAPSHOT_FILE: Final = "remote_log_snapshot"
 _HEADER: Final = Struct(">hiqi")

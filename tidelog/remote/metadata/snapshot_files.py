@@ -32,7 +32,7 @@ from tidelog.remote.metadata.snapshot import (
     decode_snapshot,
     encode_snapshot,
 )
-from tidelog.remote.segment_metadata import (
+from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentMetadata,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,

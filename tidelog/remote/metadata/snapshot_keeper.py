@@ -14,7 +14,7 @@ from tidelog.protocol.ids import Offset
 from tidelog.remote.metadata.cache import RemoteLogMetadataCache
 from tidelog.remote.metadata.snapshot_files import SnapshotFiles
 from tidelog.remote.metadata.snapshot_plan import SnapshotPlanner
-from tidelog.remote.segment_metadata import RemotePartitionDeleteMetadata, TopicIdPartition
+from tidelog.remote.ports.segment_metadata import RemotePartitionDeleteMetadata, TopicIdPartition
 from tidelog.storage.disk.errors import StorageFailure
 
 RunBlocking: TypeAlias = Callable[..., Awaitable[Any]]

@@ -12,7 +12,7 @@ from tidelog.protocol.ids import Offset
 from tidelog.remote.metadata.snapshot_files import PlannedSnapshot
 from tidelog.remote.metadata.store import PartitionMetadataStore
 from tidelog.remote.metadata.subscription import Subscription
-from tidelog.remote.segment_metadata import RemotePartitionDeleteMetadata, TopicIdPartition
+from tidelog.remote.ports.segment_metadata import RemotePartitionDeleteMetadata, TopicIdPartition
 
 _CHANGED_SHARE = 8
 

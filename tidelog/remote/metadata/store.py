@@ -15,8 +15,8 @@ from typing import TypeAlias
 
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.remote.metadata.cache import Outcome, RemoteLogMetadataCache
-from tidelog.remote.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
-from tidelog.remote.segment_metadata import (
+from tidelog.remote.ports.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
+from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,

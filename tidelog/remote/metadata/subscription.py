@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from tidelog.protocol.ids import Offset
 from tidelog.remote.metadata.log_ports import LogBounds, ReadRecords
-from tidelog.remote.segment_metadata import TopicIdPartition
+from tidelog.remote.ports.segment_metadata import TopicIdPartition
 
 
 @dataclass(slots=True)

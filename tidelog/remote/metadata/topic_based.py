@@ -47,8 +47,8 @@ from tidelog.remote.metadata.store import (
     require_writable,
 )
 from tidelog.remote.metadata.subscription import Subscription
-from tidelog.remote.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
-from tidelog.remote.segment_metadata import (
+from tidelog.remote.ports.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
+from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.remote.inspection.bucket import Bucket
 from tidelog.remote.inspection.deep import inspect_segment
 from tidelog.remote.inspection.findings import Finding
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.spark_connector.jobs.task_watch import watching_tasks
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import Offset
-from tidelog.remote.reader.lineage import SegmentPart
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.reading.lineage import SegmentPart
 
 IntegerColumn: TypeAlias = npt.NDArray[np.int64]
 

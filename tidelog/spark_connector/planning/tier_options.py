@@ -91,7 +91,7 @@ def read_storage_values(values: Mapping[str, str], wanted_by: str) -> dict[str, 
     Errors: OptionError.
     """
     # Imports cryptography, which queries through brokers do not need.
-    from tidelog.remote.storage_config import CONFIGS, unknown_keys
+    from tidelog.remote.objects.config import CONFIGS, unknown_keys
 
     own = {name.removeprefix(STORAGE_PREFIX): text for name, text in values.items() if _is_storage(name)}
     own = _with_key_pair_ids({key: text for key, text in own.items() if not key.startswith(_CHUNK_CACHE)})

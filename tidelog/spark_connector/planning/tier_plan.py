@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tidelog.protocol.ids import Offset, TopicPartition
-from tidelog.remote.reader.lineage import SegmentPart
+from tidelog.remote.reading.lineage import SegmentPart
 from tidelog.spark_connector.planning.ranges import AbortedRange, OffsetRange, split_ranges
 from tidelog.spark_connector.planning.segment_slices import SegmentSlice, pack
 

@@ -15,7 +15,7 @@ from tidelog.protocol.batch import BATCH_OVERHEAD, read_header
 from tidelog.protocol.compression import BytesLike
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import Offset, ProducerId
-from tidelog.remote.storage_manager import ReadableStream, RemoteResourceNotFound, RemoteStorageManager
+from tidelog.remote.ports.storage_manager import ReadableStream, RemoteResourceNotFound, RemoteStorageManager
 from tidelog.spark_connector.planning.ranges import AbortedRange
 from tidelog.spark_connector.planning.segment_slices import SegmentSlice
 

@@ -18,9 +18,9 @@ from tidelog.protocol.ids import ENDLESS, Offset, TopicPartition
 from tidelog.remote.direct.aborted_transactions import aborted_transactions
 from tidelog.remote.direct.partition_tier import PartitionTier
 from tidelog.remote.inspection.bucket import in_threads
-from tidelog.remote.reader.lineage import SegmentPart
-from tidelog.remote.storage_manager import IndexType, RemoteResourceNotFound
-from tidelog.remote.streams import read_all
+from tidelog.remote.ports.storage_manager import IndexType, RemoteResourceNotFound
+from tidelog.remote.ports.streams import read_all
+from tidelog.remote.reading.lineage import SegmentPart
 from tidelog.spark_connector.planning.data_loss import DataLossError, after_retention
 from tidelog.spark_connector.planning.option_values import OptionError
 from tidelog.spark_connector.planning.ranges import AbortedRange, OffsetRange

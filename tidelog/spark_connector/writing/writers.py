@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from tidelog.spark_connector.worker_memory import freeze_imports
+from tidelog.spark_connector.arrow.worker_memory import freeze_imports
 from tidelog.spark_connector.writing.delivery import Delivery, TaskId, TaskReport
 
 if TYPE_CHECKING:

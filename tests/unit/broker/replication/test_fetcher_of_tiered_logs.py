@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.eventually import eventually
 from tests.support.logs import NOW_MS, append
+from tests.support.remote_metadata import InMemoryRemoteLogMetadataManager
 from tests.support.replica_pair import LEADER, ReplicaPair
 from tidelog.broker.observability.exposition import Exposition
 from tidelog.broker.observability.metrics import BrokerMetrics
@@ -18,8 +19,7 @@ from tidelog.broker.replication.remote_tier import FollowersTier
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from tidelog.remote.metadata.in_memory import InMemoryRemoteLogMetadataManager
-from tidelog.remote.segment_metadata import (
+from tidelog.remote.ports.segment_metadata import (
     EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -27,7 +27,7 @@ from tidelog.remote.segment_metadata import (
     RemoteLogSegmentState,
     TopicIdPartition,
 )
-from tidelog.remote.storage_manager import RemoteStorageError
+from tidelog.remote.ports.storage_manager import RemoteStorageError
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.producers.producer_entry import BatchMetadata, ProducerEntry
 from tidelog.storage.producers.producer_snapshot import encode_snapshot

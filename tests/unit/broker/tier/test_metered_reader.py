@@ -9,10 +9,10 @@ import pytest
 from tests.support.remote_tier import PARTITION
 from tidelog.broker.tier.metered_reader import MeteredReader
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.remote.log_manager.byte_rate import ByteRate
-from tidelog.remote.log_manager.figures import RemoteFigures
-from tidelog.remote.reader.reader import RemoteLogReader
-from tidelog.remote.reader.requests import LocalLog, RemoteRead, RemoteReadRequest
+from tidelog.remote.reading.reader import RemoteLogReader
+from tidelog.remote.reading.requests import LocalLog, RemoteRead, RemoteReadRequest
+from tidelog.remote.tasks.byte_rate import ByteRate
+from tidelog.remote.tasks.figures import RemoteFigures
 
 REQUEST = RemoteReadRequest(PARTITION, 0, 1000, True, 10, False, cast(LocalLog, None))
 

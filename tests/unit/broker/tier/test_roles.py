@@ -17,8 +17,8 @@ from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
 from tidelog.remote.log_manager.manager import RemoteLogManager
-from tidelog.remote.log_manager.replica import TieredReplica
-from tidelog.remote.segment_metadata import TopicIdPartition
+from tidelog.remote.ports.segment_metadata import TopicIdPartition
+from tidelog.remote.tasks.replica import TieredReplica
 
 
 class ToldManager:

@@ -21,8 +21,8 @@ from tidelog.remote.direct.bucket_tier import BucketTier
 from tidelog.remote.direct.metadata_tier import MetadataTier
 from tidelog.remote.direct.partition_tier import PartitionTier
 from tidelog.remote.inspection.bucket import Bucket
-from tidelog.remote.segment_metadata import TopicIdPartition
-from tidelog.remote.storage_manager import RemoteResourceNotFound
+from tidelog.remote.ports.segment_metadata import TopicIdPartition
+from tidelog.remote.ports.storage_manager import RemoteResourceNotFound
 from tidelog.testing.embedded import EmbeddedCluster
 
 

@@ -16,8 +16,8 @@ from tests.support.remote_tier import PARTITION, MemoryTier, segment_metadata, s
 from tidelog.remote.index_cache import cache as cache_module
 from tidelog.remote.index_cache.cache import RemoteIndexCache
 from tidelog.remote.index_cache.file_names import CachedFile, CachedIndex
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
-from tidelog.remote.storage_manager import IndexType, RemoteResourceNotFound, RemoteStorageError
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.storage_manager import IndexType, RemoteResourceNotFound, RemoteStorageError
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.log.partition_log import PartitionLog
 

@@ -23,8 +23,8 @@ from tidelog.remote.inspection.deep import inspect_segment
 from tidelog.remote.inspection.findings import Finding, Kind, Severity
 from tidelog.remote.inspection.fsck import confirmed, segments_to_read
 from tidelog.remote.inspection.offline import offline_views
-from tidelog.remote.segment_metadata import EpochStart, RemoteLogSegmentMetadata, RemoteLogSegmentState
-from tidelog.remote.storage_manager import IndexType, RemoteStorageError
+from tidelog.remote.ports.segment_metadata import EpochStart, RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tidelog.remote.ports.storage_manager import IndexType, RemoteStorageError
 from tidelog.storage.disk.checkpoints import encode_leader_epochs
 from tidelog.storage.leader_epoch import EpochEntry
 

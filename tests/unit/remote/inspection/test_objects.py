@@ -13,11 +13,11 @@ from tidelog.protocol.errors import DecodeError
 from tidelog.remote.inspection.findings import Finding, Kind, offsets_text
 from tidelog.remote.inspection.manifest_metadata import described_segment
 from tidelog.remote.inspection.objects import ObjectName, parse_key, partition_prefix
-from tidelog.remote.segment_metadata import RemoteLogSegmentState, TopicIdPartition
-from tidelog.remote.segment_objects.chunk_index import FixedChunkIndex
-from tidelog.remote.segment_objects.manifest import SegmentManifest, encode_manifest
-from tidelog.remote.segment_objects.object_keys import ObjectKeys
-from tidelog.remote.segment_objects.transform import Transform
+from tidelog.remote.objects.layout.chunk_index import FixedChunkIndex
+from tidelog.remote.objects.layout.manifest import SegmentManifest, encode_manifest
+from tidelog.remote.objects.layout.object_keys import ObjectKeys
+from tidelog.remote.objects.layout.transform import Transform
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentState, TopicIdPartition
 
 UUIDS = st.integers(1, 2**128 - 1).map(lambda number: UUID(int=number))
 TOPICS = st.text("abc.-_09", min_size=1, max_size=12)

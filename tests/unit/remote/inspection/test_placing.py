@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tests.support.remote_segments import DELETED, DELETING, started, step
 from tests.support.tier_views import NOW_MS, TIERED, copied, ids, view_of
+from tidelog.remote.expiry.plan import Reason
 from tidelog.remote.inspection.departures import departures, local_only_bytes
 from tidelog.remote.inspection.placing import Obstacle, Place, locate, pending_offset, upload_reasons
 from tidelog.remote.inspection.views import PartitionView
-from tidelog.remote.log_manager.expiration_plan import Reason
 
 LINEAGE = ((5, 0), (7, 100))
 EVENTS = [*copied(0, 0, 59, 5), *copied(1, 60, 119, [(5, 60), (7, 100)]), *copied(2, 120, 199, 7)]

@@ -21,7 +21,7 @@ from tidelog.remote.inspection.history import MetadataHistory, RecordPlace
 from tidelog.remote.inspection.states import PATIENCE_MS, copy_under_way, history_findings, state_findings
 from tidelog.remote.metadata.record_codec import encode_event
 from tidelog.remote.metadata.store import RemoteLogEvent
-from tidelog.remote.segment_metadata import RemotePartitionDeleteState
+from tidelog.remote.ports.segment_metadata import RemotePartitionDeleteState
 
 MARKED, DELETING_PARTITION, GONE = RemotePartitionDeleteState
 WHOLE = [*copied(0, 0, 9), *copied(1, 10, 19)]

@@ -17,10 +17,10 @@ from tests.support.tier_world import (
     run_to_end,
     sealed_segments,
 )
-from tidelog.remote.log_manager.fault_points import FaultPoint
-from tidelog.remote.log_manager.partition_remover import remove_partition
-from tidelog.remote.metadata_manager import RemoteMetadataError
-from tidelog.remote.storage_manager import RemoteStorageError
+from tidelog.remote.expiry.partition_remover import remove_partition
+from tidelog.remote.ports.metadata_manager import RemoteMetadataError
+from tidelog.remote.ports.storage_manager import RemoteStorageError
+from tidelog.remote.tasks.fault_points import FaultPoint
 
 Dies = Callable[[FaultPoint], None]
 

@@ -14,6 +14,7 @@ from tests.support.crash_fs import CrashFileSystem
 from tests.support.eventually import eventually
 from tests.support.logs import NOW_MS, open_log
 from tests.support.loops import on_both_loops
+from tests.support.remote_metadata import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
 from tests.support.tier_world import (
     PARTITION,
     TIERED,
@@ -23,16 +24,15 @@ from tests.support.tier_world import (
     sealed_segments,
 )
 from tidelog.remote.log_manager.manager import RemoteLogManager
-from tidelog.remote.log_manager.replica import TieredReplica
-from tidelog.remote.log_manager.settings import RemoteLogManagerSettings
-from tidelog.remote.metadata.in_memory import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
-from tidelog.remote.metadata_manager import RemoteMetadataError
-from tidelog.remote.segment_metadata import (
+from tidelog.remote.ports.metadata_manager import RemoteMetadataError
+from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentMetadata,
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
     TopicIdPartition,
 )
+from tidelog.remote.tasks.replica import TieredReplica
+from tidelog.remote.tasks.settings import RemoteLogManagerSettings
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.log.partition_log import PartitionLog
 

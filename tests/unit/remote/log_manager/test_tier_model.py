@@ -29,10 +29,10 @@ from tests.support.tier_world import (
     run_to_end,
 )
 from tidelog.protocol.ids import Offset
-from tidelog.remote.log_manager.segment_deletion import delete_leftovers
-from tidelog.remote.metadata_manager import RemoteMetadataError
-from tidelog.remote.segment_metadata import RemoteLogSegmentState
-from tidelog.remote.storage_manager import RemoteStorageError
+from tidelog.remote.expiry.segment_deletion import delete_leftovers
+from tidelog.remote.ports.metadata_manager import RemoteMetadataError
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentState
+from tidelog.remote.ports.storage_manager import RemoteStorageError
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.log.partition_log import PartitionLog
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.remote_segments import DELETED, DELETING, FINISHED, PARTITION, started, step
 from tidelog.remote.metadata.cache import Outcome, RemoteLogMetadataCache
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 
 APPLIED, REPEATED = Outcome.APPLIED, Outcome.REPEATED
 UNKNOWN, ILLEGAL = Outcome.UNKNOWN_SEGMENT, Outcome.ILLEGAL_MOVE

@@ -13,7 +13,7 @@ from tidelog.remote.metadata.cache import Outcome, RemoteLogMetadataCache
 from tidelog.remote.metadata.record_codec import decode_event, encode_event
 from tidelog.remote.metadata.snapshot import decode_snapshot, encode_snapshot
 from tidelog.remote.metadata.store import RemoteLogEvent
-from tidelog.remote.segment_metadata import (
+from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,

@@ -15,8 +15,8 @@ from tidelog.remote.metadata.cache import Outcome
 from tidelog.remote.metadata.record_codec import encode_event
 from tidelog.remote.metadata.store import RemoteLogEvent
 from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
-from tidelog.remote.metadata_manager import RemoteMetadataError
-from tidelog.remote.segment_metadata import RemotePartitionDeleteState, TopicIdPartition
+from tidelog.remote.ports.metadata_manager import RemoteMetadataError
+from tidelog.remote.ports.segment_metadata import RemotePartitionDeleteState, TopicIdPartition
 
 OTHER = TopicIdPartition(UUID(int=0xB0B), "ebb", 3)
 MARKED, DELETION_STARTED, DELETION_FINISHED = RemotePartitionDeleteState

@@ -23,7 +23,7 @@ from tidelog.remote.metadata.record_codec import (
     is_worth_decoding,
 )
 from tidelog.remote.metadata.store import RemoteLogEvent
-from tidelog.remote.segment_metadata import (
+from tidelog.remote.ports.segment_metadata import (
     EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,

@@ -22,7 +22,7 @@ from tidelog.remote.metadata.snapshot_files import (
     PlannedSnapshot,
     SnapshotFiles,
 )
-from tidelog.remote.segment_metadata import EpochStart, RemoteLogSegmentMetadata, TopicIdPartition
+from tidelog.remote.ports.segment_metadata import EpochStart, RemoteLogSegmentMetadata, TopicIdPartition
 from tidelog.storage.disk.files import OsFileSystem, write_atomically
 
 GOLDEN = GOLDEN_FILES / "remote_metadata"

@@ -23,8 +23,8 @@ from tidelog.remote.metadata.log_ports import LogBounds, WrongMetadataTopic
 from tidelog.remote.metadata.record_codec import encode_event
 from tidelog.remote.metadata.snapshot_files import SnapshotFiles
 from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
-from tidelog.remote.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
-from tidelog.remote.segment_metadata import RemotePartitionDeleteState, TopicIdPartition
+from tidelog.remote.ports.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
+from tidelog.remote.ports.segment_metadata import RemotePartitionDeleteState, TopicIdPartition
 
 CONFIG = MetadataTopicConfig(
     partitions=1,

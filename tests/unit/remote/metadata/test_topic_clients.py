@@ -20,7 +20,7 @@ from tidelog.remote.metadata.record_codec import decode_event
 from tidelog.remote.metadata.snapshot_files import SnapshotFiles
 from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from tidelog.remote.metadata.topic_clients import TopicClients
-from tidelog.remote.segment_metadata import TopicIdPartition
+from tidelog.remote.ports.segment_metadata import TopicIdPartition
 from tidelog.storage.disk.files import OsFileSystem
 from tidelog.testing.embedded import EmbeddedCluster
 

@@ -12,12 +12,12 @@ from tests.support.tier_bucket import TierBucket
 from tidelog.remote.direct.bucket_tier import BucketTier
 from tidelog.remote.direct.partition_tier import PartitionTier
 from tidelog.remote.metadata.store import PartitionMetadataStore
-from tidelog.remote.reader.lineage import SegmentPart
-from tidelog.remote.segment_metadata import (
+from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
 )
+from tidelog.remote.reading.lineage import SegmentPart
 from tidelog.spark_connector.arrow.decoder import DecoderSettings
 from tidelog.spark_connector.planning.segment_slices import OffsetPositions, slices
 from tidelog.spark_connector.reading.slice_reader import read_slice

@@ -21,9 +21,9 @@ from pyspark.sql.datasource import (
 
 from tests.support.spark_topics import START_MS, Sent, produce
 from tests.support.tiered_topics import TieredTopics
-from tidelog.spark_connector.batch_reader import FilteringBatchReader, as_comparison
-from tidelog.spark_connector.input_partitions import RangePartition
 from tidelog.spark_connector.planning.source_options import read_source_options
+from tidelog.spark_connector.reading.batch_reader import FilteringBatchReader, as_comparison
+from tidelog.spark_connector.reading.input_partitions import RangePartition
 from tidelog.testing.embedded import EmbeddedCluster
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -15,7 +15,6 @@ from tidelog.clients.admin.admin import Admin
 from tidelog.clients.consumer.partition_reader import FetchedRange, PartitionReader
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
-from tidelog.spark_connector.input_partitions import RangePartition, input_partitions, read_partition
 from tidelog.spark_connector.planning.data_loss import DataLossError
 from tidelog.spark_connector.planning.offset_specs import AtTimestamp, Bound
 from tidelog.spark_connector.planning.offsets_json import Offsets
@@ -23,6 +22,7 @@ from tidelog.spark_connector.planning.option_values import OptionError
 from tidelog.spark_connector.planning.ranges import OffsetRange
 from tidelog.spark_connector.planning.source_options import SourceOptions, read_source_options
 from tidelog.spark_connector.reading.cluster_offsets import ClusterOffsets
+from tidelog.spark_connector.reading.input_partitions import RangePartition, input_partitions, read_partition
 from tidelog.spark_connector.reading.offset_source import offset_source
 from tidelog.spark_connector.reading.range_reader import ReadSettings, read_range
 from tidelog.testing.embedded import EmbeddedCluster

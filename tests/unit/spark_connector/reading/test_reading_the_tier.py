@@ -19,25 +19,25 @@ from tests.support.fetched_offsets import fetched_offsets
 from tests.support.foreign_clients.partition_writer import PartitionWriter
 from tests.support.spark_topics import numbered, produce, varied_records
 from tests.support.tiered_topics import TIMEOUT_S, TieredTopics
+from tidelog.base.bounded_pool import PoolFull
 from tidelog.broker.tier.metered_reader import MeteredReader
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
-from tidelog.remote.pools import PoolFull
-from tidelog.remote.reader.requests import RemoteRead, RemoteReadRequest, TimestampSearch
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
-from tidelog.remote.storage_manager import IndexType, ReadableStream
-from tidelog.spark_connector.input_partitions import (
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.storage_manager import IndexType, ReadableStream
+from tidelog.remote.reading.requests import RemoteRead, RemoteReadRequest, TimestampSearch
+from tidelog.spark_connector.planning.data_loss import DataLossError
+from tidelog.spark_connector.planning.option_values import OptionError
+from tidelog.spark_connector.planning.ranges import OffsetRange
+from tidelog.spark_connector.planning.source_options import SourceOptions, read_source_options
+from tidelog.spark_connector.reading import tier_storage
+from tidelog.spark_connector.reading.input_partitions import (
     RangePartition,
     SlicePartition,
     TaskPlanner,
     input_partitions,
     read_partition,
 )
-from tidelog.spark_connector.planning.data_loss import DataLossError
-from tidelog.spark_connector.planning.option_values import OptionError
-from tidelog.spark_connector.planning.ranges import OffsetRange
-from tidelog.spark_connector.planning.source_options import SourceOptions, read_source_options
-from tidelog.spark_connector.reading import tier_storage
 from tidelog.spark_connector.reading.offset_source import OffsetSource, offset_source
 from tidelog.storage.log.lookup import RecordPlace
 from tidelog.testing.embedded import EmbeddedCluster

@@ -17,10 +17,10 @@ from tests.support.s3_server import s3_server
 from tests.support.spark_topics import produce, rows_by_offset, varied_records
 from tests.support.tiered_topics import TieredTopics
 from tidelog.protocol.ids import Offset, TopicPartition
-from tidelog.remote.storage_manager import RemoteStorageError
-from tidelog.spark_connector.input_partitions import SlicePartition, input_partitions, read_partition
+from tidelog.remote.ports.storage_manager import RemoteStorageError
 from tidelog.spark_connector.planning.ranges import OffsetRange
 from tidelog.spark_connector.planning.source_options import SourceOptions, read_source_options
+from tidelog.spark_connector.reading.input_partitions import SlicePartition, input_partitions, read_partition
 from tidelog.spark_connector.reading.offset_source import offset_source
 from tidelog.testing.embedded import EmbeddedCluster
 

@@ -11,15 +11,15 @@ import pytest
 
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import all_records, append, append_marker, open_log
+from tests.support.remote_metadata import InMemoryRemoteLogMetadataManager
 from tests.support.remote_segments import started
 from tests.support.remote_tier import PARTITION, MemoryTier, copy_sealed_segments
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import DecodeError
-from tidelog.remote.metadata.in_memory import InMemoryRemoteLogMetadataManager
-from tidelog.remote.reader.lineage import SegmentPart
-from tidelog.remote.reader.served_parts import served_parts
-from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
-from tidelog.remote.storage_manager import IndexType
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.storage_manager import IndexType
+from tidelog.remote.reading.lineage import SegmentPart
+from tidelog.remote.reading.served_parts import served_parts
 from tidelog.spark_connector.arrow.decoder import DecoderSettings
 from tidelog.spark_connector.planning.ranges import AbortedRange
 from tidelog.spark_connector.planning.segment_slices import (

@@ -33,8 +33,8 @@ from tidelog.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from tidelog.protocol.steps import Steps
-from tidelog.remote.reader.requests import TimestampSearch
-from tidelog.remote.segment_metadata import TopicIdPartition
+from tidelog.remote.ports.segment_metadata import TopicIdPartition
+from tidelog.remote.reading.requests import TimestampSearch
 from tidelog.storage.log.partition_log import PartitionLog, RecordPlace
 
 LATEST = -1

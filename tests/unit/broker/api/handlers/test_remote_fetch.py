@@ -10,6 +10,7 @@ import pytest
 from tests.support.logs import append, batch
 from tests.support.replicas import NODE, NOW_MS, FakeRequest, HandClock, Replicas
 from tests.support.tiering import FakeTier, move_to_remote, settled
+from tidelog.base.bounded_pool import PoolFull
 from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.api.handlers.fetch_options import FetchOptions
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
@@ -24,8 +25,7 @@ from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchR
 from tidelog.protocol.messages.fetch import PartitionData as FetchedPartition
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
-from tidelog.remote.pools import PoolFull
-from tidelog.remote.reader.requests import RemoteRead
+from tidelog.remote.reading.requests import RemoteRead
 from tidelog.storage.segment.txn_index import AbortedTransaction
 
 SMALL = 90

@@ -1,0 +1,159 @@
+"""Pools of threads: how many work, how many wait, and what becomes of those that are given up."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from tests.support.eventually import eventually
+from tests.support.loops import on_both_loops
+from tidelog.base.bounded_pool import BoundedPool, PoolClosed, PoolFull
+
+
+class Gate:
+    """Calls that go in and wait until they are let out."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open = threading.Event()
+        self.inside = 0
+        self.inside_max = 0
+
+    def pass_through(self, value: int = 0) -> int:
+        with self._lock:
+            self.inside += 1
+            self.inside_max = max(self.inside_max, self.inside)
+        assert self._open.wait(30)
+        with self._lock:
+            self.inside -= 1
+        return value
+
+    def open(self) -> None:
+        self._open.set()
+
+
+@on_both_loops
+async def test_a_call_gives_what_it_returns_and_raises_what_it_raises() -> None:
+    pool = BoundedPool("test", 2)
+    assert await pool.run(divmod, 7, 2) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        await pool.run(divmod, 7, 0)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await pool.run(next, iter(()))
+    assert pool.busy == 0
+    assert pool.idle_share == 1.0
+    pool.close()
+
+
+@on_both_loops
+@pytest.mark.parametrize("threads", [1, 2])
+async def test_no_more_calls_are_in_threads_than_there_may_be_and_the_rest_comes_in_order(
+    threads: int,
+) -> None:
+    pool, gate = BoundedPool("test", threads), Gate()
+    order: list[int] = []
+
+    def noted(value: int) -> int:
+        order.append(value)
+        return gate.pass_through(value)
+
+    calls = [asyncio.create_task(pool.run(noted, value)) for value in range(6)]
+    await eventually(lambda: gate.inside == threads)
+    assert pool.pending == 6 - threads
+    gate.open()
+    assert await asyncio.gather(*calls) == list(range(6))
+    assert gate.inside_max == threads
+    # Of two threads that have begun either may be the first to say so.
+    assert threads > 1 or order == list(range(6))
+    pool.close()
+
+
+@on_both_loops
+async def test_beyond_the_bound_a_call_is_refused_and_after_one_was_given_up_there_is_room_again() -> None:
+    pool, gate = BoundedPool("test", 1, max_pending=1), Gate()
+    first = asyncio.create_task(pool.run(gate.pass_through))
+    await eventually(lambda: gate.inside == 1)
+    second = asyncio.create_task(pool.run(gate.pass_through))
+    await eventually(lambda: pool.pending == 1)
+    with pytest.raises(PoolFull):
+        await pool.run(gate.pass_through)
+    second.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    third = asyncio.create_task(pool.run(gate.pass_through, 3))
+    gate.open()
+    assert await third == 3
+    await first
+    pool.close()
+
+
+@on_both_loops
+async def test_a_call_that_is_given_up_in_its_thread_holds_the_thread_until_it_ends() -> None:
+    pool, gate = BoundedPool("test", 1), Gate()
+    given_up = asyncio.create_task(pool.run(gate.pass_through))
+    await eventually(lambda: gate.inside == 1)
+    given_up.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await given_up
+    assert pool.busy == 1
+    following = asyncio.create_task(pool.run(gate.pass_through, 5))
+    await eventually(lambda: pool.pending == 1)
+    gate.open()
+    assert await following == 5
+    pool.close()
+
+
+@on_both_loops
+async def test_a_pool_grows_at_once_and_shrinks_when_its_threads_are_free() -> None:
+    pool, gate = BoundedPool("test", 1), Gate()
+    calls = [asyncio.create_task(pool.run(gate.pass_through)) for _ in range(6)]
+    await eventually(lambda: gate.inside == 1)
+    pool.resize(3)
+    await eventually(lambda: gate.inside == 3)
+    pool.resize(1)
+    gate.open()
+    await asyncio.gather(*calls)
+    assert pool.threads == 1
+    again = Gate()
+    calls = [asyncio.create_task(pool.run(again.pass_through)) for _ in range(3)]
+    await eventually(lambda: again.inside == 1)
+    again.open()
+    await asyncio.gather(*calls)
+    assert again.inside_max == 1
+    pool.close()
+
+
+@on_both_loops
+async def test_the_loop_goes_on_while_a_new_thread_waits_for_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, core_is_free, start = BoundedPool("test", 1), threading.Event(), threading.Thread.start
+
+    def start_late(thread: threading.Thread) -> None:
+        if thread.name.startswith("test-"):
+            assert core_is_free.wait(30)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_late)
+    call = asyncio.create_task(pool.run(divmod, 7, 2))
+    await eventually(lambda: pool.busy == 1)
+    core_is_free.set()
+    assert await call == (3, 1)
+    pool.close()
+
+
+@on_both_loops
+async def test_a_closed_pool_makes_no_call_and_its_threads_end() -> None:
+    pool, gate = BoundedPool("closing", 1), Gate()
+    running = asyncio.create_task(pool.run(gate.pass_through, 1))
+    await eventually(lambda: gate.inside == 1)
+    waiting = asyncio.create_task(pool.run(gate.pass_through, 2))
+    await eventually(lambda: pool.pending == 1)
+    pool.close()
+    with pytest.raises(PoolClosed):
+        await waiting
+    with pytest.raises(PoolClosed):
+        await pool.run(gate.pass_through)
+    gate.open()
+    assert await running == 1
+    await eventually(lambda: not any(thread.name.startswith("closing-") for thread in threading.enumerate()))

@@ -1,0 +1,112 @@
+"""Which sealed segments are copied next."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.remote.copying.plan import CopyBacklog, CopyLag, copy_backlog, segments_to_copy
+from tidelog.remote.tasks.local_segments import LocalSegment, local_only_bytes
+from tidelog.storage.config.log_config import LogConfig
+
+AT_ONCE = CopyLag()
+SEGMENTS = [
+    LocalSegment(0, 100, 1000, 10),
+    LocalSegment(100, 200, 1000, 20),
+    LocalSegment(200, 300, 1000, 30),
+    LocalSegment(300, 350, 500, 40),
+]
+
+
+def chosen(
+    copied: int = -1,
+    *,
+    log_start: int = 0,
+    stable: int = 350,
+    lag: CopyLag = AT_ONCE,
+    now_ms: int = 100,
+    segments: list[LocalSegment] = SEGMENTS,
+) -> list[int]:
+    plan = segments_to_copy(
+        segments,
+        copied_offset=copied,
+        log_start_offset=log_start,
+        last_stable_offset=stable,
+        lag=lag,
+        now_ms=now_ms,
+    )
+    return [segment.base_offset for segment in plan]
+
+
+def test_all_sealed_segments_are_copied_in_order_and_the_active_one_is_not() -> None:
+    assert chosen() == [0, 100, 200]
+    assert chosen(segments=SEGMENTS[:1], stable=100) == []
+
+
+@pytest.mark.parametrize(
+    ("stable", "expected"), [(0, []), (99, []), (100, [0]), (299, [0, 100]), (300, [0, 100, 200])]
+)
+def test_only_what_is_wholly_below_the_last_stable_offset_is_copied(stable: int, expected: list[int]) -> None:
+    assert chosen(stable=stable) == expected
+
+
+def test_copying_goes_on_behind_what_is_remote() -> None:
+    assert chosen(99) == [100, 200]
+    assert chosen(299) == []
+
+
+def test_a_segment_that_is_remote_in_part_is_copied_whole_as_another_leader_had_other_boundaries() -> None:
+    assert chosen(150) == [100, 200]
+
+
+def test_what_is_below_the_log_start_is_not_copied_any_more() -> None:
+    assert chosen(log_start=250) == [200]
+    assert chosen(99, log_start=100) == [100, 200]
+
+
+def test_nothing_is_left_out_when_a_later_segment_could_go_before_an_earlier_one() -> None:
+    late_first = [SEGMENTS[0]._replace(largest_timestamp_ms=99), *SEGMENTS[1:]]
+    assert chosen(segments=late_first, lag=CopyLag(50, None)) == []
+
+
+@pytest.mark.parametrize(
+    ("lag", "expected"),
+    [
+        (CopyLag(0, 10**9), [0, 100, 200]),
+        (CopyLag(10**9, 0), [0, 100, 200]),
+        # old enough: 100 - 10, 100 - 20, 100 - 30
+        (CopyLag(80, 10**9), [0, 100]),
+        (CopyLag(80, None), [0, 100]),
+        # bytes behind it: 2500, 1500, 500
+        (CopyLag(10**9, 1500), [0, 100]),
+        (CopyLag(None, 1501), [0]),
+        # either of the two is enough
+        (CopyLag(90, 1500), [0, 100]),
+        # local retention keeps everything, and copies wait for it
+        (CopyLag(None, None), []),
+    ],
+)
+def test_copies_wait_for_age_or_for_newer_bytes_whichever_comes_first(
+    lag: CopyLag, expected: list[int]
+) -> None:
+    assert chosen(lag=lag) == expected
+
+
+def test_a_lag_of_minus_one_is_what_local_retention_keeps() -> None:
+    assert CopyLag.of(
+        LogConfig(remote_copy_lag_ms=-1, local_retention_ms=7, local_retention_bytes=9)
+    ) == CopyLag(7, 9)
+    assert CopyLag.of(LogConfig(remote_copy_lag_ms=-1, retention_ms=-1)) == CopyLag(None, None)
+    assert CopyLag.of(LogConfig()).lag_ms == 0
+
+
+def test_the_backlog_is_what_is_sealed_and_not_remote() -> None:
+    assert copy_backlog(SEGMENTS, -1) == CopyBacklog(3, 3000)
+    assert copy_backlog(SEGMENTS, 99) == CopyBacklog(2, 2000)
+    assert copy_backlog(SEGMENTS, 299) == CopyBacklog(0, 0)
+
+
+def test_no_byte_counts_as_local_only_that_is_remote() -> None:
+    assert local_only_bytes(SEGMENTS, -1) == 3500
+    assert local_only_bytes(SEGMENTS, 99) == 2500
+    assert local_only_bytes(SEGMENTS, 150) == 1500
+    assert local_only_bytes(SEGMENTS, 100) == 1500

@@ -1,0 +1,427 @@
+"""A leader copies its sealed segments: what is copied, what is published, and what is left after failures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.logs import NOW_MS
+from tests.support.tier_world import (
+    PARTITION,
+    TIERED,
+    TierNode,
+    TierWorld,
+    end_transaction,
+    produce,
+    replicate,
+    run_to_end,
+    sealed_segments,
+)
+from tidelog.remote.copying.segment_copy import SegmentNotCopyable
+from tidelog.remote.ports.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
+from tidelog.remote.ports.storage_manager import RemoteStorageError
+from tidelog.remote.tasks.settings import RemoteLogManagerSettings
+from tidelog.storage.producers.producer_snapshot import decode_snapshot
+
+FINISHED = "COPY_SEGMENT_FINISHED"
+
+
+def leader(world: TierWorld, epoch: int = 0) -> TierNode:
+    node = world.nodes[0]
+    node.lead(epoch)
+    return node
+
+
+def test_sealed_segments_are_copied_with_all_that_belongs_to_them() -> None:
+    world = TierWorld()
+    node = leader(world)
+    log = node.log
+    produce(log, 5, producer_id=9, sequence=0, is_transactional=True)
+    end_transaction(log, 9, is_abort=True)
+    log.roll(NOW_MS)
+    produce(log, 5, epoch=3)
+    log.roll(NOW_MS)
+    produce(log, 5, epoch=4)
+    node.run_copy()
+    assert world.ranges() == [(0, 5, FINISHED), (6, 10, FINISHED)]
+    first, second = world.segments()
+    assert first.segment_leader_epochs == ((0, 0),)
+    assert second.segment_leader_epochs == ((3, 6),)
+    assert (first.is_txn_index_empty, second.is_txn_index_empty) == (False, True)
+    assert first.max_timestamp_ms == NOW_MS
+    copies = world.tier.copies
+    one, two = copies[first.remote_log_segment_id.id], copies[second.remote_log_segment_id.id]
+    assert len(one.log) == first.segment_size_bytes
+    assert (one.has_txn_index, two.has_txn_index) == (True, False)
+    # Epochs from the log start up to the segment's end, as a leader-epoch-checkpoint.
+    assert one.leader_epochs == b"0\n1\n0 0\n"
+    assert two.leader_epochs == b"0\n2\n0 0\n3 6\n"
+    assert [entry.producer_id for entry in decode_snapshot(two.producer_snapshot, "remote")] == [9]
+    assert log.highest_offset_in_remote_storage == 10
+    counters = world.nodes[0].context.figures.topics["events"]
+    assert (counters.copy_requests, counters.copy_errors) == (2, 0)
+    assert counters.copy_bytes == first.segment_size_bytes + second.segment_size_bytes
+    world.assert_nothing_dangles()
+
+
+def test_what_an_open_transaction_holds_back_is_copied_once_it_is_decided() -> None:
+    world = TierWorld()
+    node = leader(world)
+    sealed_segments(node.log, 1)
+    produce(node.log, 5, producer_id=9, sequence=0, is_transactional=True)
+    node.log.roll(NOW_MS)
+    sealed_segments(node.log, 1)
+    node.run_copy()
+    assert world.ranges() == [(0, 9, FINISHED)]
+    lag = node.context.figures.partition(PARTITION)
+    assert lag.copy_lag_segments == 2
+    end_transaction(node.log, 9, is_abort=False)
+    node.run_copy()
+    assert [start for start, _, _ in world.ranges()] == [0, 10, 15]
+    assert (lag.copy_lag_segments, lag.copy_lag_bytes) == (0, 0)
+
+
+def test_a_new_leader_goes_on_where_the_old_one_stopped_though_its_segments_end_elsewhere() -> None:
+    world = TierWorld(2)
+    first, second = world.nodes
+    first.lead(0)
+    sealed_segments(first.log, 2)
+    first.run_copy()
+    replicate(first.log, second.log)  # in one segment
+    second.lead(1)
+    produce(second.log, 10, epoch=1)
+    second.log.roll(NOW_MS)
+    second.run_copy()
+    assert world.ranges() == [(0, 9, FINISHED), (0, 29, FINISHED), (10, 19, FINISHED)]
+    assert second.log.highest_offset_in_remote_storage == 29
+    world.assert_nothing_dangles()
+
+
+def test_before_the_metadata_is_read_nothing_is_copied_and_the_log_does_not_count_as_known() -> None:
+    world = TierWorld()
+    node = world.nodes[0]
+    sealed_segments(node.log, 2)
+    node.metadata.inner.held_back.add(PARTITION)
+    node.lead(0)
+    with pytest.raises(RemoteMetadataNotReady):
+        node.run_copy()
+    with pytest.raises(RemoteMetadataNotReady):
+        node.run_expiration()
+    assert not node.log.is_remote_log_known
+    assert world.ranges() == []
+    assert "events" not in node.context.figures.topics
+
+
+def test_copying_is_disabled_and_enabled_per_topic() -> None:
+    world = TierWorld(config=replace(TIERED, remote_log_copy_disable=True, local_retention_ms=-2))
+    node = leader(world)
+    sealed_segments(node.log, 2)
+    node.run_copy()
+    assert world.ranges() == []
+    assert node.log.is_remote_log_known
+    world.configure(TIERED)
+    node.run_copy()
+    assert len(world.ranges()) == 2
+
+
+def test_copying_stops_when_it_is_disabled_in_the_middle() -> None:
+    world = TierWorld()
+    node = leader(world)
+    sealed_segments(node.log, 3)
+    disabled = replace(TIERED, remote_log_copy_disable=True, local_retention_ms=-2)
+    world.tier.before_copy = lambda _: world.configure(disabled)
+    node.run_copy()
+    assert world.ranges() == [(0, 9, FINISHED)]
+    world.assert_nothing_dangles()
+
+
+def test_young_segments_wait_when_the_topic_says_so() -> None:
+    world = TierWorld(config=replace(TIERED, remote_copy_lag_ms=60_000, local_retention_ms=100_000))
+    node = leader(world)
+    sealed_segments(node.log, 2)
+    node.run_copy()
+    assert world.ranges() == []
+    world.clock.now_ms += 60_000
+    node.run_copy()
+    assert len(world.ranges()) == 2
+
+
+def test_kafka_17062_a_copy_that_fails_half_way_leaves_nothing_behind_and_is_tried_again() -> None:
+    world = TierWorld()
+    node = leader(world)
+    sealed_segments(node.log, 1)
+    world.tier.faults.half_way = 1
+    with pytest.raises(RemoteStorageError):
+        node.run_copy()
+    assert world.ranges() == []
+    world.assert_nothing_dangles()
+    assert node.context.figures.topics["events"].copy_errors == 1
+    node.run_copy()
+    assert world.ranges() == [(0, 9, FINISHED)]
+
+
+def test_kafka_17428_what_could_not_be_cleaned_up_is_deleted_by_the_next_expiration() -> None:
+    world = TierWorld()
+    node = leader(world)
+    sealed_segments(node.log, 1)
+    world.tier.faults.answer_lost = 1
+
+    class GoneAway(RemoteStorageError):
+        pass
+
+    def delete_fails(metadata: object) -> None:
+        raise GoneAway
+
+    works, world.tier.delete_log_segment_data = world.tier.delete_log_segment_data, delete_fails  # type: ignore[method-assign]
+    with pytest.raises(RemoteStorageError):
+        node.run_copy()
+    assert world.ranges() == [(0, 9, "DELETE_SEGMENT_STARTED")]
+    assert len(world.tier.copies) == 1
+    world.tier.delete_log_segment_data = works  # type: ignore[method-assign]
+    node.run_expiration()
+    assert world.ranges() == []
+    world.assert_nothing_dangles()
+
+
+def test_a_copy_whose_begin_was_not_answered_dangles_until_its_records_are_copied() -> None:
+    world = TierWorld()
+    node = leader(world)
+    sealed_segments(node.log, 1)
+    world.metadata_faults.answer_lost = 1
+    with pytest.raises(RemoteMetadataError):
+        node.run_copy()
+    assert world.ranges() == [(0, 9, "COPY_SEGMENT_STARTED")]
+    node.run_expiration()
+    assert world.ranges() == [(0, 9, "COPY_SEGMENT_STARTED")]
+    node.run_copy()
+    node.run_expiration()
+    assert world.ranges() == [(0, 9, FINISHED)]
+    world.assert_nothing_dangles()
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_an_end_that_was_not_answered_is_published_again_and_nothing_is_copied_twice(is_stored: bool) -> None:
+    world = TierWorld()
+    node = leader(world)
+    sealed_segments(node.log, 2)
+
+    def next_writes_fail(_: object) -> None:
+        if is_stored:
+            world.metadata_faults.answer_lost = 1
+        else:
+            world.metadata_faults.before = 1
+        world.tier.before_copy = lambda _: None
+
+    world.tier.before_copy = next_writes_fail
+    with pytest.raises(RemoteMetadataError):
+        node.run_copy()
+    # Meanwhile expiration leaves it alone.
+    node.run_expiration()
+    node.run_copy()
+    assert world.ranges() == [(0, 9, FINISHED), (10, 19, FINISHED)]
+    assert node.context.figures.topics["events"].copy_requests == 2
+    assert node.context.in_progress == set()
+    assert node.log.highest_offset_in_remote_storage == 19
+    world.assert_nothing_dangles()
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_a_leader_that_lost_its_epoch_finishes_nothing_and_takes_its_objects_away(steps: int) -> None:
+    world = TierWorld(2)
+    old, new = world.nodes
+    old.lead(0)
+    sealed_segments(old.log, 1)
+    replicate(old.log, new.log)
+    assert old.copy is not None and old.role is not None
+    run = old.copy.run()
+    is_over = False
+    for _ in range(steps):
+        try:
+            run.send(None)
+        except StopIteration:
+            is_over = True
+            break
+    was_finished = world.ranges() == [(0, 9, FINISHED)] or old.copy.is_publishing
+    old.role.is_current = False
+    if not is_over:
+        run_to_end(run)
+    assert (world.ranges() == [(0, 9, FINISHED)]) is was_finished
+    old.copy.release()
+    assert old.context.in_progress == set()
+    world.assert_nothing_dangles()
+    new.lead(1)
+    new.log.roll(NOW_MS)
+    new.run_copy()
+    new.run_expiration()
+    assert world.ranges() == [(0, 9, FINISHED)]
+    world.assert_nothing_dangles()
+
+
+def test_kafka_16511_a_zombie_whose_copy_was_deleted_meanwhile_takes_its_objects_away() -> None:
+    world = TierWorld(2)
+    old, new = world.nodes
+    old.lead(0)
+    sealed_segments(old.log, 1)
+    replicate(old.log, new.log)
+    assert old.copy is not None
+    run = old.copy.run()
+    while not world.ranges():
+        run.send(None)
+    # The new leader copies the same, and then finds that the old one's copy is not needed.
+    new.lead(1)
+    new.log.roll(NOW_MS)
+    new.run_copy()
+    new.run_expiration()
+    assert world.ranges() == [(0, 9, FINISHED)]
+    # The old one has not heard of it, and writes its objects now. Its end is refused.
+    with pytest.raises(RemoteMetadataError):
+        run_to_end(run)
+    world.assert_nothing_dangles()
+
+
+def test_too_much_custom_metadata_deletes_the_copy_and_stops_copying_of_the_partition() -> None:
+    world = TierWorld()
+    world.settings = RemoteLogManagerSettings(remote_log_metadata_custom_metadata_max_bytes=4)
+    node = world.nodes[0]
+    node.restart()
+    node.lead(0)
+    sealed_segments(node.log, 2)
+    world.tier.custom_metadata = b"1234"
+    assert node.copy is not None
+    produced: list[bytes | None] = []
+    node.run_copy()
+    produced = [segment.custom_metadata for segment in world.segments()]
+    assert produced == [b"1234", b"1234"]
+    world.tier.custom_metadata = b"12345"
+    sealed_segments(node.log, 1)
+    node.run_copy()
+    assert len(world.ranges()) == 2
+    world.assert_nothing_dangles()
+    world.tier.custom_metadata = None
+    node.run_copy()
+    assert len(world.ranges()) == 2
+    # The next epoch tries again, as in Apache Kafka.
+    node.lead(1)
+    node.run_copy()
+    assert len(world.ranges()) == 3
+
+
+@pytest.mark.parametrize("suffix", [".snapshot", ".timeindex"])
+def test_a_segment_without_its_producer_snapshot_or_time_index_is_not_copied_and_none_behind_it(
+    suffix: str,
+) -> None:
+    world = TierWorld()
+    node = leader(world)
+    sealed_segments(node.log, 3)
+    name = f"{10:020d}{suffix}"
+    world.fs.unlink(f"{node.log.directory}/{name}")
+    with pytest.raises(SegmentNotCopyable, match=name):
+        node.run_copy()
+    # The snapshot at 10 belongs to the segment that ends there.
+    copied = [] if suffix == ".snapshot" else [(0, 9, FINISHED)]
+    assert world.ranges() == copied
+    world.assert_nothing_dangles()
+    assert node.context.figures.topics["events"].copy_errors == 1
+
+
+def test_records_without_any_leader_epoch_are_not_copied() -> None:
+    world = TierWorld()
+    node = leader(world)
+    produce(node.log, 5, epoch=-1)
+    node.log.roll(NOW_MS)
+    with pytest.raises(SegmentNotCopyable, match="no leader epoch"):
+        node.run_copy()
+    assert world.ranges() == []
+
+
+def test_delete_records_inside_a_segment_leaves_it_copyable() -> None:
+    world = TierWorld()
+    node = leader(world)
+    sealed_segments(node.log, 2)
+    node.log.advance_log_start_offset(15)
+    node.run_copy()
+    assert world.ranges() == [(10, 19, FINISHED)]
+    (segment,) = world.segments()
+    assert segment.segment_leader_epochs == ((0, 15),)
+
+
+def test_what_delete_records_takes_while_copies_are_under_way_is_not_copied() -> None:
+    world = TierWorld()
+    node = leader(world)
+    sealed_segments(node.log, 3)
+
+    def delete_records(_: object) -> None:
+        node.log.advance_log_start_offset(20)
+
+    world.tier.before_copy = delete_records
+    node.run_copy()
+    assert world.ranges() == [(0, 9, FINISHED), (20, 29, FINISHED)]
+    node.run_expiration()
+    assert world.ranges() == [(20, 29, FINISHED)]
+
+
+def test_copies_wait_for_the_quota_and_look_every_second_whether_they_are_still_wanted() -> None:
+    world = TierWorld()
+    node = leader(world)
+    sealed_segments(node.log, 3)
+    size = node.log.segments.first.size_bytes
+    node.context.copy_quota.configure(size // 2, 11, 1)
+    began_ms = world.clock.now_ms
+    node.run_copy()
+    assert len(world.ranges()) == 3
+    assert world.clock.now_ms - began_ms >= 2000
+    figures = node.context.figures
+    assert figures.copy_throttle_time_ms == world.clock.now_ms - began_ms
+    assert figures.copy_throttle_count >= 2
+
+
+def test_a_copy_that_waits_for_the_quota_when_leadership_is_lost_does_not_begin() -> None:
+    world = TierWorld()
+    node = leader(world)
+    sealed_segments(node.log, 2)
+    node.context.copy_quota.configure(1, 11, 1)
+    assert node.copy is not None and node.role is not None
+    run = node.copy.run()
+    while len(world.ranges()) < 1 or node.context.figures.copy_throttle_count == 0:
+        run.send(None)
+    node.role.is_current = False
+    run_to_end(run)
+    assert world.ranges() == [(0, 9, FINISHED)]
+    world.assert_nothing_dangles()
+
+
+def test_a_follower_learns_how_far_its_log_is_remote_and_may_delete_that() -> None:
+    world = TierWorld(2)
+    first, second = world.nodes
+    first.lead(0)
+    second.follow(0)
+    sealed_segments(first.log, 2)
+    replicate(first.log, second.log)
+    second.log.roll(NOW_MS)
+    second.run_follower()
+    assert second.log.is_remote_log_known
+    assert second.log.highest_offset_in_remote_storage == -1
+    first.run_copy()
+    second.run_follower()
+    assert second.log.highest_offset_in_remote_storage == 19
+
+
+def test_kafka_19952_what_an_outage_kept_on_local_disk_is_copied_once_afterwards_and_leaves() -> None:
+    world = TierWorld()
+    node = leader(world)
+    sealed_segments(node.log, 3)
+    world.tier.faults.before = 1 << 30
+    for _ in range(3):
+        with pytest.raises(RemoteStorageError):
+            node.run_copy()
+        node.log.apply_retention(NOW_MS + 1)
+        assert node.log.local_log_start_offset == 0
+    sealed_segments(node.log, 1)
+    world.tier.faults.clear()
+    node.run_copy()
+    node.run_expiration()
+    node.log.apply_retention(NOW_MS + 1)
+    assert world.ranges() == [(first, first + 9, FINISHED) for first in range(0, 40, 10)]
+    assert (node.log.log_start_offset, node.log.local_log_start_offset) == (0, 40)
+    world.assert_nothing_dangles()

@@ -1,0 +1,396 @@
+"""A leader deletes remote segments: in which order, what is resumed, and what stays."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.logs import NOW_MS
+from tests.support.tier_world import (
+    PARTITION,
+    TIERED,
+    TierNode,
+    TierWorld,
+    produce,
+    replicate,
+    run_to_end,
+    sealed_segments,
+)
+from tidelog.protocol.ids import Offset
+from tidelog.remote.expiry import task as expiration_task
+from tidelog.remote.expiry.plan import plan_expiration
+from tidelog.remote.expiry.segment_deletion import delete_leftovers
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.storage_manager import RemoteStorageError
+from tidelog.remote.tasks.fault_points import FaultPoint
+
+FINISHED = "COPY_SEGMENT_FINISHED"
+
+
+def copied(world: TierWorld, segments: int, *, locally: bool = False) -> TierNode:
+    """A leader with `segments` remote segments of ten records, none of them on local disk any more."""
+    node = world.nodes[0]
+    node.lead(0)
+    sealed_segments(node.log, segments)
+    node.run_copy()
+    if not locally:
+        node.log.apply_retention(NOW_MS + 1)
+        assert node.log.local_log_start_offset == segments * 10
+    return node
+
+
+def starts(world: TierWorld) -> list[Offset]:
+    return [start for start, _, _ in world.ranges()]
+
+
+def test_what_is_too_old_goes_and_the_log_start_moves_first() -> None:
+    world = TierWorld(config=replace(TIERED, retention_ms=1000))
+    node = copied(world, 3)
+    seen: list[tuple[FaultPoint, Offset, int]] = []
+    node.context.faults = lambda point: seen.append(
+        (point, node.log.log_start_offset, len(world.tier.copies))
+    )
+    node.run_expiration()
+    assert seen == []
+    world.clock.now_ms += 1000
+    node.run_expiration()
+    assert node.log.log_start_offset == 30
+    assert world.ranges() == []
+    assert world.tier.copies == {}
+    assert seen[0] == (FaultPoint.BEFORE_LOG_START_MOVED, 0, 3)
+    assert seen[1] == (FaultPoint.AFTER_LOG_START_MOVED, 30, 3)
+    assert [point for point, _, _ in seen[2:6]] == [
+        FaultPoint.BEFORE_DELETE_STARTED,
+        FaultPoint.AFTER_DELETE_STARTED,
+        FaultPoint.AFTER_DELETE_STORED,
+        FaultPoint.AFTER_DELETE_FINISHED,
+    ]
+
+
+def test_segments_are_not_listed_again_while_nothing_has_happened(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TierWorld(config=replace(TIERED, retention_ms=1000))
+    node = copied(world, 3)
+    listings: list[None] = []
+    list_segments = node.metadata.list_remote_log_segments
+
+    def counted(*args: Any) -> Any:
+        listings.append(None)
+        return list_segments(*args)
+
+    monkeypatch.setattr(node.metadata, "list_remote_log_segments", counted)
+    node.run_expiration()
+    produce(node.log, 3)
+    for _ in range(5):
+        node.run_expiration()
+    assert len(listings) == 1
+    sealed_segments(node.log, 1)
+    node.run_copy()
+    before = len(listings)
+    node.run_expiration()
+    assert len(listings) == before + 1
+    world.clock.now_ms += 1000
+    node.run_expiration()
+    assert node.log.log_start_offset >= 30
+
+
+def test_what_is_too_much_goes_counting_both_places_once() -> None:
+    world = TierWorld()
+    node = copied(world, 4, locally=True)
+    size = node.log.segments.first.size_bytes
+    produce(node.log, 10)  # only local
+    node.log.apply_retention(NOW_MS)
+    world.configure(
+        replace(TIERED, retention_bytes=5 * size, local_retention_bytes=-1, local_retention_ms=-1)
+    )
+    node.run_expiration()
+    assert starts(world) == [0, 10, 20, 30]
+    world.configure(replace(TIERED, retention_bytes=3 * size, local_retention_ms=-1))
+    node.run_expiration()
+    assert starts(world) == [20, 30]
+    assert node.log.log_start_offset == 20
+
+
+def test_kafka_20732_a_new_leader_that_has_not_looked_yet_does_not_count_its_log_twice() -> None:
+    world = TierWorld(2)
+    first, second = world.nodes
+    copied(world, 4, locally=True)
+    replicate(first.log, second.log)
+    second.log.roll(NOW_MS)
+    size = first.log.segments.first.size_bytes
+    world.configure(replace(TIERED, retention_bytes=4 * size, local_retention_ms=-1))
+    second.lead(1)
+    assert not second.log.is_remote_log_known
+    # Its expiration runs before any copy: the four segments are both local and remote, and within bounds.
+    second.run_expiration()
+    second.log.apply_retention(NOW_MS)
+    assert second.log.log_start_offset == 0
+    assert starts(world) == [0, 10, 20, 30]
+
+
+def test_with_copying_disabled_the_remote_part_is_known_and_expires() -> None:
+    world = TierWorld()
+    copied(world, 4)
+    world.configure(replace(TIERED, remote_log_copy_disable=True, local_retention_ms=-2, retention_ms=500))
+    node = world.nodes[0]
+    node.lead(1)
+    world.clock.now_ms += 500
+    node.run_expiration()
+    assert world.ranges() == []
+    assert node.log.log_start_offset == 40
+
+
+def test_delete_records_takes_remote_segments_that_are_wholly_below() -> None:
+    world = TierWorld()
+    node = copied(world, 3)
+    node.log.advance_log_start_offset(15)
+    node.run_expiration()
+    assert starts(world) == [10, 20]
+    node.log.advance_log_start_offset(30)
+    node.run_expiration()
+    assert starts(world) == []
+
+
+def test_a_deletion_that_fails_is_tried_again_and_the_others_go_on() -> None:
+    world = TierWorld(config=replace(TIERED, retention_ms=0))
+    node = copied(world, 4)
+    world.tier.faults.half_way = 1
+    with pytest.raises(RemoteStorageError):
+        node.run_expiration()
+    assert world.ranges() == [(0, 9, "DELETE_SEGMENT_STARTED")]
+    figures, counters = node.context.figures.partition(PARTITION), node.context.figures.topics["events"]
+    assert (figures.delete_lag_segments, counters.delete_errors, counters.delete_requests) == (1, 1, 4)
+    assert figures.delete_lag_bytes > 0
+    node.run_expiration()
+    assert world.ranges() == []
+    assert (figures.delete_lag_segments, figures.delete_lag_bytes) == (0, 0)
+
+
+def test_when_remote_storage_is_away_not_every_segment_is_tried() -> None:
+    world = TierWorld(config=replace(TIERED, retention_ms=0))
+    node = copied(world, 8)
+    world.tier.faults.before = 100
+    with pytest.raises(RemoteStorageError):
+        node.run_expiration()
+    assert world.tier.faults.before == 97
+    # The log start has moved all the same: nobody reads what is about to go.
+    assert node.log.log_start_offset == 80
+    world.tier.faults.clear()
+    node.run_expiration()
+    world.assert_nothing_dangles()
+    assert world.ranges() == []
+
+
+def test_segments_that_can_never_be_deleted_do_not_keep_the_others() -> None:
+    """Such as objects that somebody has locked, or custom metadata that nobody can read."""
+    world = TierWorld(config=replace(TIERED, retention_ms=1000))
+    node = copied(world, 8)
+    locked = {each.remote_log_segment_id.id for each in world.segments()[:4]}
+    delete = world.tier.delete_log_segment_data
+
+    def refused(metadata: RemoteLogSegmentMetadata) -> None:
+        if metadata.remote_log_segment_id.id in locked:
+            raise RemoteStorageError("the object is locked")
+        delete(metadata)
+
+    world.tier.delete_log_segment_data = refused  # type: ignore[method-assign]
+    world.clock.now_ms += 1000
+    for _ in range(3):
+        with pytest.raises(RemoteStorageError):
+            node.run_expiration()
+    assert world.tier.copies.keys() == locked
+
+
+def test_leftovers_that_can_never_be_deleted_do_not_keep_the_others() -> None:
+    world = TierWorld()
+    node = copied(world, 4)
+    node.context.leftovers.update({each.remote_log_segment_id.id: each for each in world.segments()})
+    locked, delete = next(iter(node.context.leftovers)), world.tier.delete_log_segment_data
+
+    def refused(metadata: RemoteLogSegmentMetadata) -> None:
+        if metadata.remote_log_segment_id.id == locked:
+            raise RemoteStorageError("the object is locked")
+        delete(metadata)
+
+    world.tier.delete_log_segment_data = refused  # type: ignore[method-assign]
+    for _ in range(2):
+        run_to_end(delete_leftovers(node.context))
+    assert node.context.leftovers.keys() == world.tier.copies.keys() == {locked}
+
+
+def test_a_deletion_that_the_former_leader_began_is_finished_by_the_next_whose_log_start_follows() -> None:
+    world = TierWorld(2, replace(TIERED, retention_ms=0))
+    old, new = world.nodes
+    old.lead(0)
+    sealed_segments(old.log, 3)
+    replicate(old.log, new.log)
+    old.run_copy()
+    assert old.expiration is not None and old.role is not None
+    run = old.expiration.run()
+    while "DELETE_SEGMENT_STARTED" not in [state for _, _, state in world.ranges()]:
+        run.send(None)
+    run.close()  # it dies here
+    assert old.log.log_start_offset == 30
+    new.lead(1)
+    new.log.roll(NOW_MS)
+    world.configure(TIERED)  # retention asks for nothing any more
+    new.run_copy()
+    new.log.apply_retention(NOW_MS + 1)
+    new.run_expiration()
+    # The first segment is gone; the log starts behind it, where something is to be read.
+    assert [each[:2] for each in world.ranges()] == [(10, 19), (20, 29)]
+    assert new.log.log_start_offset == 10
+    world.assert_nothing_dangles()
+
+
+def test_a_leader_that_lost_its_epoch_deletes_no_further_segment() -> None:
+    world = TierWorld(config=replace(TIERED, retention_ms=0))
+    node = copied(world, 3)
+    assert node.expiration is not None and node.role is not None
+    run = node.expiration.run()
+    while len(world.ranges()) == 3:
+        run.send(None)
+    node.role.is_current = False
+    run_to_end(run)
+    assert starts(world) == [10, 20]
+
+
+def test_kafka_15414_after_an_unclean_election_of_an_empty_replica_the_old_epochs_go() -> None:
+    world = TierWorld(2)
+    old, new = world.nodes
+    old.lead(0)
+    sealed_segments(old.log, 3, epoch=0)
+    old.run_copy()
+    # Nothing of it was replicated: the other one leads on with an empty log.
+    new.lead(5)
+    sealed_segments(new.log, 2, epoch=5, size=4)
+    new.run_copy()
+    assert {each[:2] for each in world.ranges()} == {(0, 3), (0, 9), (4, 7), (10, 19), (20, 29)}
+    new.run_expiration()
+    assert [each[:2] for each in world.ranges()] == [(0, 3), (4, 7)]
+    assert new.log.log_start_offset == 0
+    world.assert_nothing_dangles()
+
+
+def test_after_an_unclean_election_of_a_shorter_replica_shared_segments_stay_and_others_are_not_read() -> (
+    None
+):
+    world = TierWorld(2)
+    old, new = world.nodes
+    old.lead(0)
+    sealed_segments(old.log, 2, epoch=0)
+    replicate(old.log, new.log)
+    sealed_segments(old.log, 2, epoch=0)
+    old.run_copy()
+    new.lead(3)
+    sealed_segments(new.log, 4, epoch=3, size=5)
+    new.run_copy()
+    new.run_expiration()
+    # 0-19 is common. 20-39 of epoch 0 is not part of the new log, which counts only its own.
+    segments = {each[:2] for each in world.ranges()}
+    assert {(0, 9), (10, 19)} <= segments
+    assert new.log.log_start_offset == 0
+    assert new.log.highest_offset_in_remote_storage == 39
+    for offset in range(40):
+        epoch = new.log.leader_epochs.epoch_for_offset(offset)
+        assert epoch is not None
+        found = new.metadata.remote_log_segment_metadata(PARTITION, epoch, offset)
+        assert found is not None and found.start_offset <= offset <= found.end_offset
+    # Once the log start passes them, the strangers go as well.
+    new.log.advance_log_start_offset(40)
+    new.run_expiration()
+    assert world.ranges() == []
+    world.assert_nothing_dangles()
+
+
+def test_kafka_15414_a_reassigned_leader_with_a_short_epoch_cache_deletes_nothing_that_is_referenced() -> (
+    None
+):
+    world = TierWorld(2)
+    old, new = world.nodes
+    for epoch in range(3):
+        old.lead(epoch)
+        sealed_segments(old.log, 1, epoch=epoch)
+        old.run_copy()
+    old.log.apply_retention(NOW_MS + 1)
+    # It was built from the tier and knows only the last epoch.
+    new.log.restart_from_remote(
+        log_start_offset=0,
+        local_log_start_offset=30,
+        leader_epochs=[entry for entry in old.log.leader_epochs.entries if entry.epoch == 2],
+        producer_snapshot=None,
+        now_ms=NOW_MS,
+    )
+    new.log.advance_high_watermark(30)
+    new.lead(7)
+    produce(new.log, 5, epoch=7)
+    new.run_copy()
+    new.run_expiration()
+    assert [each[:2] for each in world.ranges()] == [(0, 9), (10, 19), (20, 29)]
+    assert new.log.log_start_offset == 0
+
+
+def test_a_copy_that_its_leader_may_still_finish_is_not_deleted_before_its_records_are_elsewhere() -> None:
+    world = TierWorld(2)
+    old, new = world.nodes
+    old.lead(0)
+    sealed_segments(old.log, 1)
+    replicate(old.log, new.log)
+    assert old.copy is not None
+    copying = old.copy.run()
+    while not world.ranges():
+        copying.send(None)
+    new.lead(1)
+    new.log.roll(NOW_MS)
+    # The new leader looks for what can be deleted while the old one, which has not heard of it, finishes.
+    assert new.expiration is not None
+    expiring = new.expiration.run()
+    has_ended = False
+    try:
+        expiring.send(None)
+    except StopIteration:
+        has_ended = True  # there was nothing to do for it
+    run_to_end(copying)
+    if not has_ended:
+        run_to_end(expiring)
+    assert world.ranges() == [(0, 9, FINISHED)]
+    new.run_copy()
+    new.log.apply_retention(NOW_MS + 1)
+    assert new.log.local_log_start_offset == 10
+    world.assert_nothing_dangles()
+
+
+def test_figures_tell_what_is_remote() -> None:
+    world = TierWorld()
+    node = copied(world, 3)
+    node.run_expiration()
+    figures = node.context.figures.partition(PARTITION)
+    assert figures.metadata_count == 3
+    assert figures.log_size_bytes == sum(len(copy.log) for copy in world.tier.copies.values())
+
+
+@pytest.mark.parametrize("keeps_epoch", [True, False])
+def test_what_goes_of_very_many_segments_is_decided_in_a_thread_and_by_a_leader_only(
+    monkeypatch: pytest.MonkeyPatch, keeps_epoch: bool
+) -> None:
+    """A hundred thousand segments would keep everything else on the loop waiting."""
+    monkeypatch.setattr(expiration_task, "SEGMENTS_A_TURN", 2)
+    world = TierWorld(config=replace(TIERED, retention_ms=1000))
+    node = copied(world, 3)
+    world.clock.now_ms += 1000
+    called: list[object] = []
+    run_deletion = node.context.run_deletion
+
+    def in_thread(function: Callable[..., Any], /, *args: Any) -> Awaitable[Any]:
+        called.append(function)
+        assert node.role is not None
+        node.role.is_current = keeps_epoch
+        return run_deletion(function, *args)
+
+    monkeypatch.setattr(node.context, "run_deletion", in_thread)
+    node.run_expiration()
+    assert called[0] is plan_expiration
+    assert node.log.log_start_offset == (30 if keeps_epoch else 0)
+    assert len(world.tier.copies) == (0 if keeps_epoch else 3)

@@ -1,0 +1,247 @@
+"""Which remote segments a leader deletes, and where the log starts afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from tests.support.remote_segments import DELETING, FINISHED, STARTED, segment_id, started
+from tidelog.remote.expiry.plan import (
+    ExpirationPlan,
+    ExpirationView,
+    Reason,
+    Retention,
+    plan_expiration,
+)
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.storage.config.log_config import LogConfig
+
+Segments = list[RemoteLogSegmentMetadata]
+
+
+def finished(
+    number: int, start: int, end: int, epochs: int | tuple[tuple[int, int], ...] = 0, size_bytes: int = 1000
+) -> RemoteLogSegmentMetadata:
+    """Its largest timestamp is 1000 + its last offset."""
+    return replace(started(number, start, end, epochs, size_bytes=size_bytes), state=FINISHED)
+
+
+THREE = [finished(1, 0, 99), finished(2, 100, 199), finished(3, 200, 299)]
+
+
+def view(segments: Segments, **changes: object) -> ExpirationView:
+    base = ExpirationView(
+        segments=segments,
+        epochs=[(0, 0)],
+        log_start_offset=0,
+        high_watermark=1000,
+        log_end_offset=1000,
+        copied_offset=max((s.end_offset for s in segments if s.state is FINISHED), default=-1),
+        local_only_bytes=0,
+        now_ms=5000,
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def numbers(plan: ExpirationPlan) -> list[tuple[int, Reason]]:
+    return [(each.segment.remote_log_segment_id.id.int - 1, each.reason) for each in plan.deletions]
+
+
+def test_without_limits_nothing_goes() -> None:
+    assert plan_expiration(view(THREE)) == ExpirationPlan(None, ())
+    assert plan_expiration(view([])) == ExpirationPlan(None, ())
+
+
+@pytest.mark.parametrize(
+    ("retention_ms", "expected", "log_start"),
+    [
+        # largest timestamps are 1099, 1199, 1299; now is 5000
+        (3901, [1], 100),
+        (3902, [], None),
+        (3801, [1, 2], 200),
+        (0, [1, 2, 3], 300),
+        # longer than the clock has run
+        (5001, [], None),
+    ],
+)
+def test_time_takes_the_oldest_segments_and_moves_the_log_start(
+    retention_ms: int, expected: list[int], log_start: int | None
+) -> None:
+    plan = plan_expiration(view(THREE, retention=Retention(retention_ms)))
+    assert numbers(plan) == [(number, Reason.RETENTION_TIME) for number in expected]
+    assert plan.log_start_offset == log_start
+
+
+@pytest.mark.parametrize(
+    ("retention_bytes", "local_only", "expected"),
+    [
+        (3000, 0, []),
+        (2001, 0, []),  # one byte less than a segment is too much: the segment stays
+        (2000, 0, [1]),
+        (2000, 999, [1]),
+        (2000, 1000, [1, 2]),
+        (0, 0, [1, 2, 3]),
+        (0, 10**9, [1, 2, 3]),
+    ],
+)
+def test_size_counts_what_is_remote_and_what_is_only_local(
+    retention_bytes: int, local_only: int, expected: list[int]
+) -> None:
+    retention = Retention(None, retention_bytes)
+    plan = plan_expiration(view(THREE, retention=retention, local_only_bytes=local_only))
+    assert numbers(plan) == [(number, Reason.RETENTION_SIZE) for number in expected]
+
+
+def test_what_time_takes_counts_for_size() -> None:
+    plan = plan_expiration(view(THREE, retention=Retention(3901, 2000)))
+    assert numbers(plan) == [(1, Reason.RETENTION_TIME)]
+
+
+def test_the_first_segment_that_stays_ends_the_search() -> None:
+    young_first = [replace(THREE[0], max_timestamp_ms=9999), *THREE[1:]]
+    assert numbers(plan_expiration(view(young_first, retention=Retention(1)))) == []
+
+
+def test_what_is_foretold_to_stay_stays_up_to_the_last_moment_and_no_longer() -> None:
+    random = Random(4)
+    foretold = 0
+    for _ in range(300):
+        count = random.randrange(4)
+        limits = Retention(
+            random.choice([None, 3000, 4500]), random.choice([None, 1000, 3000, 3500]) if count else None
+        )
+        at = view(THREE[:count], retention=limits, local_only_bytes=random.randrange(3000))
+        plan = plan_expiration(at)
+        if plan.quiet is None:
+            continue
+        foretold += 1
+        assert plan == ExpirationPlan(None, ())
+        for _ in range(30):
+            later = replace(
+                at,
+                now_ms=random.randrange(5000, 7000),
+                local_only_bytes=random.randrange(6000),
+                high_watermark=random.randrange(2000),
+                log_end_offset=random.randrange(2000),
+            )
+            where = (later.now_ms, later.local_only_bytes, later.high_watermark, later.log_end_offset)
+            if plan.quiet.holds(*where):
+                assert plan_expiration(later) == ExpirationPlan(None, ())
+    assert foretold > 50
+    at = view(THREE, retention=Retention(3902, 3500))
+    quiet = plan_expiration(at).quiet
+    assert quiet is not None
+    assert quiet.holds(5000, 1499, 1000, 1000)
+    for now_ms, local_bytes in ((5001, 0), (5000, 1500)):
+        assert not quiet.holds(now_ms, local_bytes, 1000, 1000)
+        assert plan_expiration(replace(at, now_ms=now_ms, local_only_bytes=local_bytes)).deletions
+
+
+def test_nothing_is_foretold_while_a_copy_or_a_deletion_is_under_way() -> None:
+    for state in (STARTED, DELETING):
+        unfinished = [*THREE, replace(finished(4, 300, 399), state=state)]
+        assert plan_expiration(view(unfinished)).quiet is None
+    assert plan_expiration(view(THREE, in_progress={segment_id(2).id})).quiet is None
+    assert plan_expiration(view(THREE)).quiet is not None
+
+
+def test_a_topic_without_delete_in_its_cleanup_policy_keeps_its_records_for_ever() -> None:
+    assert Retention.of(LogConfig(cleanup_policy=())) == Retention()
+    assert Retention.of(LogConfig(retention_ms=-1, retention_bytes=5)) == Retention(None, 5)
+
+
+def test_kafka_17062_copies_that_did_not_finish_do_not_count_for_size() -> None:
+    failed = [started(10 + attempt, 300, 399) for attempt in range(5)]
+    plan = plan_expiration(view([*THREE, *failed], retention=Retention(None, 3000), local_only_bytes=0))
+    assert numbers(plan) == []
+
+
+def test_kafka_20732_records_that_two_leaders_copied_count_once() -> None:
+    # Another leader had other boundaries: 100-199 is there twice.
+    overlapping = [finished(1, 0, 99), finished(2, 100, 199), finished(3, 100, 299, size_bytes=2000)]
+    assert numbers(plan_expiration(view(overlapping, retention=Retention(None, 3000)))) == []
+    twins = [finished(1, 0, 99), finished(2, 0, 99), finished(3, 100, 199)]
+    assert numbers(plan_expiration(view(twins, retention=Retention(None, 2000)))) == []
+    plan = plan_expiration(view(twins, retention=Retention(None, 1000)))
+    assert numbers(plan) == [(1, Reason.RETENTION_SIZE)]
+    assert plan.log_start_offset == 100  # below it now, the twin goes next time
+
+
+def test_segments_that_the_log_never_had_neither_count_nor_go_nor_end_the_search() -> None:
+    stranger = finished(9, 50, 150, ((0, 50), (3, 120)))
+    plan = plan_expiration(view([*THREE, stranger], retention=Retention(None, 2000)))
+    assert numbers(plan) == [(1, Reason.RETENTION_SIZE)]
+
+
+def test_what_is_wholly_below_the_log_start_goes_as_delete_records_asks() -> None:
+    plan = plan_expiration(view(THREE, log_start_offset=150, epochs=[(0, 150)]))
+    assert numbers(plan) == [(1, Reason.LOG_START)]
+    assert plan.log_start_offset is None
+    plan = plan_expiration(view(THREE, log_start_offset=300, epochs=[(0, 300)]))
+    assert [number for number, _ in numbers(plan)] == [1, 2, 3]
+
+
+def test_epochs_that_the_log_start_has_passed_do_not_keep_their_segments() -> None:
+    segments = [finished(1, 0, 99, ((0, 0), (1, 50))), finished(2, 100, 199, 2)]
+    plan = plan_expiration(view(segments, log_start_offset=100, epochs=[(2, 100)]))
+    assert numbers(plan) == [(1, Reason.LOG_START)]
+
+
+def test_after_an_unclean_election_segments_of_epochs_before_the_logs_first_go() -> None:
+    # A replica without any record led on: its log starts at 0 in epoch 5.
+    segments = [finished(1, 0, 99, 3), finished(2, 100, 199, 4), finished(3, 0, 79, 5)]
+    plan = plan_expiration(view(segments, epochs=[(5, 0)], copied_offset=79))
+    assert numbers(plan) == [(1, Reason.UNREACHABLE_EPOCH), (2, Reason.UNREACHABLE_EPOCH)]
+    assert plan.log_start_offset is None
+
+
+def test_kafka_15414_a_reassigned_leader_that_knows_only_late_epochs_keeps_what_is_in_use() -> None:
+    segments = [finished(1, 0, 99, 3), finished(2, 100, 499, 4), finished(3, 500, 599, 5)]
+    plan = plan_expiration(view(segments, epochs=[(5, 500)], log_start_offset=0))
+    assert plan == ExpirationPlan(None, ())
+
+
+def test_a_segment_with_an_epoch_that_the_log_knows_is_not_unreachable() -> None:
+    segments = [finished(1, 0, 99, ((3, 0), (5, 40)))]
+    assert numbers(plan_expiration(view(segments, epochs=[(5, 0)]))) == []
+
+
+def test_kafka_17428_a_dangling_copy_goes_once_its_records_are_in_another_segment() -> None:
+    dangling = started(9, 200, 299)
+    assert numbers(plan_expiration(view([*THREE, dangling]))) == [(9, Reason.DANGLING_COPY)]
+    # its leader may be alive and finish it: then others count on it
+    assert numbers(plan_expiration(view([*THREE[:2], dangling]))) == []
+
+
+def test_a_dangling_copy_of_records_that_are_only_local_never_moves_the_log_start() -> None:
+    dangling = started(9, 300, 399)
+    plan = plan_expiration(view([*THREE, dangling], retention=Retention(0, 0), local_only_bytes=5000))
+    assert plan.log_start_offset == 300
+    assert [number for number, _ in numbers(plan)] == [1, 2, 3]
+
+
+def test_a_deletion_that_a_former_leader_began_is_finished_whatever_retention_says() -> None:
+    segments = [*THREE[:2], replace(THREE[2], state=DELETING)]
+    assert numbers(plan_expiration(view(segments))) == [(3, Reason.UNFINISHED_DELETION)]
+
+
+def test_what_a_task_of_this_node_works_on_is_left_alone_and_ends_the_search() -> None:
+    busy: set[UUID] = {segment_id(2).id}
+    plan = plan_expiration(view(THREE, retention=Retention(0), in_progress=busy))
+    assert numbers(plan) == [(1, Reason.RETENTION_TIME)]
+    copying = started(7, 0, 99)
+    assert numbers(plan_expiration(view([*THREE, copying], in_progress={segment_id(7).id}))) == []
+
+
+def test_the_log_start_never_passes_the_high_watermark() -> None:
+    # A leader that was just elected does not know yet that all of this is committed.
+    plan = plan_expiration(view(THREE, retention=Retention(0), high_watermark=200))
+    assert [number for number, _ in numbers(plan)] == [1, 2]
+    assert plan.log_start_offset == 200
+
+
+def test_a_log_without_epochs_gives_nothing_up() -> None:
+    assert plan_expiration(view(THREE, epochs=[], retention=Retention(0, 0))) == ExpirationPlan(None, ())

@@ -1,0 +1,255 @@
+"""Deletions of partitions whose topic is tiered again meanwhile (KIP-950): nobody deletes what is new."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import replace
+
+import pytest
+
+from tests.support.eventually import eventually
+from tests.support.logs import NOW_MS
+from tests.support.loops import on_both_loops
+from tests.support.remote_metadata import InMemoryRemoteLogMetadataManager
+from tests.support.tier_world import PARTITION, TIERED, CopyingTier, sealed_segments
+from tests.unit.remote.log_manager.test_manager import QUICK, Site, replica
+from tidelog.remote.ports.metadata_manager import RemoteMetadataError
+from tidelog.remote.ports.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
+)
+from tidelog.remote.ports.storage_manager import RemoteStorageError
+
+MARKED, STARTED, FINISHED = RemotePartitionDeleteState
+
+
+def step(state: RemotePartitionDeleteState) -> RemotePartitionDeleteMetadata:
+    return RemotePartitionDeleteMetadata(PARTITION, state, NOW_MS, broker_id=77)
+
+
+@on_both_loops
+async def test_a_follower_does_not_count_on_remote_segments_that_are_being_deleted() -> None:
+    leading = Site()
+    following = Site(site=leading)
+    leading.manager.start()
+    leading.manager.on_leadership_change([replica(leading.log(3))], [])
+    await eventually(lambda: len(leading.finished()) == 3)
+    await leading.close()
+    await leading.metadata.close()
+    following.metadata.on_partition_leadership_changes((), (PARTITION,))
+    await following.metadata.put_remote_partition_delete_metadata(step(MARKED))
+    log = following.log(3)
+    following.manager.start()
+    following.manager.on_leadership_change([], [replica(log)])
+    for _ in range(60):
+        await asyncio.sleep(0)
+    assert not log.is_remote_log_known
+    assert log.highest_offset_in_remote_storage == -1
+    await following.close()
+
+
+@on_both_loops
+@pytest.mark.parametrize("leads", [False, True])
+async def test_a_replica_that_hears_late_of_a_deletion_counts_on_the_remote_segments_no_more(
+    leads: bool,
+) -> None:
+    site = Site()
+    other = InMemoryRemoteLogMetadataManager(site.events)
+    site.manager.start()
+    log = site.log(3)
+    site.manager.on_leadership_change([replica(log)], [])
+    await eventually(lambda: log.highest_offset_in_remote_storage == 29)
+    if not leads:
+        site.manager.on_leadership_change([], [replica(log, epoch=1)])
+        await eventually(lambda: log.is_remote_log_known)
+    site.tier.faults.before = 1 << 30
+    await other.put_remote_partition_delete_metadata(step(MARKED))
+    await eventually(lambda: log.highest_offset_in_remote_storage == -1)
+    assert not log.is_remote_log_known
+    assert log.apply_retention(NOW_MS) == 0
+    await site.close()
+
+
+@on_both_loops
+async def test_a_leader_that_reads_of_a_finished_deletion_while_it_catches_up_deletes_nothing_new() -> None:
+    site = Site()
+    site.manager.start()
+    site.manager.on_leadership_change([replica(site.log(3))], [])
+    await eventually(lambda: len(site.finished()) == 3)
+    await site.close()
+
+    reborn = Site(site=site)
+    reborn.metadata.held_back.add(PARTITION)
+    reborn.metadata.store.apply(step(MARKED))  # read already; the end of it, and the segments, are not
+    log = reborn.log()
+    sealed_segments(log, 3)
+    reborn.manager.start()
+    reborn.manager.on_leadership_change([replica(log)], [])
+    await eventually(lambda: PARTITION in reborn.manager.removing)
+    reborn.metadata.store.apply(step(FINISHED))
+    reborn.metadata.held_back.clear()
+    reborn.metadata.on_partition_leadership_changes((PARTITION,), ())
+    await eventually(lambda: not reborn.manager.removing and log.is_remote_log_known)
+    assert len(reborn.finished()) == 3
+    assert len(reborn.tier.copies) == 3
+    await reborn.close()
+
+
+@on_both_loops
+async def test_a_node_that_took_a_deletion_over_leaves_alone_what_came_after_another_has_ended_it() -> None:
+    entered, door = threading.Event(), threading.Event()
+    leading = Site()
+    own_tier, leading.tier = leading.tier, CopyingTier(leading.fs)
+    helping = Site(site=leading)
+    helping.tier.copies, leading.tier = own_tier.copies, own_tier
+    leading.manager.start()
+    log = leading.log(3)
+    leading.manager.on_leadership_change([replica(log)], [])
+    await eventually(lambda: len(leading.finished()) == 3)
+    helping.metadata.on_partition_leadership_changes((), (PARTITION,))
+    delete = helping.tier.delete_log_segment_data
+
+    def first_waits(metadata: RemoteLogSegmentMetadata) -> None:
+        if not entered.is_set():
+            entered.set()
+            assert door.wait(30)
+        delete(metadata)
+
+    helping.tier.delete_log_segment_data = first_waits  # type: ignore[method-assign]
+    await leading.metadata.put_remote_partition_delete_metadata(step(MARKED))
+    leading.clock.now_ms += 10
+    helping.clock.now_ms += 10 * QUICK.remote_log_manager_task_interval_ms
+    helping.manager.start()
+    await eventually(entered.is_set)
+    # The other node, which leads the partition again, comes to the end and copies anew.
+    log.update_config(replace(TIERED, remote_storage_enable=False))
+    log.update_config(TIERED)
+    await eventually(lambda: not leading.metadata.partition_deletions() and len(leading.finished()) == 3)
+    door.set()
+    await eventually(lambda: not helping.manager.removing)
+    assert len(leading.finished()) == 3
+    assert len(leading.tier.copies) == 3
+    await leading.close()
+    await helping.close()
+
+
+@on_both_loops
+async def test_a_deletion_that_this_node_still_has_to_do_ends_when_the_topic_is_tiered_again_elsewhere() -> (
+    None
+):
+    site = Site()
+    site.manager.start()
+    log = site.log(2)
+    site.manager.on_leadership_change([replica(log)], [])
+    await eventually(lambda: len(site.finished()) == 2)
+    site.metadata.failure = RemoteMetadataError("the metadata topic is away")
+    site.manager.stop_partitions([PARTITION], deletes_remote=True)
+    assert site.manager.removing == {PARTITION}
+    # Nothing has begun when the partition is elsewhere and tiered again; whoever leads it copies on.
+    site.manager.keep_partitions([PARTITION])
+    await eventually(lambda: not site.manager.removing)
+    site.metadata.failure = None
+    for _ in range(60):
+        await asyncio.sleep(0)
+    assert not site.metadata.partition_deletions()
+    assert len(site.tier.copies) == 2
+    await site.close()
+
+
+@on_both_loops
+async def test_what_followers_count_on_stays_when_a_topic_is_tiered_again_before_its_deletion_began() -> None:
+    """A copy that hangs keeps a deletion from beginning; until then followers take segments for in use."""
+    entered, door = threading.Event(), threading.Event()
+    leading = Site()
+    following = Site(site=leading)
+    log = leading.log(3)
+    copied = 0
+
+    def third_waits(_: RemoteLogSegmentMetadata) -> None:
+        nonlocal copied
+        copied += 1
+        if copied == 3:
+            entered.set()
+            assert door.wait(30)
+
+    leading.tier.before_copy = third_waits
+    leading.manager.start()
+    leading.manager.on_leadership_change([replica(log)], [])
+    await eventually(entered.is_set)
+    assert leading.finished() == [(0, 9), (10, 19)]
+    log.update_config(replace(TIERED, remote_storage_enable=False, remote_log_delete_on_disable=True))
+    leading.manager.stop_partitions([PARTITION], deletes_remote=True)
+    log.update_config(TIERED)
+    leading.manager.on_leadership_change([replica(log)], [])
+    copy = following.log(3)
+    following.manager.start()
+    following.manager.on_leadership_change([], [replica(copy)])
+    await eventually(lambda: copy.is_remote_log_known)
+    assert copy.highest_offset_in_remote_storage == 19
+    counted_on = {each.remote_log_segment_id.id for each in following.listed() if each.state == 1}
+    door.set()
+    await eventually(lambda: (20, 29) in leading.finished() and not leading.manager.removing)
+    assert counted_on <= set(leading.tier.copies)
+    assert not leading.metadata.partition_deletions()
+    await following.close()
+    await leading.close()
+
+
+@on_both_loops
+async def test_a_node_that_the_controller_does_not_reach_begins_no_deletion() -> None:
+    """The topic may be tiered again by now, and others count on the segments."""
+    site = Site()
+    site.manager.start()
+    site.manager.on_leadership_change([replica(site.log(2))], [])
+    await eventually(lambda: len(site.finished()) == 2)
+    site.is_confirmed = False
+    site.manager.stop_partitions([PARTITION], deletes_remote=True)
+    await asyncio.sleep(0.1)
+    assert len(site.finished()) == 2
+    assert not site.metadata.partition_deletions()
+    site.is_confirmed = True
+    await eventually(lambda: not site.tier.copies and not site.manager.removing)
+    await site.close()
+
+
+@on_both_loops
+@pytest.mark.parametrize("leads", [False, True])
+async def test_a_topic_that_is_tiered_again_and_no_more_at_once_loses_what_is_remote(leads: bool) -> None:
+    site = Site()
+    site.manager.start()
+    log = site.log(3)
+    site.manager.on_leadership_change([replica(log)], [])
+    await eventually(lambda: len(site.finished()) == 3)
+    # All of it in one turn of the loop, as when a node catches up with the metadata.
+    site.manager.stop_partitions([PARTITION], deletes_remote=True)
+    here = [replica(log, epoch=1)]
+    site.manager.on_leadership_change(*((here, []) if leads else ([], here)))
+    site.manager.stop_partitions([PARTITION], deletes_remote=True)
+    assert site.manager.removing == {PARTITION}
+    await eventually(lambda: not site.tier.copies and not site.manager.removing)
+    await site.close()
+
+
+@on_both_loops
+async def test_segments_of_a_deleted_topic_that_can_never_be_deleted_do_not_keep_the_others() -> None:
+    site = Site()
+    site.manager.start()
+    site.manager.on_leadership_change([replica(site.log(8))], [])
+    await eventually(lambda: len(site.finished()) == 8)
+    locked = {each.remote_log_segment_id.id for each in site.listed()[:4]}
+    delete = site.tier.delete_log_segment_data
+
+    def refused(metadata: RemoteLogSegmentMetadata) -> None:
+        if metadata.remote_log_segment_id.id in locked:
+            raise RemoteStorageError("the object is locked")
+        delete(metadata)
+
+    site.tier.delete_log_segment_data = refused  # type: ignore[method-assign]
+    site.manager.stop_partitions([PARTITION], deletes_remote=True)
+    await eventually(lambda: site.tier.copies.keys() == locked)
+    locked.clear()
+    await eventually(lambda: not site.manager.removing)
+    assert not site.tier.copies
+    await site.close()

@@ -1,0 +1,91 @@
+"""The metadata manager that keeps everything in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.remote_metadata import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
+from tests.support.remote_segments import (
+    DELETED,
+    DELETING,
+    FINISHED,
+    PARTITION,
+    STARTED,
+    deletion,
+    segment_id,
+    started,
+    step,
+)
+from tidelog.remote.ports.metadata_manager import (
+    RemoteLogMetadataManager,
+    RemoteMetadataError,
+    RemoteMetadataNotReady,
+)
+from tidelog.remote.ports.segment_metadata import RemotePartitionDeleteState
+
+
+async def test_a_segment_is_readable_from_the_end_of_its_copy_to_the_begin_of_its_deletion() -> None:
+    manager: RemoteLogMetadataManager = InMemoryRemoteLogMetadataManager()
+    manager.on_partition_leadership_changes([PARTITION], [])
+    readable = []
+    await manager.add_remote_log_segment_metadata(started(1, 0, 99))
+    readable.append(manager.remote_log_segment_metadata(PARTITION, 0, 50) is not None)
+    for state in (FINISHED, DELETING, DELETED):
+        await manager.update_remote_log_segment_metadata(step(1, state))
+        readable.append(manager.remote_log_segment_metadata(PARTITION, 0, 50) is not None)
+    assert readable == [False, True, False, False]
+    assert not list(manager.list_remote_log_segments(PARTITION))
+    assert manager.highest_offset_for_epoch(PARTITION, 0) == 99
+
+
+async def test_managers_of_one_log_see_each_others_writes_and_a_late_one_reads_them_all() -> None:
+    log = InMemoryMetadataLog()
+    writer, early = InMemoryRemoteLogMetadataManager(log), InMemoryRemoteLogMetadataManager(log)
+    writer.on_partition_leadership_changes([PARTITION], [])
+    early.on_partition_leadership_changes([], [PARTITION])
+    await writer.add_remote_log_segment_metadata(started(1, 0, 99))
+    await writer.update_remote_log_segment_metadata(step(1, FINISHED))
+    late = InMemoryRemoteLogMetadataManager(log)
+    late.on_partition_leadership_changes([], [PARTITION])
+    for manager in (writer, early, late):
+        found = manager.remote_log_segment_metadata(PARTITION, 0, 99)
+        assert found is not None
+        assert found.remote_log_segment_id == segment_id(1)
+
+
+async def test_what_is_not_here_or_does_not_follow_is_refused() -> None:
+    manager = InMemoryRemoteLogMetadataManager()
+    with pytest.raises(RemoteMetadataError, match="not here"):
+        await manager.add_remote_log_segment_metadata(started(1, 0, 99))
+    manager.on_partition_leadership_changes([PARTITION], [])
+    with pytest.raises(RemoteMetadataError, match="UNKNOWN_SEGMENT"):
+        await manager.update_remote_log_segment_metadata(step(1, FINISHED))
+    await manager.update_remote_log_segment_metadata(step(1, DELETED))
+    with pytest.raises(ValueError, match="COPY_SEGMENT_STARTED"):
+        await manager.update_remote_log_segment_metadata(step(1, STARTED))
+    manager.on_stop_partitions([PARTITION])
+    with pytest.raises(RemoteMetadataError, match="not here"):
+        manager.list_remote_log_segments(PARTITION)
+
+
+async def test_a_partition_that_is_held_back_is_not_ready() -> None:
+    manager = InMemoryRemoteLogMetadataManager()
+    manager.held_back.add(PARTITION)
+    manager.on_partition_leadership_changes([PARTITION], [])
+    assert not manager.is_ready(PARTITION)
+    with pytest.raises(RemoteMetadataNotReady):
+        manager.highest_offset_for_epoch(PARTITION, 0)
+    manager.held_back.clear()
+    manager.on_partition_leadership_changes([PARTITION], [])
+    assert manager.highest_offset_for_epoch(PARTITION, 0) is None
+
+
+async def test_a_deletion_of_a_partition_is_known_until_it_has_ended() -> None:
+    manager = InMemoryRemoteLogMetadataManager()
+    manager.on_partition_leadership_changes([PARTITION], [])
+    await manager.add_remote_log_segment_metadata(started(1, 0, 99))
+    for state in RemotePartitionDeleteState:
+        await manager.put_remote_partition_delete_metadata(deletion(state))
+        is_last = state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
+        assert [entry.state for entry in manager.partition_deletions()] == ([] if is_last else [state])
+    assert not list(manager.list_remote_log_segments(PARTITION))

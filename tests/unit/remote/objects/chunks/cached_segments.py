@@ -1,0 +1,34 @@
+"""A segment in a store of memory, and a cache over it."""
+
+from __future__ import annotations
+
+from tests.support.object_stores import MemoryStore
+from tidelog.remote.objects.chunks.cache import ChunkCache
+from tidelog.remote.objects.chunks.cache_settings import CacheSettings
+from tidelog.remote.objects.chunks.places import ChunkPlaces, MemoryPlaces
+from tidelog.remote.objects.chunks.segment_chunks import Segment
+from tidelog.remote.objects.layout.manifest import SegmentManifest
+from tidelog.remote.objects.layout.object_keys import SegmentKeys
+from tidelog.remote.objects.layout.transform import Transform
+from tidelog.remote.objects.upload import plain_chunk_index
+
+
+def put_segment(store: MemoryStore, log: bytes, chunk_size: int, name: str = "segment") -> Segment:
+    """A segment that is stored as it is."""
+    keys = SegmentKeys("", f"topic/0/{name}")
+    store.objects[keys.log] = log
+    return Segment(keys, SegmentManifest(plain_chunk_index(len(log), chunk_size), {}, Transform()))
+
+
+def make_cache(
+    store: MemoryStore,
+    *,
+    size: int | None = 1 << 20,
+    read_ahead: int = 0,
+    threads: int = 2,
+    places: ChunkPlaces | None = None,
+    get_timeout_ms: int = 30_000,
+) -> ChunkCache:
+    """A cache in memory."""
+    settings = CacheSettings(size=size, threads=threads, get_timeout_ms=get_timeout_ms)
+    return ChunkCache(store, places or MemoryPlaces(), settings, read_ahead)

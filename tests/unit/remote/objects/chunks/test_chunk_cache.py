@@ -1,0 +1,300 @@
+"""Chunks are fetched once for all readers, ahead of them, within bounds; damage and failures are not kept."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.eventually import wait_until
+from tests.support.object_stores import FailingStore, GatedStore, How, MemoryStore
+from tests.support.segment_configs import compressible
+from tests.unit.remote.objects.chunks.cached_segments import make_cache, put_segment
+from tidelog.remote.objects.chunks import cache as chunk_cache_module
+from tidelog.remote.objects.chunks.segment_stream import CachedSegmentStream
+from tidelog.remote.ports.storage_manager import RemoteResourceNotFound, RemoteStorageError
+
+LOG = compressible(10_000)
+
+
+def test_eight_readers_of_one_chunk_share_one_get() -> None:
+    store = GatedStore()
+    segment = put_segment(store, LOG, 1000)
+    cache = make_cache(store)
+    with ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(cache.slice, segment, 3, 10 * n, 100) for n in range(8)]
+        wait_until(lambda: store.waiting)
+        store.gate.set()
+        assert [bytes(one.result(30)) for one in asked] == [LOG[3000 + 10 * n : 3100] for n in range(8)]
+    assert len(store.gets()) == 1
+    assert (store.gets()[0].start, store.gets()[0].end) == (3000, 3999)
+    cache.close()
+
+
+def test_a_failure_is_given_to_all_readers_and_not_kept() -> None:
+    store = GatedStore()
+    segment = put_segment(store, LOG, 1000)
+    log = store.objects.pop(segment.keys.log)
+    cache = make_cache(store)
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(cache.slice, segment, 0, 0, 10) for _ in range(4)]
+        wait_until(lambda: store.waiting)
+        store.gate.set()
+        for one in asked:
+            with pytest.raises(RemoteResourceNotFound):
+                one.result(30)
+    assert cache.kept_bytes == cache.loading_bytes == 0
+    store.objects[segment.keys.log] = log
+    assert cache.slice(segment, 0, 0, 10) == LOG[:10]
+    cache.close()
+
+
+def test_a_short_object_is_named_and_not_kept() -> None:
+    store = MemoryStore()
+    segment = put_segment(store, LOG, 1000)
+    store.objects[segment.keys.log] = LOG[:4500]
+    cache = make_cache(store)
+    with pytest.raises(RemoteStorageError, match=r"topic/0/segment.log: chunk 4 at 4000: 500 of 1000 bytes"):
+        cache.slice(segment, 4, 0, 10)
+    assert cache.kept_bytes == 0
+    store.objects[segment.keys.log] = LOG
+    assert cache.slice(segment, 4, 0, 10) == LOG[4000:4010]
+    cache.close()
+
+
+def test_adjacent_chunks_that_are_missing_come_by_one_get_for_each_run() -> None:
+    store = MemoryStore()
+    segment = put_segment(store, LOG, 1000)
+    cache = make_cache(store, read_ahead=10_000)
+    cache.slice(segment, 4, 0, 1)
+    cache.read_ahead(segment, 1)
+    wait_until(lambda: cache.kept_bytes == 9000)
+    ranges = sorted((call.start, call.end) for call in store.gets())
+    assert ranges == [(1000, 3999), (4000, 4999), (5000, 9999)]
+    cache.close()
+
+
+def test_a_run_is_no_longer_than_one_get_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk_cache_module, "RUN_BYTES_MAX", 3000)
+    monkeypatch.setattr(chunk_cache_module, "FIRST_RUN_BYTES_MAX", 1000)
+    store = MemoryStore()
+    segment = put_segment(store, LOG, 1000)
+    cache = make_cache(store, read_ahead=10_000)
+    cache.read_ahead(segment, 0)
+    wait_until(lambda: cache.kept_bytes == 10_000)
+    ranges = sorted((call.start, call.end) for call in store.gets())
+    assert ranges == [(0, 999), (1000, 3999), (4000, 6999), (7000, 9999)]
+    cache.close()
+
+
+def test_a_reader_of_the_whole_segment_needs_few_gets() -> None:
+    store = MemoryStore()
+    segment = put_segment(store, LOG, 100)
+    cache = make_cache(store, read_ahead=5000)
+    stream = CachedSegmentStream(cache, segment, 0, segment.size)
+    assert b"".join(iter(lambda: stream.read(70), b"")) == LOG
+    assert len(store.gets()) <= 8
+    assert (
+        sum(call.end - call.start + 1 for call in store.gets() if call.start is not None and call.end)
+        == 10_000
+    )
+    cache.close()
+
+
+def test_read_ahead_waits_until_half_of_it_is_used_up() -> None:
+    store = MemoryStore()
+    segment = put_segment(store, LOG, 1000)
+    cache = make_cache(store, read_ahead=4000)
+    cache.read_ahead(segment, 0)
+    wait_until(lambda: cache.kept_bytes == 4000)
+    cache.read_ahead(segment, 1)
+    cache.read_ahead(segment, 2)
+    assert len(store.gets()) == 1
+    cache.read_ahead(segment, 3)
+    wait_until(lambda: cache.kept_bytes == 7000)
+    assert [(call.start, call.end) for call in store.gets()] == [(0, 3999), (4000, 6999)]
+    cache.close()
+
+
+def test_a_look_up_in_the_middle_is_no_reason_to_read_far_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk_cache_module, "RUN_BYTES_MAX", 2000)
+    store = MemoryStore()
+    segment = put_segment(store, LOG, 1000)
+    cache = make_cache(store, read_ahead=5000)
+    CachedSegmentStream(cache, segment, 3100, 3200).read()
+    wait_until(lambda: cache.kept_bytes == 2000)
+    assert {(call.start, call.end) for call in store.gets()} == {(3000, 4999)}
+    # Who comes back for what follows reads on.
+    CachedSegmentStream(cache, segment, 3200, 3300).read()
+    wait_until(lambda: cache.kept_bytes == 5000)
+    cache.close()
+
+
+def test_a_wanted_chunk_does_not_wait_for_busy_threads_of_read_ahead() -> None:
+    store = GatedStore()
+    one, other = put_segment(store, LOG, 1000, "one"), put_segment(store, LOG, 1000, "other")
+    cache = make_cache(store, read_ahead=3000, threads=1)
+    cache.read_ahead(one, 0)
+    wait_until(lambda: store.waiting == 1)
+    cache.read_ahead(other, 0)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(cache.slice, other, 0, 0, 10)
+        # The only thread of the cache is busy, so the reader itself has begun the GET that was waiting.
+        wait_until(lambda: store.waiting == 2)
+        store.gate.set()
+        assert asked.result(30) == LOG[:10]
+    wait_until(lambda: cache.kept_bytes == 6000)
+    assert len(store.gets()) == 2
+    cache.close()
+
+
+def test_what_nobody_has_read_yet_takes_at_most_half_of_the_cache() -> None:
+    store = GatedStore()
+    segments = [put_segment(store, LOG, 1000, f"s{n}") for n in range(5)]
+    cache = make_cache(store, size=8000, read_ahead=2000, threads=8)
+    for segment in segments:
+        cache.read_ahead(segment, 0)
+    assert cache.loading_bytes == 4000
+    store.gate.set()
+    wait_until(lambda: cache.kept_bytes == 4000)
+    cache.read_ahead(segments[4], 0)
+    assert cache.loading_bytes == 0
+    for segment in segments[:2]:
+        cache.slice(segment, 0, 0, 1)
+        cache.slice(segment, 1, 0, 1)
+    cache.read_ahead(segments[4], 0)
+    wait_until(lambda: cache.kept_bytes == 6000)
+    cache.close()
+
+
+def test_kept_and_loading_chunks_stay_within_the_size_together() -> None:
+    store = GatedStore()
+    segment, other = put_segment(store, LOG, 1000), put_segment(store, LOG, 1000, "other")
+    cache = make_cache(store, size=5000, read_ahead=2000)
+    store.gate.set()
+    for number in range(5):
+        cache.slice(segment, number, 0, 1)
+    assert cache.kept_bytes == 5000
+    store.gate.clear()
+    cache.read_ahead(other, 0)
+    assert cache.loading_bytes == 2000
+    assert cache.kept_bytes == 3000
+    store.gate.set()
+    wait_until(lambda: cache.kept_bytes == 5000)
+    cache.close()
+
+
+def test_a_chunk_larger_than_the_cache_is_read_and_not_kept() -> None:
+    store = MemoryStore()
+    segment = put_segment(store, LOG, 1000)
+    cache = make_cache(store, size=999, read_ahead=5000)
+    stream = CachedSegmentStream(cache, segment, 0, segment.size)
+    assert b"".join(iter(lambda: stream.read(100), b"")) == LOG
+    assert cache.kept_bytes == 0
+    # A stream holds its chunk: small reads do not fetch it again and again.
+    assert len(store.gets()) == 10
+    cache.close()
+
+
+def test_a_slice_of_a_kept_chunk_is_not_copied() -> None:
+    store = MemoryStore()
+    segment = put_segment(store, LOG, 1000)
+    cache = make_cache(store)
+    first, second = cache.slice(segment, 0, 0, 500), cache.slice(segment, 0, 200, 1000)
+    assert isinstance(first, memoryview) and isinstance(second, memoryview)
+    assert first.obj is second.obj
+    stream = CachedSegmentStream(cache, segment, 0, 1000)
+    assert stream.read() is first.obj
+    cache.close()
+
+
+def test_a_view_is_a_copy_only_where_it_crosses_chunks() -> None:
+    store = MemoryStore()
+    log = bytes(range(250)) * 10
+    cache = make_cache(store)
+    segment = put_segment(store, log, 1000)
+    within = CachedSegmentStream(cache, segment, 100, 900).read_view(500)
+    again = CachedSegmentStream(cache, segment, 200, 900).read_view(500)
+    assert isinstance(within, memoryview) and isinstance(again, memoryview)
+    assert within.obj is again.obj
+    assert (within, again) == (log[100:600], log[200:700])
+    assert CachedSegmentStream(cache, segment, 900, 2500).read_view(1200) == log[900:2100]
+    cache.close()
+
+
+def test_chunks_of_a_deleted_segment_are_dropped() -> None:
+    store = MemoryStore()
+    segment, other = put_segment(store, LOG, 1000), put_segment(store, LOG, 1000, "other")
+    cache = make_cache(store)
+    for one in (segment, other):
+        cache.slice(one, 0, 0, 1)
+    cache.forget(segment.keys.log)
+    assert cache.kept_bytes == 1000
+    cache.close()
+
+
+def test_a_reader_that_waits_too_long_is_told_so() -> None:
+    store = GatedStore()
+    segment = put_segment(store, LOG, 1000)
+    cache = make_cache(store, read_ahead=1000, get_timeout_ms=1)
+    cache.read_ahead(segment, 0)
+    wait_until(lambda: store.waiting)
+    with pytest.raises(RemoteStorageError, match="chunk 0 was not there within 1 ms"):
+        cache.slice(segment, 0, 0, 1)
+    store.gate.set()
+    cache.close()
+
+
+def test_closing_tells_those_whose_chunks_were_not_begun() -> None:
+    store = GatedStore()
+    one, other = put_segment(store, LOG, 1000, "one"), put_segment(store, LOG, 1000, "other")
+    cache = make_cache(store, read_ahead=1000, threads=1)
+    cache.read_ahead(one, 0)
+    wait_until(lambda: store.waiting == 1)
+    cache.read_ahead(other, 0)
+    closing = threading.Thread(target=cache.close)
+    closing.start()
+    store.gate.set()
+    closing.join(30)
+    assert not closing.is_alive()
+    assert cache.kept_bytes == cache.loading_bytes == 0
+    cache.read_ahead(one, 5)
+    assert cache.loading_bytes == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 60),
+    st.integers(0, 400),
+    st.integers(0, 300),
+    st.lists(st.tuples(st.integers(0, 1), st.integers(0, 499), st.integers(1, 300)), min_size=1, max_size=12),
+    st.sets(st.integers(0, 20)),
+)
+def test_readers_get_the_right_bytes_or_an_error_and_bounds_hold(
+    chunk_size: int,
+    size: int,
+    read_ahead: int,
+    reads: list[tuple[int, int, int]],
+    failing: set[int],
+) -> None:
+    log = compressible(500)
+    store = FailingStore(lambda number: How.SHORT if number in failing else None)
+    segments = [put_segment(store, log, chunk_size, name) for name in ("one", "other")]
+    cache = make_cache(store, size=size, read_ahead=read_ahead)
+
+    def read(which: int, start: int, length: int) -> None:
+        end = min(500, start + length)
+        try:
+            assert CachedSegmentStream(cache, segments[which], start, end).read() == log[start:end]
+        except RemoteStorageError as error:
+            assert "segment" in str(error) or ".log" in str(error)
+        assert cache.kept_bytes <= size
+
+    with ThreadPoolExecutor(3) as pool:
+        for one in [pool.submit(read, *arguments) for arguments in reads]:
+            one.result(30)
+    cache.close()
+    assert cache.kept_bytes == cache.loading_bytes == 0

@@ -1,0 +1,79 @@
+"""Manifests and indexes are loaded once for all who ask at the same time."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.support.eventually import wait_until
+from tidelog.remote.objects.chunks.cache_settings import CacheSettings
+from tidelog.remote.objects.chunks.loading_cache import LoadingCache
+from tidelog.remote.ports.storage_manager import RemoteStorageError
+
+
+def make_cache(size: int = 100, get_timeout_ms: int = 10_000) -> LoadingCache[str, bytes]:
+    return LoadingCache(CacheSettings(size=size, get_timeout_ms=get_timeout_ms), len)
+
+
+class Loader:
+    """Loads when it is let; counts."""
+
+    def __init__(self, result: bytes | Exception) -> None:
+        self.result = result
+        self.loads = 0
+        self.gate = threading.Event()
+
+    def __call__(self) -> bytes:
+        self.loads += 1
+        assert self.gate.wait(30)
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
+
+
+def test_eight_who_ask_at_once_share_one_load() -> None:
+    cache, loader = make_cache(), Loader(b"value")
+    with ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(cache.get, "key", loader) for _ in range(8)]
+        wait_until(lambda: loader.loads)
+        loader.gate.set()
+        assert [one.result(30) for one in asked] == [b"value"] * 8
+    assert loader.loads == 1
+    assert cache.weight == 5
+
+
+def test_a_failure_is_given_to_all_who_wait_and_not_kept() -> None:
+    cache, loader = make_cache(), Loader(RemoteStorageError("gone"))
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(cache.get, "key", loader) for _ in range(4)]
+        wait_until(lambda: loader.loads)
+        loader.gate.set()
+        for one in asked:
+            with pytest.raises(RemoteStorageError, match="gone"):
+                one.result(30)
+    loader.result = b"value"
+    assert cache.get("key", loader) == b"value"
+
+
+def test_who_waits_too_long_is_told_so() -> None:
+    cache, loader = make_cache(get_timeout_ms=1), Loader(b"value")
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(cache.get, "key", loader)
+        wait_until(lambda: loader.loads)
+        with pytest.raises(RemoteStorageError, match="key was not there within 1 ms"):
+            cache.get("key", loader)
+        loader.gate.set()
+        assert asked.result(30) == b"value"
+
+
+def test_what_was_forgotten_while_it_was_loaded_is_not_kept() -> None:
+    cache, loader = make_cache(), Loader(b"value")
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(cache.get, "key", loader)
+        wait_until(lambda: loader.loads)
+        cache.forget("key")
+        loader.gate.set()
+        assert asked.result(30) == b"value"
+    assert cache.weight == 0

@@ -1,0 +1,361 @@
+"""The S3 adapter behind a proxy that misbehaves: right bytes or RemoteStorageError, and always an end."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+from tests.support.eventually import wait_until
+from tests.support.fault_proxy import (
+    Fault,
+    FaultProxy,
+    canned,
+    lost_answer,
+    reset,
+    server_error,
+    silence,
+    slow,
+    slow_down,
+    truncate,
+)
+from tests.support.patience import ends
+from tests.support.s3_server import S3Server
+from tests.unit.remote.objects.stores.conftest import NewStore
+from tidelog.remote.objects.stores.port import ObjectStore
+from tidelog.remote.ports.storage_manager import RemoteResourceNotFound, RemoteStorageError
+
+MIB = 1024 * 1024
+HASTY = {
+    "s3.api.call.timeout": "1500",
+    "s3.api.call.attempt.timeout": "700",
+    "s3.read.timeout": "300",
+    "s3.connect.timeout": "300",
+    "s3.api.call.attempts": "4",
+    "s3.multipart.upload.part.size": str(5 * MIB),
+}
+ROOMY = {**HASTY, "s3.api.call.timeout": "20000", "s3.api.call.attempt.timeout": "1500"}
+LARGE = Random(5).randbytes(11 * MIB)
+SMALL = Random(6).randbytes(5000)
+
+FAULTS = {
+    "internal error": server_error(),
+    "slow down": slow_down(),
+    "reset": reset(),
+    "lost answer": lost_answer(),
+    "silence": silence(),
+    "body gone": truncate(keep=0),
+    "body torn": truncate(keep=100),
+    "drip": slow(bytes_per_s=100),
+}
+
+
+class Operation(NamedTuple):
+    run: Callable[[ObjectStore], object]
+    answer: object
+
+
+OPERATIONS = {
+    "put": Operation(lambda store: store.put("new/small", SMALL, len(SMALL)), None),
+    "put in parts": Operation(lambda store: store.put("new/large", io.BytesIO(LARGE), len(LARGE)), None),
+    "get": Operation(lambda store: store.get("old").read(), SMALL),
+    "get a range": Operation(lambda store: store.get("old", 10, 4000).read(), SMALL[10:4001]),
+    "size": Operation(lambda store: store.size("old"), len(SMALL)),
+    "list": Operation(lambda store: [tuple(info) for info in store.list("ol")], [("old", len(SMALL))]),
+    "delete": Operation(lambda store: store.delete(["going", "never"]), None),
+}
+
+
+def keys_of(store: ObjectStore) -> list[str]:
+    return sorted(info.key for info in store.list(""))
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_that_passes_is_not_noticed(
+    s3: S3Server, bucket: str, proxy: FaultProxy, proxied: NewStore, fault: str, name: str
+) -> None:
+    store = proxied(ROOMY)
+    store.put("old", SMALL)
+    operation = OPERATIONS[name]
+    rule = proxy.inject(FAULTS[fault], times=1)
+    assert ends(lambda: operation.run(store)) == operation.answer
+    assert rule.hits == 1
+    assert s3.uploads(bucket) == []
+    if name.startswith("put"):
+        key, content = ("new/large", LARGE) if "parts" in name else ("new/small", SMALL)
+        assert store.get(key).read() == content
+
+
+def outcome_of(store: ObjectStore, operation: Operation) -> object:
+    try:
+        return operation.run(store)
+    except RemoteStorageError as error:
+        return error
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_under_a_fault_that_stays_every_call_gives_the_right_answer_or_an_error_and_ends(
+    s3: S3Server, bucket: str, proxy: FaultProxy, proxied: NewStore, fault: str
+) -> None:
+    store = proxied(HASTY)
+    store.put("old", SMALL)
+    store.put("going", SMALL)
+    proxy.inject(FAULTS[fault])
+    with ThreadPoolExecutor(len(OPERATIONS)) as pool:
+        running = [pool.submit(outcome_of, store, operation) for operation in OPERATIONS.values()]
+        outcomes = [future.result(timeout=40) for future in running]
+    for operation, outcome in zip(OPERATIONS.values(), outcomes, strict=True):
+        if isinstance(outcome, RemoteStorageError):
+            assert "\n" not in str(outcome)
+            assert f"s3://{bucket}" in str(outcome)
+            assert not isinstance(outcome, RemoteResourceNotFound)
+        else:
+            assert FAULTS[fault].reaches_server
+            assert outcome == operation.answer
+    proxy.clear()
+    store.put("afterwards", b"x")
+    assert s3.uploads(bucket) == []
+    for key, content in (("new/small", SMALL), ("new/large", LARGE)):
+        if key in keys_of(store):
+            assert store.get(key).read() == content
+
+
+def test_during_an_outage_every_call_ends_with_an_error_and_afterwards_all_is_well(
+    proxy: FaultProxy, proxied: NewStore
+) -> None:
+    store = proxied(HASTY)
+    store.put("old", SMALL)
+    proxy.go_down()
+    for operation in OPERATIONS.values():
+        with pytest.raises(RemoteStorageError, match="s3://") as raised:
+            ends(lambda operation=operation: operation.run(store))
+        assert not isinstance(raised.value, RemoteResourceNotFound)
+    proxy.come_back()
+    for operation in OPERATIONS.values():
+        assert operation.run(store) == operation.answer
+
+
+def test_a_body_that_breaks_off_is_read_on_from_there(proxy: FaultProxy, proxied: NewStore) -> None:
+    store = proxied(ROOMY)
+    content = Random(7).randbytes(3 * MIB)
+    store.put("a", content)
+    proxy.inject(truncate(keep=MIB), method="GET", times=2)
+    assert store.get("a", 5).read() == content[5:]
+    ranges = [seen.headers["range"] for seen in proxy.seen if seen.method == "GET"]
+    assert [int(text.removeprefix("bytes=").split("-")[0]) for text in ranges] == [5, 5 + MIB, 5 + 2 * MIB]
+
+
+def test_an_object_that_is_replaced_between_two_answers_is_not_mixed(
+    proxy: FaultProxy, proxied: NewStore
+) -> None:
+    store = proxied(ROOMY)
+    store.put("a", bytes(2 * MIB))
+    proxy.inject(truncate(keep=MIB), method="GET", times=1)
+    stream = store.get("a")
+    assert stream.read(MIB) == bytes(MIB)
+    store.put("a", b"\1" * (2 * MIB))
+    with pytest.raises(RemoteStorageError, match="replaced"):
+        stream.read(MIB)
+
+
+def test_a_server_that_does_not_care_for_ranges_gives_no_wrong_bytes(
+    proxy: FaultProxy, proxied: NewStore
+) -> None:
+    store = proxied(HASTY)
+    store.put("a", SMALL)
+    proxy.inject(canned(200, SMALL))
+    with pytest.raises(RemoteStorageError, match="a range was asked for"):
+        store.get("a", 10, 20)
+    assert store.get("a").read() == SMALL
+
+
+def test_an_upload_of_which_the_answer_was_lost_is_not_left_behind(
+    s3: S3Server, bucket: str, proxy: FaultProxy, proxied: NewStore
+) -> None:
+    store = proxied(ROOMY)
+    proxy.inject(lost_answer(), method="POST", matching=r"\?uploads", times=3)
+    store.put("a", LARGE)
+    assert store.get("a").read() == LARGE
+    assert s3.uploads(bucket) == []
+
+
+def test_an_upload_that_was_completed_without_an_answer_is_known_to_be_there(
+    proxy: FaultProxy, proxied: NewStore
+) -> None:
+    store = proxied(ROOMY)
+    proxy.inject(lost_answer(), method="POST", matching=r"uploadId=", times=1)
+    store.put("a", LARGE)
+    assert store.get("a").read() == LARGE
+
+
+def test_a_completion_that_fails_inside_an_answer_of_success_is_tried_again(
+    s3: S3Server, bucket: str, proxy: FaultProxy, proxied: NewStore
+) -> None:
+    store = proxied(ROOMY)
+    rule = proxy.inject(server_error(200), method="POST", matching=r"uploadId=", times=2)
+    store.put("a", LARGE)
+    assert rule.hits == 2
+    assert store.get("a").read() == LARGE
+    assert s3.uploads(bucket) == []
+
+
+def test_another_object_of_that_key_is_not_taken_for_the_upload_that_failed(
+    s3: S3Server, bucket: str, proxy: FaultProxy, proxied: NewStore
+) -> None:
+    store = proxied(HASTY)
+    store.put("a", bytes(len(LARGE)))
+    proxy.inject(server_error(), method="POST", matching=r"uploadId=")
+    with pytest.raises(RemoteStorageError):
+        store.put("a", LARGE)
+    assert s3.uploads(bucket) == []
+    assert store.get("a").read() == bytes(len(LARGE))
+
+
+@pytest.mark.parametrize("part", [1, 2, 3])
+def test_an_upload_that_fails_at_any_part_is_aborted(
+    s3: S3Server, bucket: str, proxy: FaultProxy, proxied: NewStore, part: int
+) -> None:
+    store = proxied(HASTY)
+    proxy.inject(server_error(), method="PUT", matching=rf"partNumber={part}\b")
+    with pytest.raises(RemoteStorageError, match="'a'"):
+        store.put("a", LARGE)
+    assert s3.uploads(bucket) == []
+    assert keys_of(store) == []
+
+
+def test_an_upload_that_could_not_be_aborted_is_aborted_after_the_next_put(
+    s3: S3Server, bucket: str, proxy: FaultProxy, proxied: NewStore
+) -> None:
+    store = proxied(HASTY)
+    proxy.inject(server_error(), matching=r"uploadId=")
+    with pytest.raises(RemoteStorageError):
+        store.put("a", LARGE)
+    assert s3.uploads(bucket) == ["a"]
+    proxy.clear()
+    store.put("b", b"x")
+    assert s3.uploads(bucket) == []
+
+
+DELETED = b"""<?xml version="1.0"?><DeleteResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">%s</DeleteResult>"""
+ERROR = b"<Error><Key>%s</Key><Code>%s</Code><Message>said the server</Message></Error>"
+
+
+def test_keys_that_a_server_refuses_to_delete_are_named_and_others_deleted(
+    proxy: FaultProxy, proxied: NewStore
+) -> None:
+    store = proxied(ROOMY)
+    store.put("b", b"x")
+    keys = [f"a{number}" for number in range(1000)] + ["b"]
+    refused = DELETED % (ERROR % (b"a7", b"AccessDenied") + ERROR % (b"a8", b"NoSuchKey"))
+    proxy.inject(canned(200, refused), method="POST", times=1)
+    with pytest.raises(RemoteStorageError, match="1 of 1000 keys were refused, 'a7': AccessDenied said the"):
+        store.delete(keys)
+    assert keys_of(store) == []
+
+
+def test_keys_that_were_not_deleted_for_now_are_deleted_by_another_call(
+    proxy: FaultProxy, proxied: NewStore
+) -> None:
+    store = proxied(ROOMY)
+    for key in "abc":
+        store.put(key, b"x")
+    proxy.inject(canned(200, DELETED % (ERROR % (b"b", b"SlowDown"))), method="POST", times=1)
+    store.delete(["b"])
+    assert keys_of(store) == ["a", "c"]
+
+
+def test_what_a_server_forbids_is_not_tried_again(proxy: FaultProxy, proxied: NewStore) -> None:
+    store = proxied(ROOMY)
+    rule = proxy.inject(server_error(403, "AccessDenied"))
+    for operation in OPERATIONS.values():
+        rule.hits = 0
+        with pytest.raises(RemoteStorageError, match=r"AccessDenied|403") as raised:
+            operation.run(store)
+        assert rule.hits == 1
+        assert not isinstance(raised.value, RemoteResourceNotFound)
+
+
+def test_a_bucket_that_is_not_there_is_an_error_and_no_missing_object(
+    s3: S3Server, proxy: FaultProxy, proxied: NewStore
+) -> None:
+    store = proxied({"s3.bucket.name": "tidelog-test-no-such-bucket"})
+    for name in ("put", "put in parts", "get", "list", "delete"):
+        with pytest.raises(RemoteStorageError, match="NoSuchBucket") as raised:
+            OPERATIONS[name].run(store)
+        assert not isinstance(raised.value, RemoteResourceNotFound)
+
+
+def test_closing_ends_a_call_that_waits(proxy: FaultProxy, proxied: NewStore) -> None:
+    store = proxied({**ROOMY, "s3.read.timeout": "30000"})
+    rule = proxy.inject(silence())
+    outcome: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            store.size("a")
+        except RemoteStorageError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    wait_until(lambda: rule.hits == 1)
+    ends(store.close)
+    thread.join(20)
+    assert outcome
+
+
+STORM: tuple[Fault, ...] = (
+    server_error(),
+    slow_down(),
+    reset(),
+    lost_answer(),
+    truncate(keep=700),
+    truncate(keep=0),
+    silence(),
+)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_in_a_storm_of_faults_every_object_is_a_whole_version(
+    s3: S3Server, bucket: str, proxy: FaultProxy, proxied: NewStore, seed: int
+) -> None:
+    random = Random(seed)
+    store = proxied(HASTY)
+    for fault in STORM:
+        proxy.inject(fault, probability=0.04 if fault.kind != "silence" else 0.01)
+    possible: dict[str, set[bytes | None]] = {}
+    done = failed = 0
+    for _ in range(60):
+        key = f"key/{random.randrange(4)}"
+        versions = possible.setdefault(key, {None})
+        action = random.choice(["put", "put", "get", "get", "delete"])
+        try:
+            if action == "put":
+                content = random.randbytes(6 * MIB if random.random() < 0.2 else random.randrange(1, 5000))
+                versions.add(content)
+                store.put(key, io.BytesIO(content), len(content))
+                possible[key] = {content}
+            elif action == "delete":
+                versions.add(None)
+                store.delete([key])
+                possible[key] = {None}
+            else:
+                start = random.randrange(3)
+                content = store.get(key, start).read()
+                assert content in {version[start:] for version in versions if version is not None}
+            done += 1
+        except RemoteResourceNotFound:
+            assert None in versions
+        except RemoteStorageError:
+            failed += 1
+    assert done > failed
+    assert proxy.faults.total() > 5
+    proxy.clear()
+    store.put("afterwards", b"x")
+    assert s3.uploads(bucket) == []

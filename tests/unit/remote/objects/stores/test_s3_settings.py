@@ -1,0 +1,158 @@
+"""Config texts of the S3 adapter, and what of them reaches the wire."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.eventually import wait_until
+from tests.support.fault_proxy import FaultProxy
+from tests.unit.remote.objects.stores.conftest import NewStore
+from tidelog.base.config_definition import ConfigError
+from tidelog.remote.objects.stores.backends import object_store
+from tidelog.remote.objects.stores.s3_client import FileCredentials
+from tidelog.remote.objects.stores.s3_settings import S3Settings
+
+LEAST = {"s3.bucket.name": "b", "s3.region": "eu-north-1"}
+SECRET = "very-secret"
+
+
+def test_least_settings_have_the_defaults_of_aiven_and_bounded_times() -> None:
+    settings = S3Settings.from_config(LEAST)
+    assert settings == S3Settings(bucket="b", region="eu-north-1")
+    assert settings.part_bytes == 25 * 1024 * 1024
+    assert (settings.call_timeout_ms, settings.attempt_timeout_ms) == (60_000, 30_000)
+    assert settings.path_style is None
+    assert not settings.checksum_check
+
+
+def test_an_endpoint_of_ones_own_needs_no_region() -> None:
+    values = {"s3.bucket.name": "b", "s3.endpoint.url": "http://127.0.0.1:9000"}
+    assert S3Settings.from_config(values).region == "us-east-1"
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"s3.bucket.name": None}, "s3.bucket.name=None: it must be given"),
+        ({"s3.bucket.name": ""}, "s3.bucket.name=: allowed is a text that is not empty"),
+        ({"s3.region": None}, "s3.region=None: it must be given when s3.endpoint.url is not"),
+        (
+            {"s3.endpoint.url": "localhost:9000"},
+            "s3.endpoint.url=localhost:9000: allowed is a URL that begins",
+        ),
+        ({"s3.multipart.upload.part.size": "5242879"}, "s3.multipart.upload.part.size=5242879: allowed is a"),
+        ({"s3.api.call.timeout": "0"}, "s3.api.call.timeout=0: allowed is a 64-bit number from 1 to"),
+        (
+            {"s3.path.style.access.enabled": "yes"},
+            "s3.path.style.access.enabled=yes: allowed is true or false",
+        ),
+        ({"aws.access.key.id": SECRET}, "aws.access.key.id and aws.secret.access.key must be given together"),
+        ({"aws.secret.access.key": SECRET}, "must be given together"),
+        (
+            {"aws.access.key.id": SECRET, "aws.secret.access.key": SECRET, "aws.credentials.file": "f"},
+            "only one of aws.access.key.id and aws.credentials.file may be given",
+        ),
+        ({"aws.credentials.provider.class": "com.example.Own"}, "allowed is DefaultCredentialsProvider or"),
+        ({"s3.buckt.name": SECRET}, "s3.buckt.name=[not shown]: there is no such key here; known are s3."),
+    ],
+)
+def test_a_wrong_value_is_told_in_one_line_without_secrets(changes: dict[str, Any], text: str) -> None:
+    values = {key: value for key, value in {**LEAST, **changes}.items() if value is not None}
+    with pytest.raises(ConfigError) as raised:
+        S3Settings.from_config(values)
+    assert text in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert SECRET not in str(raised.value)
+
+
+def test_settings_do_not_show_secrets() -> None:
+    settings = S3Settings.from_config({**LEAST, "aws.access.key.id": "k", "aws.secret.access.key": SECRET})
+    assert SECRET not in repr(settings)
+
+
+def test_credentials_of_a_file_are_read_again_when_it_changes(tmp_path: Path) -> None:
+    file = tmp_path / "credentials"
+    file.write_text("# ours\naws.access.key.id=one\nrsm.config.storage.aws.secret.access.key = a=b\n")
+    credentials = FileCredentials(str(file))
+    assert credentials.get_frozen_credentials()[:3] == ("one", "a=b", None)
+    file.write_text("aws.access.key.id=second\naws.secret.access.key=c\naws.session.token=t\n")
+    assert credentials.get_frozen_credentials()[:3] == ("second", "c", "t")
+    file.write_text("half a file")
+    assert credentials.get_frozen_credentials()[:3] == ("second", "c", "t")
+    file.unlink()
+    assert credentials.get_frozen_credentials()[:3] == ("second", "c", "t")
+
+
+def test_a_credentials_file_that_cannot_be_read_is_told_at_once(tmp_path: Path) -> None:
+    for path in (tmp_path / "none", tmp_path / "empty"):
+        if path.name == "empty":
+            path.write_text("")
+        with pytest.raises(ConfigError, match=r"aws\.credentials\.file="):
+            object_store("s3", {**LEAST, "aws.credentials.file": str(path)})
+
+
+def test_credentials_of_a_file_sign_requests(proxy: FaultProxy, proxied: NewStore, tmp_path: Path) -> None:
+    plain = proxied()
+    plain.put("a", b"x")
+    values = {"aws.access.key.id": "key-of-the-file", "aws.secret.access.key": "s"}
+    file = tmp_path / "credentials"
+    file.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+    from_file = object_store(
+        "s3",
+        {
+            "s3.bucket.name": "b",
+            "s3.endpoint.url": proxy.endpoint,
+            "s3.path.style.access.enabled": "true",
+            "aws.credentials.file": str(file),
+            "s3.api.call.attempts": "1",
+        },
+    )
+    with pytest.raises(Exception, match="b"):
+        from_file.get("a")
+    from_file.close()
+    assert "key-of-the-file" in proxy.seen[-1].headers["authorization"]
+
+
+def checksum_headers(proxy: FaultProxy, method: str) -> set[str]:
+    seen = next(seen for seen in reversed(proxy.seen) if seen.method == method)
+    return {name for name in seen.headers if name == "content-md5" or name.startswith("x-amz-checksum-")}
+
+
+def test_checksums_are_sent_as_configured(proxy: FaultProxy, proxied: NewStore) -> None:
+    plain = proxied()
+    plain.put("a", b"x")
+    assert checksum_headers(proxy, "PUT") == set()
+    checked = proxied({"aws.checksum.check.enabled": "true"})
+    checked.put("a", b"checked")
+    assert checksum_headers(proxy, "PUT") == {"x-amz-checksum-crc32"}
+    assert checked.get("a").read() == b"checked"
+    assert checked.get("a", 2, 4).read() == b"eck"
+    legacy = proxied({"s3.legacy.md5.plugin.enabled": "true"})
+    legacy.put("a", b"x")
+    assert checksum_headers(proxy, "PUT") == {"content-md5"}
+    legacy.delete(["a"])
+    assert checksum_headers(proxy, "POST") == {"content-md5"}
+
+
+def test_calls_one_after_the_other_use_one_connection(proxy: FaultProxy, proxied: NewStore) -> None:
+    store = proxied()
+    for number in range(10):
+        store.put(f"a{number}", bytes(5000))
+        assert store.get(f"a{number}").read() == bytes(5000)
+        assert store.get(f"a{number}", 10, 20).read() == bytes(11)
+        assert store.size(f"a{number}") == 5000
+    assert len(list(store.list(""))) == 10
+    assert proxy.accepted == 1
+
+
+def test_streams_that_are_closed_early_leave_no_connection_open(proxy: FaultProxy, proxied: NewStore) -> None:
+    store = proxied()
+    store.put("a", bytes(3_000_000))
+    streams = [store.get("a") for _ in range(5)]
+    for stream in streams:
+        stream.read(10)
+        stream.close()
+    wait_until(lambda: proxy.open_connections <= 1)

@@ -1,0 +1,144 @@
+"""Every call to the store is made to fail, one after the other, in every way: nothing half-written is seen.
+
+After any failure of a copy the segment is either wholly readable or not there for readers; a deletion that is
+tried until it succeeds leaves no object behind.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.object_stores import FailingStore, How, MemoryStore
+from tests.support.segment_configs import compressible, key_pair
+from tests.support.segments import StoredSegment, make_segment
+from tidelog.remote.objects.layout.encryption import KeyRing
+from tidelog.remote.objects.manager import ManagerSettings, ObjectStorageManager
+from tidelog.remote.ports.storage_manager import IndexType, RemoteResourceNotFound, RemoteStorageError
+
+SETTINGS = {
+    "plain": ManagerSettings(chunk_size=500),
+    "transformed": ManagerSettings(
+        chunk_size=500, compression=True, key_ring=KeyRing("key1", {"key1": key_pair()})
+    ),
+}
+PUTS_OF_A_COPY = 3
+CALLS_OF_A_COPY = PUTS_OF_A_COPY + 3  # two sizes and the manifest
+CALLS_OF_A_CLEAN_UP = 3
+
+
+@pytest.fixture
+def segment(tmp_path: Path) -> StoredSegment:
+    return make_segment(tmp_path, compressible(2345), with_transactions=True)
+
+
+def read_all(manager: ObjectStorageManager, segment: StoredSegment) -> None:
+    assert manager.fetch_log_segment(segment.metadata, 0).read() == segment.log
+    for index_type in IndexType:
+        assert manager.fetch_index(segment.metadata, index_type).read() == segment.indexes[index_type]
+
+
+def over(store: MemoryStore, kind: str) -> ObjectStorageManager:
+    return ObjectStorageManager(store, SETTINGS[kind])
+
+
+def check_what_readers_see(store: MemoryStore, kind: str, segment: StoredSegment) -> bool:
+    """Whole or not there; the answer is whether it is there."""
+    calm = MemoryStore()
+    calm.objects = dict(store.objects)
+    try:
+        read_all(over(calm, kind), segment)
+    except RemoteResourceNotFound:
+        return False
+    return True
+
+
+def delete_until_done(store: FailingStore, kind: str, segment: StoredSegment) -> None:
+    for _ in range(3 * CALLS_OF_A_CLEAN_UP):
+        try:
+            over(store, kind).delete_log_segment_data(segment.metadata)
+            return
+        except RemoteStorageError:
+            pass
+    raise AssertionError("the deletion never succeeded")
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_a_copy_makes_as_many_calls_as_are_made_to_fail_here(kind: str, segment: StoredSegment) -> None:
+    store = FailingStore(lambda number: None)
+    over(store, kind).copy_log_segment_data(segment.metadata, segment.files)
+    assert store.counted == CALLS_OF_A_COPY
+    over(store, kind).delete_log_segment_data(segment.metadata)
+    assert store.counted == CALLS_OF_A_COPY + CALLS_OF_A_CLEAN_UP
+
+
+@pytest.mark.parametrize("clean_up_fails", [None, *range(CALLS_OF_A_CLEAN_UP)])
+@pytest.mark.parametrize("how", How)
+@pytest.mark.parametrize("call", range(CALLS_OF_A_COPY))
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_a_copy_that_fails_at_any_call_leaves_nothing_half_readable(
+    kind: str, call: int, how: How, clean_up_fails: int | None, segment: StoredSegment
+) -> None:
+    """`clean_up_fails`: at which of its calls the clean-up of the failed copy fails too, in the same way."""
+    second = None if clean_up_fails is None else call + 1 + clean_up_fails
+    store = FailingStore(lambda number: how if number in (call, second) else None)
+    manager = over(store, kind)
+    is_cut = how is How.SHORT and call >= PUTS_OF_A_COPY
+    with pytest.raises(RemoteStorageError, match="bytes" if is_cut else "made to fail"):
+        manager.copy_log_segment_data(segment.metadata, segment.files)
+    if clean_up_fails is None:
+        assert store.objects == {}
+    check_what_readers_see(store, kind, segment)
+    delete_until_done(store, kind, segment)
+    assert store.objects == {}
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_a_segment_whose_manifest_was_written_is_whole_even_when_the_answer_was_lost(
+    kind: str, segment: StoredSegment
+) -> None:
+    last = PUTS_OF_A_COPY - 1
+    store = FailingStore(
+        lambda number: How.AFTER if number == last else How.BEFORE if number > last else None
+    )
+    with pytest.raises(RemoteStorageError):
+        over(store, kind).copy_log_segment_data(segment.metadata, segment.files)
+    assert check_what_readers_see(store, kind, segment)
+
+
+@pytest.mark.parametrize("how", How)
+@pytest.mark.parametrize("call", range(CALLS_OF_A_CLEAN_UP))
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_a_deletion_that_fails_at_any_call_is_whole_or_gone_for_readers(
+    kind: str, call: int, how: How, segment: StoredSegment
+) -> None:
+    at = CALLS_OF_A_COPY + call
+    store = FailingStore(lambda number: how if number == at else None)
+    manager = over(store, kind)
+    manager.copy_log_segment_data(segment.metadata, segment.files)
+    with pytest.raises(RemoteStorageError):
+        manager.delete_log_segment_data(segment.metadata)
+    check_what_readers_see(store, kind, segment)
+    delete_until_done(store, kind, segment)
+    assert store.objects == {}
+
+
+@pytest.mark.parametrize("how", How)
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_a_read_that_fails_at_any_call_raises_and_the_next_one_succeeds(
+    kind: str, how: How, segment: StoredSegment
+) -> None:
+    failing_at = -1
+    store = FailingStore(lambda number: how if number == failing_at else None)
+    over(store, kind).copy_log_segment_data(segment.metadata, segment.files)
+    calls = store.counted
+    read_all(over(store, kind), segment)
+    of_a_read = store.counted - calls
+    assert of_a_read == 3
+    for number in range(of_a_read):
+        failing_at = store.counted + number
+        manager = over(store, kind)
+        with pytest.raises(RemoteStorageError):
+            read_all(manager, segment)
+        read_all(manager, segment)

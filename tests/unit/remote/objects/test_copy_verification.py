@@ -1,0 +1,83 @@
+"""A store that says it has an object and has not: the copy fails, so that the local segment stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.object_stores import ForgetfulStore, MemoryStore
+from tests.support.segment_configs import compressible, key_pair
+from tests.support.segments import StoredSegment, make_segment
+from tidelog.remote.objects.layout.encryption import KeyRing
+from tidelog.remote.objects.manager import ManagerSettings, ObjectStorageManager
+from tidelog.remote.objects.verification import Verification
+from tidelog.remote.ports.storage_manager import RemoteStorageError
+
+PLAIN = ManagerSettings(chunk_size=500)
+TRANSFORMED = replace(PLAIN, compression=True, key_ring=KeyRing("key1", {"key1": key_pair()}))
+SUFFIXES = (".log", ".indexes", ".rsm-manifest")
+
+
+def lost(data: bytes) -> bytes | None:
+    return None
+
+
+def cut(data: bytes) -> bytes | None:
+    return data[:-1]
+
+
+def flipped(data: bytes) -> bytes | None:
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+
+
+@pytest.fixture
+def segment(tmp_path: Path) -> StoredSegment:
+    return make_segment(tmp_path, compressible(2345), with_transactions=True)
+
+
+def copied(store: MemoryStore, settings: ManagerSettings, segment: StoredSegment) -> None:
+    ObjectStorageManager(store, settings).copy_log_segment_data(segment.metadata, segment.files)
+
+
+@pytest.mark.parametrize("settings", [PLAIN, TRANSFORMED], ids=["plain", "transformed"])
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("keeps", [lost, cut])
+def test_a_store_that_silently_loses_or_cuts_an_object_fails_the_copy(
+    settings: ManagerSettings,
+    suffix: str,
+    keeps: Callable[[bytes], bytes | None],
+    segment: StoredSegment,
+) -> None:
+    store = ForgetfulStore(suffix, keeps)
+    with pytest.raises(RemoteStorageError, match=suffix.replace(".", r"\.")):
+        copied(store, settings, segment)
+    assert store.objects == {}
+
+
+@pytest.mark.parametrize("settings", [PLAIN, TRANSFORMED], ids=["plain", "transformed"])
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_store_that_silently_changes_a_byte_fails_the_copy_when_contents_are_verified(
+    settings: ManagerSettings, suffix: str, segment: StoredSegment
+) -> None:
+    store = ForgetfulStore(suffix, flipped)
+    with pytest.raises(RemoteStorageError):
+        copied(store, replace(settings, verification=Verification.CONTENTS), segment)
+    assert store.objects == {}
+
+
+@pytest.mark.parametrize("settings", [PLAIN, TRANSFORMED], ids=["plain", "transformed"])
+def test_a_sound_store_passes_every_verification(settings: ManagerSettings, segment: StoredSegment) -> None:
+    for verification in Verification:
+        store = MemoryStore()
+        copied(store, replace(settings, verification=verification), segment)
+        assert len(store.objects) == len(SUFFIXES)
+
+
+def test_sizes_cost_no_get_of_the_log(segment: StoredSegment) -> None:
+    store = MemoryStore()
+    copied(store, PLAIN, segment)
+    assert [call.key.rpartition(".")[2] for call in store.calls if call.name == "get"] == ["rsm-manifest"]

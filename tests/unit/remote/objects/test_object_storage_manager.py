@@ -1,0 +1,348 @@
+"""Segments go through the storage manager and come back as they were, whatever is done to them on the way."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.eventually import wait_until
+from tests.support.object_stores import MemoryStore
+from tests.support.producer_batches import data_header
+from tests.support.segment_configs import compressible, key_pair
+from tests.support.segments import StoredSegment, make_segment
+from tests.unit.remote.objects.chunks.cached_segments import make_cache
+from tidelog.protocol.batch import write_header
+from tidelog.protocol.compression import Compression
+from tidelog.remote.objects.chunks.cache import ChunkCache
+from tidelog.remote.objects.layout.custom_metadata import CustomField, decode_custom_metadata
+from tidelog.remote.objects.layout.encryption import KeyRing
+from tidelog.remote.objects.layout.object_keys import ObjectKeys
+from tidelog.remote.objects.manager import ManagerSettings, ObjectStorageManager
+from tidelog.remote.objects.verification import Verification
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.storage_manager import (
+    IndexType,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    RemoteStorageManager,
+)
+
+RING = KeyRing("key1", {"key1": key_pair()})
+
+
+def make_manager(
+    store: MemoryStore, settings: ManagerSettings | None = None, cache: ChunkCache | None = None
+) -> ObjectStorageManager:
+    return ObjectStorageManager(store, settings or ManagerSettings(chunk_size=1000), cache)
+
+
+def copy(manager: RemoteStorageManager, segment: StoredSegment) -> RemoteLogSegmentMetadata:
+    """Copy; the answer is the metadata to read by."""
+    return segment.with_custom_metadata(manager.copy_log_segment_data(segment.metadata, segment.files))
+
+
+@pytest.fixture
+def segment(tmp_path: Path) -> Iterator[StoredSegment]:
+    yield make_segment(tmp_path / "segment", compressible(3456), with_transactions=True)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_range_of_any_segment_is_the_slice_of_its_log(data: st.DataObject) -> None:
+    log = compressible(data.draw(st.integers(1, 900)), seed=data.draw(st.integers(0, 3)))
+    manager_settings = ManagerSettings(
+        keys=ObjectKeys("p/"),
+        chunk_size=data.draw(st.integers(1, 1000)),
+        compression=data.draw(st.booleans()),
+        key_ring=RING if data.draw(st.booleans()) else None,
+        custom_fields=tuple(data.draw(st.sets(st.sampled_from(CustomField)))),
+    )
+    store = MemoryStore()
+    cache = None
+    if data.draw(st.booleans()):
+        cache = make_cache(
+            store, size=data.draw(st.integers(0, 1500)), read_ahead=data.draw(st.integers(0, 900))
+        )
+    manager = make_manager(store, manager_settings, cache)
+    with tempfile.TemporaryDirectory() as directory:
+        made = make_segment(Path(directory), log, with_transactions=data.draw(st.booleans()))
+        metadata = copy(manager, made)
+    for _ in range(4):
+        start = data.draw(st.integers(0, len(log) - 1))
+        end = data.draw(st.none() | st.integers(start, len(log) + 50))
+        stream = manager.fetch_log_segment(metadata, start, end)
+        size = data.draw(st.sampled_from([-1, 1, 7, 300, 5000]))
+        expected = log[start:] if end is None else log[start : end + 1]
+        assert b"".join(iter(partial(stream.read, size), b"")) == expected
+        stream.close()
+    for index_type, content in made.indexes.items():
+        assert manager.fetch_index(metadata, index_type).read() == content
+    manager.delete_log_segment_data(metadata)
+    assert store.objects == {}
+    manager.close()
+
+
+def test_the_manifest_is_written_last_and_deleted_first(segment: StoredSegment) -> None:
+    store = MemoryStore()
+    manager = make_manager(store)
+    metadata = copy(manager, segment)
+    manager.delete_log_segment_data(metadata)
+    manager.delete_log_segment_data(metadata)
+    suffixes = [(call.name, call.key.rpartition(".")[2]) for call in store.calls if call.name != "get"]
+    deleted = [("delete", "rsm-manifest"), ("delete", "indexes"), ("delete", "log")]
+    assert suffixes == [("put", "log"), ("put", "indexes"), ("put", "rsm-manifest"), *deleted, *deleted]
+
+
+def test_a_segment_that_was_never_copied_is_not_found(segment: StoredSegment) -> None:
+    manager = make_manager(MemoryStore())
+    with pytest.raises(RemoteResourceNotFound):
+        manager.fetch_log_segment(segment.metadata, 0)
+    with pytest.raises(RemoteResourceNotFound):
+        manager.fetch_index(segment.metadata, IndexType.OFFSET)
+    manager.delete_log_segment_data(segment.metadata)
+
+
+@pytest.mark.parametrize(("start", "end"), [(-1, None), (5, 4), (3456, None), (4000, 5000)])
+def test_positions_that_are_no_range_are_refused(start: int, end: int | None, segment: StoredSegment) -> None:
+    manager = make_manager(MemoryStore())
+    metadata = copy(manager, segment)
+    with pytest.raises(ValueError, match=r"is no range of bytes|is behind the segment"):
+        manager.fetch_log_segment(metadata, start, end)
+
+
+def test_an_absent_transaction_index_is_not_found_and_an_empty_index_is_empty(tmp_path: Path) -> None:
+    manager = make_manager(MemoryStore(), ManagerSettings(key_ring=RING))
+    made = make_segment(tmp_path, b"x" * 10, empty=frozenset({IndexType.PRODUCER_SNAPSHOT}))
+    metadata = copy(manager, made)
+    with pytest.raises(RemoteResourceNotFound, match="the segment has no transaction index"):
+        manager.fetch_index(metadata, IndexType.TRANSACTION)
+    assert manager.fetch_index(metadata, IndexType.PRODUCER_SNAPSHOT).read() == b""
+
+
+def test_all_small_files_of_a_segment_come_by_one_get(segment: StoredSegment) -> None:
+    store = MemoryStore()
+    manager = make_manager(store, ManagerSettings(key_ring=RING, verification=Verification.NONE))
+    metadata = copy(manager, segment)
+    for _ in range(2):
+        for index_type, content in segment.indexes.items():
+            assert manager.fetch_index(metadata, index_type).read() == content
+    assert len(store.gets(".indexes")) == len(store.gets(".rsm-manifest")) == 1
+
+
+def test_a_large_small_file_comes_alone(tmp_path: Path) -> None:
+    made = make_segment(tmp_path, b"x" * 10)
+    Path(made.files.time_index).write_bytes(bytes(5 << 20))
+    store = MemoryStore()
+    manager = make_manager(store)
+    metadata = copy(manager, made)
+    assert manager.fetch_index(metadata, IndexType.OFFSET).read() == made.indexes[IndexType.OFFSET]
+    (call,) = store.gets(".indexes")
+    assert (call.start, call.end) == (0, len(made.indexes[IndexType.OFFSET]) - 1)
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_read_without_a_cache_is_one_get_of_what_it_needs(encrypted: bool, segment: StoredSegment) -> None:
+    store = MemoryStore()
+    manager = make_manager(store, ManagerSettings(chunk_size=1000, key_ring=RING if encrypted else None))
+    metadata = copy(manager, segment)
+    with_stream = manager.fetch_log_segment(metadata, 1500, 2100)
+    assert store.gets() == []
+    assert with_stream.read(100) + with_stream.read() == segment.log[1500:2101]
+    (call,) = store.gets()
+    assert (call.start, call.end) == ((1028, 3083) if encrypted else (1500, 2100))
+
+
+class CountingFile(io.FileIO):
+    """Notes the largest piece that was asked for."""
+
+    largest = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        type(self).largest = max(type(self).largest, 1 << 62 if size is None or size < 0 else size)
+        data = super().read(size)
+        assert data is not None
+        return data
+
+
+@pytest.mark.parametrize("transformed", [False, True])
+def test_a_copy_never_holds_the_whole_log(
+    transformed: bool, segment: StoredSegment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(path: str, mode: str) -> BinaryIO:
+        return CountingFile(path, mode) if path == segment.files.log else open(path, mode)
+
+    monkeypatch.setattr("tidelog.remote.objects.manager.open", opened, raising=False)
+    store = MemoryStore()
+    manager = make_manager(
+        store,
+        ManagerSettings(chunk_size=500, compression=transformed, key_ring=RING if transformed else None),
+    )
+    metadata = copy(manager, segment)
+    assert 0 < CountingFile.largest <= 1000
+    assert manager.fetch_log_segment(metadata, 0).read() == segment.log
+
+
+def log_with_codec(codec: Compression) -> bytes:
+    """A log that begins with the header of a batch of that codec; what follows is of no batch."""
+    log = bytearray(compressible(500))
+    write_header(log, 0, data_header(1, 0, 0)._replace(attributes=codec))
+    return bytes(log)
+
+
+@pytest.mark.parametrize(
+    ("codec", "is_compressed"), [(Compression.NONE, True), (Compression.LZ4, False), (None, False)]
+)
+def test_by_the_heuristic_a_log_that_is_compressed_already_is_stored_as_it_is(
+    codec: Compression | None, is_compressed: bool, tmp_path: Path
+) -> None:
+    log = b"no batch at all" * 20 if codec is None else log_with_codec(codec)
+    made = make_segment(tmp_path, log)
+    store = MemoryStore()
+    manager = make_manager(store, ManagerSettings(compression=True, compression_heuristic=True))
+    metadata = copy(manager, made)
+    (stored,) = [data for key, data in store.objects.items() if key.endswith(".log")]
+    assert (stored != log) is is_compressed
+    assert manager.fetch_log_segment(metadata, 0).read() == log
+
+
+def test_custom_metadata_holds_the_fields_asked_for(segment: StoredSegment) -> None:
+    store = MemoryStore()
+    manager = make_manager(store, ManagerSettings(custom_fields=(CustomField.REMOTE_SIZE,)))
+    noted = copy(manager, segment).custom_metadata
+    assert noted is not None
+    assert decode_custom_metadata(noted) == (sum(map(len, store.objects.values())), None, None)
+    assert make_manager(store).copy_log_segment_data(segment.metadata, segment.files) is None
+
+
+def test_a_segment_is_found_and_deleted_by_the_prefix_that_it_was_written_with(
+    segment: StoredSegment,
+) -> None:
+    store = MemoryStore()
+    before = ManagerSettings(keys=ObjectKeys("old/"), custom_fields=(CustomField.OBJECT_PREFIX,))
+    metadata = copy(make_manager(store, before), segment)
+    manager = make_manager(store, ManagerSettings(keys=ObjectKeys("new/")))
+    assert manager.fetch_log_segment(metadata, 0).read() == segment.log
+    assert manager.fetch_index(metadata, IndexType.OFFSET).read() == segment.indexes[IndexType.OFFSET]
+    manager.delete_log_segment_data(metadata)
+    assert store.objects == {}
+
+
+def test_damaged_custom_metadata_is_an_error_of_the_storage(segment: StoredSegment) -> None:
+    with pytest.raises(RemoteStorageError, match="custom metadata"):
+        make_manager(MemoryStore()).fetch_log_segment(replace(segment.metadata, custom_metadata=b"\x05"), 0)
+
+
+def test_a_log_file_of_another_size_than_noted_is_not_copied(segment: StoredSegment) -> None:
+    store = MemoryStore()
+    metadata = replace(segment.metadata, segment_size_bytes=3000)
+    with pytest.raises(RemoteStorageError, match="has 3456 bytes, its metadata says 3000"):
+        make_manager(store).copy_log_segment_data(metadata, segment.files)
+    assert store.objects == {}
+
+
+def test_a_local_file_that_is_missing_is_an_error_of_the_storage_and_leaves_nothing(
+    segment: StoredSegment,
+) -> None:
+    store = MemoryStore()
+    Path(segment.files.time_index).unlink()
+    with pytest.raises(RemoteStorageError, match=r"\.log: could not be copied: FileNotFoundError"):
+        make_manager(store).copy_log_segment_data(segment.metadata, segment.files)
+    assert store.objects == {}
+
+
+@pytest.mark.parametrize("suffix", [".log", ".indexes", ".rsm-manifest"])
+@pytest.mark.parametrize("kind", ["compressed", "encrypted"])
+def test_damage_names_the_object_and_is_not_kept(kind: str, suffix: str, segment: StoredSegment) -> None:
+    store = MemoryStore()
+    cache = make_cache(store)
+    compressed = kind == "compressed"
+    manager_settings = ManagerSettings(
+        chunk_size=1000, compression=compressed, key_ring=None if compressed else RING
+    )
+    manager = make_manager(store, manager_settings, cache)
+    metadata = copy(manager, segment)
+    (key,) = [key for key in store.objects if key.endswith(suffix)]
+    whole = store.objects[key]
+    if compressed and suffix == ".indexes":
+        store.objects[key] = whole[:-1]  # not encrypted, so only their length tells
+    else:
+        store.objects[key] = whole[:-200] + bytes([whole[-200] ^ 1]) + whole[-199:]
+    if suffix == ".rsm-manifest":
+        store.objects[key] = whole[:100]
+
+    def read() -> None:
+        assert manager.fetch_log_segment(metadata, 0).read() == segment.log
+        for index_type, content in segment.indexes.items():
+            assert manager.fetch_index(metadata, index_type).read() == content
+
+    for _ in range(2):
+        with pytest.raises(RemoteStorageError, match=key.replace(".", r"\.")):
+            read()
+    store.objects[key] = whole
+    read()
+    manager.close()
+
+
+def test_a_hint_has_the_next_segment_read_ahead(tmp_path: Path) -> None:
+    store = MemoryStore()
+    cache = make_cache(store, read_ahead=2000)
+    manager = make_manager(store, cache=cache)
+    made = make_segment(tmp_path, compressible(5000))
+    metadata = copy(manager, made)
+    manager.prefetch_log_segment(metadata)
+    wait_until(lambda: cache.kept_bytes == 2000)
+    gets = len(store.gets())
+    assert manager.fetch_log_segment(metadata, 0, 999).read() == made.log[:1000]
+    assert len(store.gets()) == gets == 1
+    manager.close()
+    assert store.is_closed
+
+
+def test_a_hint_brings_the_indexes_so_that_the_first_read_of_a_segment_waits_for_nothing(
+    tmp_path: Path,
+) -> None:
+    store = MemoryStore()
+    cache = make_cache(store, read_ahead=2000)
+    manager = make_manager(store, cache=cache)
+    made = make_segment(tmp_path, compressible(5000))
+    metadata = copy(manager, made)
+    before = len(store.gets(".indexes"))
+    manager.prefetch_log_segment(metadata, with_indexes=True)
+    wait_until(lambda: cache.kept_bytes == 2000 and len(store.gets(".indexes")) == before + 1)
+    assert manager.fetch_index(metadata, IndexType.OFFSET).read() == made.indexes[IndexType.OFFSET]
+    assert len(store.gets(".indexes")) == before + 1
+    manager.close()
+
+
+def test_a_hint_for_a_segment_that_is_gone_harms_nobody(segment: StoredSegment) -> None:
+    store = MemoryStore()
+    manager = make_manager(store, cache=make_cache(store, read_ahead=2000))
+    manager.prefetch_log_segment(segment.metadata)
+    wait_until(lambda: store.gets(".rsm-manifest"))
+    manager.close()
+    manager.prefetch_log_segment(segment.metadata)
+
+
+def test_what_was_deleted_is_not_read_out_of_a_cache(segment: StoredSegment) -> None:
+    store = MemoryStore()
+    manager = make_manager(store, cache=make_cache(store))
+    metadata = copy(manager, segment)
+    assert manager.fetch_log_segment(metadata, 0).read() == segment.log
+    assert manager.fetch_index(metadata, IndexType.OFFSET).read()
+    manager.delete_log_segment_data(metadata)
+    for read in (
+        lambda: manager.fetch_log_segment(metadata, 0),
+        lambda: manager.fetch_index(metadata, IndexType.OFFSET),
+    ):
+        with pytest.raises(RemoteResourceNotFound):
+            read()
+    manager.close()

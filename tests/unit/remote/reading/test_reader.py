@@ -1,0 +1,526 @@
+"""What is read from the tier is what the local log had: bytes, timestamps, aborted transactions."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.logs import NOW_MS, append, append_marker, open_log
+from tests.support.remote_metadata import InMemoryRemoteLogMetadataManager
+from tests.support.remote_tier import (
+    PARTITION,
+    LocalPart,
+    MemoryTier,
+    copy_sealed_segments,
+    note_copied,
+    segment_metadata,
+    store,
+)
+from tidelog.base.bounded_pool import BoundedPool, PoolFull
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.steps import completed
+from tidelog.remote.index_cache.cache import RemoteIndexCache
+from tidelog.remote.ports.segment_metadata import EpochStart, RemoteLogSegmentMetadata
+from tidelog.remote.ports.storage_manager import IndexType, RemoteStorageError
+from tidelog.remote.reading.reader import RemoteLogReader
+from tidelog.remote.reading.requests import RemoteRead, RemoteReadRequest, TimestampSearch
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.leader_epoch import EpochEntry
+from tidelog.storage.log.partition_log import PartitionLog
+
+CONFIG = replace(LogConfig(), segment_bytes=2500, index_interval_bytes=300, retention_ms=-1)
+
+
+@dataclass
+class Fixture:
+    """A log, the tier that has its sealed segments, and a reader that knows nothing but the tier of them."""
+
+    log: PartitionLog
+    tier: MemoryTier
+    manager: InMemoryRemoteLogMetadataManager
+    reader: RemoteLogReader
+    pool: BoundedPool
+    cache: RemoteIndexCache
+    local: LocalPart
+    segments: list[RemoteLogSegmentMetadata]
+
+    def request(self, offset: int, max_bytes: int = 1000, **changes: object) -> RemoteReadRequest:
+        request = RemoteReadRequest(PARTITION, offset, max_bytes, True, 1 << 60, False, self.local)
+        return replace(request, **changes)  # type: ignore[arg-type]
+
+    async def read(self, offset: int, max_bytes: int = 1000, **changes: object) -> RemoteRead:
+        return await self.reader.read(self.request(offset, max_bytes, **changes))
+
+    def expected(self, offset: int, max_bytes: int, at_least_one: bool, upper_bound: int) -> bytes:
+        found = self.log.read(offset, max_bytes, upper_bound=upper_bound, at_least_one=at_least_one)
+        return b"" if found.records is None else found.records.read()
+
+
+def fill(log: PartitionLog, random: Random) -> None:
+    """Batches of all compressions and sizes, in rising epochs, with transactions that end in both ways."""
+    epoch, now, open_producers = 0, 1000, dict[int, int]()
+    for _ in range(150):
+        if random.random() < 0.08:
+            epoch += random.randint(1, 3)
+        now += random.randint(-50, 120)
+        if open_producers and random.random() < 0.3:
+            producer = random.choice(list(open_producers))
+            del open_producers[producer]
+            append_marker(log, producer, is_abort=random.random() < 0.6, leader_epoch=epoch)
+            continue
+        count = random.randint(1, 6)
+        options: dict[str, object] = {}
+        if random.random() < 0.5:
+            producer = random.randint(1, 4)
+            sequence = sequences.get((id(log), producer), 0)
+            sequences[id(log), producer] = sequence + count
+            open_producers[producer] = 1
+            options = {
+                "producer_id": producer,
+                "producer_epoch": 0,
+                "base_sequence": sequence,
+                "is_transactional": True,
+            }
+        values = ["x" * random.randint(0, 60) + str(random.random()) for _ in range(count)]
+        times = [now + random.randint(-30, 30) for _ in values]
+        codec = random.choice(list(Compression))
+        append(log, *values, timestamps=times, compression=codec, leader_epoch=epoch, **options)
+    for producer in open_producers:
+        append_marker(log, producer, is_abort=True, leader_epoch=epoch)
+
+
+sequences: dict[tuple[int, int], int] = {}
+
+
+@pytest.fixture(params=range(4))
+async def tiered(request: pytest.FixtureRequest) -> AsyncIterator[Fixture]:
+    log = open_log(CrashFileSystem(), CONFIG)
+    fill(log, Random(request.param))
+    fixture = await fixture_of(log)
+    yield fixture
+    fixture.pool.close()
+
+
+async def fixture_of(log: PartitionLog) -> Fixture:
+    tier, manager = MemoryTier(), InMemoryRemoteLogMetadataManager()
+    cache = RemoteIndexCache(CrashFileSystem(), "/data", tier, 1 << 30)
+    cache.load()
+    pool = BoundedPool("reader", 3, 100)
+    segments = await copy_sealed_segments(log, tier, manager)
+    reader = RemoteLogReader(tier, manager, cache, pool)
+    local = LocalPart(log, log.segments.active.base_offset)
+    return Fixture(log, tier, manager, reader, pool, cache, local, segments)
+
+
+# -- offsets
+
+
+async def test_every_offset_with_every_size_gives_the_bytes_of_the_local_log(tiered: Fixture) -> None:
+    assert len(tiered.segments) > 4
+    random = Random(1)
+    end = tiered.segments[-1].end_offset + 1
+    for offset in range(end):
+        for max_bytes in (0, 1, random.randint(60, 400), random.randint(400, 3000), 1 << 20):
+            for at_least_one in (True, False):
+                upper_bound = end if random.random() < 0.5 else random.randint(offset, end)
+                found = await tiered.read(
+                    offset, max_bytes, at_least_one=at_least_one, upper_bound=upper_bound
+                )
+                expected = tiered.expected(offset, max_bytes, at_least_one, upper_bound)
+                assert bytes(found.records) == expected, (offset, max_bytes, at_least_one, upper_bound)
+                headers = [header for _, header in iterate_headers(found.records)]
+                assert found.next_offset == (headers[-1].next_offset if headers else offset)
+
+
+async def test_reading_on_from_the_first_offset_gives_all_that_is_sealed(tiered: Fixture) -> None:
+    tiered.tier.bytes_at_most = 97
+    parts, offset = [], 0
+    while offset < tiered.local.local_log_start_offset:
+        found = await tiered.read(offset, 700)
+        assert found.records
+        parts.append(bytes(found.records))
+        offset = found.next_offset
+    sealed = [segment.file.pread(1 << 30, 0) for segment in list(tiered.log.segments)[:-1]]
+    assert b"".join(parts) == b"".join(sealed)
+
+
+async def test_a_read_asks_the_tier_for_one_range_no_longer_than_needed(tiered: Fixture) -> None:
+    await tiered.read(tiered.segments[1].end_offset, 1)
+    longest_batch = 2500
+    for offset in range(0, tiered.local.local_log_start_offset, 7):
+        tiered.tier.ranges.clear()
+        await tiered.read(offset, 500)
+        assert len(tiered.tier.ranges) <= 2
+        for _, start, end in tiered.tier.ranges:
+            assert end is not None
+            assert end - start < 500 + 2 * (CONFIG.index_interval_bytes + longest_batch)
+
+
+async def test_a_batch_larger_than_asked_for_is_read_whole() -> None:
+    log = open_log(CrashFileSystem(), replace(CONFIG, index_interval_bytes=1, segment_bytes=1 << 20))
+    for size in (10, 5000, 400_000, 10):
+        append(log, "x" * size)
+    log.roll(0)
+    tiered = await fixture_of(log)
+    for offset in range(4):
+        found = await tiered.read(offset, 1)
+        assert bytes(found.records) == tiered.expected(offset, 1, True, 4)
+
+
+async def test_offsets_that_the_tier_does_not_have_are_out_of_range(tiered: Fixture) -> None:
+    with pytest.raises(KafkaError, match="not in the tier") as raised:
+        await tiered.read(tiered.local.local_log_start_offset)
+    assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_kafka_15405_metadata_that_is_not_read_yet_is_an_error_that_clients_try_again(
+    tiered: Fixture,
+) -> None:
+    tiered.manager.on_stop_partitions([PARTITION])
+    tiered.manager.held_back.add(PARTITION)
+    tiered.manager.on_partition_leadership_changes([], [PARTITION])
+    with pytest.raises(KafkaError) as raised:
+        await tiered.read(0)
+    assert raised.value.code is ErrorCode.REPLICA_NOT_AVAILABLE
+
+
+async def test_a_tier_that_fails_is_an_error_and_works_again_afterwards(tiered: Fixture) -> None:
+    tiered.tier.failure = RemoteStorageError("503 slow down")
+    with pytest.raises(KafkaError, match="slow down") as raised:
+        await tiered.read(0)
+    assert raised.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    tiered.tier.failure = None
+    assert (await tiered.read(0)).records
+
+
+async def test_a_body_that_ends_early_gives_its_whole_batches_or_an_error(tiered: Fixture) -> None:
+    whole = bytes((await tiered.read(0, 1000)).records)
+    first = next(iterate_headers(whole))[1].size_bytes
+    tiered.tier.cut_after = first + 20
+    assert bytes((await tiered.read(0, 1000)).records) == whole[:first]
+    tiered.tier.cut_after = first - 1
+    with pytest.raises(KafkaError, match="ended at byte") as raised:
+        await tiered.read(0, 1000)
+    assert raised.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+async def test_damaged_headers_are_a_corrupt_message_and_never_handed_out(tiered: Fixture) -> None:
+    stored = tiered.tier.segments[tiered.segments[0].remote_log_segment_id.id]
+    for at, value in ((16, 1), (8, 0x7F), (0, 0x10), (23, 0x7F)):
+        whole = stored.log
+        stored.log = whole[:at] + bytes([value]) + whole[at + 1 :]
+        with pytest.raises(KafkaError, match="no batch of the segment") as raised:
+            await tiered.read(0)
+        assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
+        stored.log = whole
+
+
+async def test_a_wrong_index_on_the_disk_is_fetched_again_when_it_leads_nowhere(tiered: Fixture) -> None:
+    stored = {segment_id: stored.indexes for segment_id, stored in tiered.tier.segments.items()}
+    segment = next(
+        each for each in tiered.segments if stored[each.remote_log_segment_id.id][IndexType.OFFSET]
+    )
+    last = segment.end_offset
+    expected = bytes((await tiered.read(last)).records)
+    with tiered.cache.offset_index(segment) as index:
+        entry = index.entry(index.entry_count - 1)
+        index.file.pwrite((entry.position + 5).to_bytes(4, "big"), 8 * index.entry_count - 4)
+    assert bytes((await tiered.read(last)).records) == expected
+
+
+@pytest.mark.parametrize("by_time", [False, True])
+async def test_an_index_on_the_disk_that_leads_behind_the_wanted_records_is_fetched_again(
+    tiered: Fixture, by_time: bool
+) -> None:
+    """A flipped bit in the offset of an entry: it points to a batch, but readers would miss some before."""
+    with_entries = []
+    for each in tiered.segments:
+        with tiered.cache.offset_index(each) as index:
+            if index.entry_count > 1:
+                with_entries.append(each)
+    segment = with_entries[-1]
+    wanted = segment.start_offset + 1
+    search = TimestampSearch(PARTITION, 0, wanted, tiered.local)
+    expected = bytes((await tiered.read(wanted)).records)
+    with tiered.cache.offset_index(segment) as index:
+        index.file.pwrite((0).to_bytes(4, "big"), 0)
+    if by_time:
+        place = await tiered.reader.offset_for_timestamp(search)
+        assert place is not None and place.offset == wanted
+    else:
+        assert bytes((await tiered.read(wanted)).records) == expected
+
+
+async def test_an_index_of_an_older_kafka_names_the_last_offset_of_several_batches() -> None:
+    log = open_log(CrashFileSystem(), replace(CONFIG, index_interval_bytes=1, segment_bytes=1 << 20))
+    for number in range(40):
+        append(log, f"{number:200}")
+    log.roll(0)
+    tiered = await fixture_of(log)
+    stored = tiered.tier.segments[tiered.segments[0].remote_log_segment_id.id]
+    whole = stored.indexes[IndexType.OFFSET]
+    entries = [struct.unpack_from(">ii", whole, at) for at in range(0, len(whole), 8)]
+    stored.indexes[IndexType.OFFSET] = b"".join(
+        struct.pack(">ii", entries[at + 9][0], entries[at][1]) for at in range(0, len(entries) - 9, 10)
+    )
+    for offset in range(40):
+        found = await tiered.read(offset, 300)
+        assert bytes(found.records) == tiered.expected(offset, 300, True, 40)
+    with tiered.cache.offset_index(tiered.segments[0]) as index:
+        assert index.entry_count == 3
+
+
+async def test_a_segment_without_the_wanted_offset_passes_the_reader_on_to_the_next() -> None:
+    """A topic that was compacted once may end a segment with offsets that no batch has."""
+    log = open_log(CrashFileSystem(), CONFIG)
+    for number in range(3):
+        append(log, f"value {number}")
+    log.roll(0)
+    append(log, "behind")
+    log.roll(0)
+    tiered = await fixture_of(log)
+    first = tiered.segments[0]
+    stored = tiered.tier.segments[first.remote_log_segment_id.id]
+    ends = [position for position, _ in iterate_headers(stored.log)]
+    stored.log = stored.log[: ends[-1]]
+    shorter = replace(first, segment_size_bytes=len(stored.log))
+    tier, manager = tiered.tier, InMemoryRemoteLogMetadataManager()
+    manager.on_partition_leadership_changes([PARTITION], [])
+    for metadata in (shorter, tiered.segments[1]):
+        await note_copied(manager, replace(metadata, state=type(metadata.state)(0)))
+    reader = RemoteLogReader(tier, manager, tiered.cache, tiered.pool)
+    found = await reader.read(tiered.request(2))
+    assert found.next_offset == 4
+    assert bytes(found.records) == tiered.expected(3, 1000, True, 4)
+
+
+async def test_the_tier_is_read_only_up_to_where_the_lineages_part() -> None:
+    """KIP-405, log divergence: a leader copied what the log lost in an unclean election."""
+    log = open_log(CrashFileSystem(), CONFIG)
+    for number in range(6):
+        append(log, f"value {number}")
+    log.roll(0)
+    tiered = await fixture_of(log)
+    log.leader_epochs.truncate_from_end(4)
+    log.leader_epochs.assign(2, 4)
+    assert log.leader_epochs.entries == [EpochEntry(0, 0), EpochEntry(2, 4)]
+    found = await tiered.read(1, 1 << 20)
+    assert found.next_offset == 4
+    with pytest.raises(KafkaError, match="not in the tier"):
+        await tiered.read(4)
+    assert await search(tiered, -1, 4) is None
+
+
+async def test_more_readers_than_may_wait_are_refused(tiered: Fixture) -> None:
+    pool = BoundedPool("reader", 1, 0)
+    reader = RemoteLogReader(tiered.tier, tiered.manager, tiered.cache, pool)
+    waiting = reader.read(tiered.request(0))
+    waiting.send(None)
+    with pytest.raises(PoolFull):
+        await reader.read(tiered.request(0))
+    waiting.close()
+    pool.close()
+
+
+# -- transactions
+
+
+async def test_aborted_transactions_are_those_of_the_local_log(tiered: Fixture) -> None:
+    random, seen = Random(3), 0
+    for offset in range(tiered.local.local_log_start_offset):
+        found = await tiered.read(offset, random.choice((1, 300, 1 << 20)), with_aborted=True)
+        expected = tiered.log.aborted_transactions(offset, found.next_offset)
+        assert found.aborted_transactions is not None
+        assert sorted(found.aborted_transactions) == sorted(expected)
+        seen += len(expected)
+    assert seen
+
+
+async def test_kafka_16780_segments_without_aborted_transactions_are_not_asked() -> None:
+    log = open_log(CrashFileSystem(), CONFIG)
+    append(log, "lost", producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
+    for number in range(200):
+        append(log, f"value {number}")
+    append_marker(log, 5, is_abort=True)
+    log.roll(0)
+    tiered = await fixture_of(log)
+    assert len(tiered.segments) > 5
+    (aborted,) = (await tiered.read(0, with_aborted=True)).aborted_transactions or []
+    assert (aborted.producer_id, aborted.first_offset, aborted.last_offset) == (5, 0, 201)
+    asked = [segment_id for segment_id, kind in tiered.tier.index_fetches if kind.value == "transaction"]
+    assert asked == [tiered.segments[-1].remote_log_segment_id.id]
+
+
+async def test_kafka_17801_what_begins_behind_the_read_is_left_out() -> None:
+    log = open_log(CrashFileSystem(), replace(CONFIG, segment_bytes=1 << 20))
+    for producer in (1, 2):
+        append(log, "lost", producer_id=producer, producer_epoch=0, base_sequence=0, is_transactional=True)
+        append_marker(log, producer, is_abort=True)
+    log.roll(0)
+    tiered = await fixture_of(log)
+    found = await tiered.read(0, 1, with_aborted=True)
+    assert [transaction.producer_id for transaction in found.aborted_transactions or []] == [1]
+
+
+async def test_a_marker_that_only_the_local_log_has_is_found_there(tiered: Fixture) -> None:
+    log = open_log(CrashFileSystem(), CONFIG)
+    append(log, "lost", producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
+    log.roll(0)
+    append_marker(log, 5, is_abort=True)
+    tiered = await fixture_of(log)
+    found = await tiered.read(0, with_aborted=True)
+    assert [transaction.last_offset for transaction in found.aborted_transactions or []] == [1]
+
+
+async def test_a_marker_that_the_log_lost_aborts_nothing() -> None:
+    log = open_log(CrashFileSystem(), CONFIG)
+    append(log, "kept", producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
+    append_marker(log, 5, is_abort=True)
+    log.roll(0)
+    tiered = await fixture_of(log)
+    log.truncate_to(1, below_high_watermark=True)
+    append_marker(log, 5, is_abort=False, leader_epoch=1)
+    tiered.local.local_log_start_offset = 1
+    found = await tiered.read(0, with_aborted=True)
+    assert (found.next_offset, found.aborted_transactions) == (1, [])
+
+
+# -- timestamps
+
+
+async def search(tiered: Fixture, timestamp: int, start: int = 0) -> tuple[int, int, int] | None:
+    return await tiered.reader.offset_for_timestamp(
+        TimestampSearch(PARTITION, timestamp, start, tiered.local)
+    )
+
+
+async def test_every_timestamp_finds_the_record_that_the_local_log_finds(tiered: Fixture) -> None:
+    log, local_start = tiered.log, tiered.local.local_log_start_offset
+    for start in (0, 1, local_start // 2, local_start - 1):
+        log.log_start_offset = log.local_log_start_offset = start
+        for timestamp in (*range(900, 9000, 37), NOW_MS, NOW_MS + 1):
+            expected = completed(log.offset_for_timestamp(timestamp))
+            found = await search(tiered, timestamp, start)
+            if expected is None or expected.offset >= local_start:
+                assert found is None
+            else:
+                assert found == expected, (timestamp, start)
+
+
+async def test_a_search_that_the_local_log_can_answer_does_not_go_to_the_tier(tiered: Fixture) -> None:
+    tiered.local.local_log_start_offset = 0
+    assert await search(tiered, 0) is None
+    assert not tiered.tier.ranges
+
+
+async def test_a_search_finds_what_a_segment_serves_behind_a_later_copy_of_its_first_part() -> None:
+    """KAFKA-16890: a leader in between copied 5-14 again, in its own pieces; 15-19 are in 10-19 alone."""
+    first, between = (
+        log_with_segments_at(CrashFileSystem(), starts) for starts in ((0, 10, 20), (0, 5, 15, 20))
+    )
+    tiered = await fixture_of(first)
+    again = list(between.segments)[1]
+    metadata = segment_metadata(between, again)
+    assert (metadata.start_offset, metadata.end_offset) == (5, 14)
+    store(tiered.tier, between, again, metadata)
+    await note_copied(tiered.manager, metadata)
+    for offset in range(20):
+        found = await search(tiered, 1000 + offset)
+        assert found is not None, offset
+        assert found[:2] == (1000 + offset, offset)
+    tiered.pool.close()
+
+
+def log_with_segments_at(fs: CrashFileSystem, starts: tuple[int, ...]) -> PartitionLog:
+    log = open_log(fs, CONFIG)
+    for offset in range(22):
+        if offset in starts[1:]:
+            log.roll(0)
+        append(log, f"value {offset}", timestamps=[1000 + offset])
+    assert tuple(segment.base_offset for segment in log.segments) == starts
+    return log
+
+
+async def test_a_batch_that_does_not_expand_is_a_corrupt_message() -> None:
+    log = open_log(CrashFileSystem(), CONFIG)
+    append(log, "x" * 500, compression=Compression.ZSTD)
+    log.roll(0)
+    tiered = await fixture_of(log)
+    stored = tiered.tier.segments[tiered.segments[0].remote_log_segment_id.id]
+    stored.log = stored.log[:61] + bytes(len(stored.log) - 61)
+    with pytest.raises(KafkaError) as raised:
+        await search(tiered, 0)
+    assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+# -- followers, read-ahead
+
+
+async def test_a_follower_gets_epochs_and_producers_of_a_segment(tiered: Fixture) -> None:
+    last = tiered.segments[-1]
+    epochs, producers = await tiered.reader.fetch_auxiliary(last)
+    assert epochs == tiered.log.leader_epochs.entries_in_range(0, last.end_offset + 1)
+    assert producers == b"producers"
+
+
+async def test_a_follower_is_told_when_a_segment_has_gone(tiered: Fixture) -> None:
+    tiered.tier.delete_log_segment_data(tiered.segments[0])
+    with pytest.raises(KafkaError):
+        await tiered.reader.fetch_auxiliary(tiered.segments[0])
+
+
+class PrefetchingTier(MemoryTier):
+    """Notes which segments it was told of."""
+
+    announced: list[UUID]
+    read_ahead_bytes = 1
+
+    def prefetch_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, position: int = 0, *, with_indexes: bool = False
+    ) -> None:
+        self.announced.append(metadata.remote_log_segment_id.id)
+
+
+async def test_a_reader_that_goes_on_has_the_next_segment_announced_once(tiered: Fixture) -> None:
+    tier = PrefetchingTier(segments=tiered.tier.segments)
+    tier.announced = []
+    reader = RemoteLogReader(tier, tiered.manager, tiered.cache, tiered.pool)
+    ids = [segment.remote_log_segment_id.id for segment in tiered.segments]
+    await reader.read(tiered.request(0, 300))
+    assert tier.announced == ids[:1], "its first chunks come beside its indexes"
+    offset = 0
+    while offset < tiered.local.local_log_start_offset:
+        offset = (await reader.read(tiered.request(offset, 300))).next_offset
+    assert tier.announced == ids
+
+
+async def test_segments_behind_the_next_are_announced_as_far_as_reads_look_ahead(tiered: Fixture) -> None:
+    tier = PrefetchingTier(segments=tiered.tier.segments)
+    tier.announced, tier.read_ahead_bytes = [], sum(each.segment_size_bytes for each in tiered.segments[:3])
+    reader = RemoteLogReader(tier, tiered.manager, tiered.cache, tiered.pool)
+    offset = (await reader.read(tiered.request(0, 300))).next_offset
+    await reader.read(tiered.request(offset, 300))
+    ids = [segment.remote_log_segment_id.id for segment in tiered.segments]
+    assert tier.announced == ids[: len(tier.announced)]
+    assert len(tier.announced) >= 3, "a store with latency has too little to do with one"
+
+
+def test_epochs_without_records_are_no_part_of_a_lineage() -> None:
+    from tests.support.remote_segments import started
+    from tidelog.remote.reading.lineage import common_end
+    from tidelog.storage.leader_epoch import LeaderEpochCache
+
+    segment = started(1, 0, 99, [(0, 0), (1, 20), (2, 20), (3, 50)])
+    assert segment.segment_leader_epochs[1] == EpochStart(1, 20)
+    epochs = LeaderEpochCache.of([EpochEntry(0, 0), EpochEntry(2, 20), EpochEntry(3, 50), EpochEntry(4, 100)])
+    assert common_end(segment, epochs, 0) == 100
+    assert common_end(segment, LeaderEpochCache.of([EpochEntry(0, 0), EpochEntry(2, 30)]), 0) == 20
+    assert common_end(segment, LeaderEpochCache.of([EpochEntry(0, 0), EpochEntry(5, 10)]), 0) == 10

@@ -1,0 +1,133 @@
+"""The bytes of a segment from one position to another, as a stream over its chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from tidelog.remote.objects.chunks.cache import ChunkCache
+from tidelog.remote.objects.chunks.segment_chunks import Segment, fetch_chunks
+from tidelog.remote.objects.layout.chunk_index import Chunk
+from tidelog.remote.objects.layout.pieces import Buffer, Pieces
+from tidelog.remote.objects.stores.port import ObjectStore
+from tidelog.remote.ports.storage_manager import ReadableStream, RemoteStorageError
+
+
+class _ChunkedStream:
+    """What both kinds have in common: pieces, each within one chunk, given out in the sizes asked for.
+
+    Invariant: `_position` is the original position of the next byte that is not in `_piece`.
+    """
+
+    def __init__(self, segment: Segment, start: int, end: int) -> None:
+        self._segment = segment
+        self._position = start
+        self._end = end
+        self._piece: memoryview = memoryview(b"")
+        self._is_closed = False
+
+    def read(self, size: int = -1, /) -> bytes:
+        """The next bytes, at most `size`, all of the rest when negative; empty at the end."""
+        views = list(self.views(size))
+        if len(views) == 1:
+            whole = views[0].obj
+            # A view of all of its bytes is the bytes: nothing is copied.
+            return whole if isinstance(whole, bytes) and len(whole) == len(views[0]) else bytes(views[0])
+        return b"".join(views)
+
+    def read_view(self, size: int, /) -> Buffer:
+        """The same without a copy where the bytes are of one chunk; it keeps that chunk in memory."""
+        views = list(self.views(size))
+        return views[0] if len(views) == 1 else b"".join(views)
+
+    def views(self, size: int = -1) -> Iterator[memoryview]:
+        """The same without a copy: views of chunks, in order."""
+        left = len(self._piece) + self._end - self._position
+        wanted = left if size < 0 else min(size, left)
+        while wanted:
+            if self._is_closed:
+                raise RemoteStorageError("the stream is closed")
+            if not self._piece:
+                self._piece = memoryview(self._next(self._position + wanted))
+                self._position += len(self._piece)
+            given, self._piece = self._piece[:wanted], self._piece[wanted:]
+            wanted -= len(given)
+            yield given
+
+    def _next(self, needed_end: int) -> Buffer:
+        """The bytes from `_position` to the end of its chunk or of the range."""
+        raise AssertionError("abstract")
+
+    def _in_chunk(self, chunk: Chunk) -> tuple[int, int]:
+        """What of `chunk` belongs to the range from `_position` on."""
+        return self._position - chunk.original_position, min(
+            chunk.original_size, self._end - chunk.original_position
+        )
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._is_closed = True
+        self._piece = memoryview(b"")
+
+
+class CachedSegmentStream(_ChunkedStream):
+    """Reads through a cache, which reads ahead."""
+
+    def __init__(self, cache: ChunkCache, segment: Segment, start: int, end: int) -> None:
+        super().__init__(segment, start, end)
+        self._cache = cache
+
+    def _next(self, needed_end: int) -> Buffer:
+        chunk = self._segment.index.chunk(self._segment.index.index_at(self._position))
+        self._cache.read_ahead(self._segment, chunk.number, needed_end)
+        return self._cache.slice(self._segment, chunk.number, *self._in_chunk(chunk))
+
+
+class DirectSegmentStream(_ChunkedStream):
+    """Reads from the store by one GET, begun at the first read; of transformed segments whole chunks."""
+
+    def __init__(self, store: ObjectStore, segment: Segment, start: int, end: int) -> None:
+        super().__init__(segment, start, end)
+        self._store = store
+        self._chunks: Iterator[tuple[Chunk, Pieces]] | None = None
+        self._plain: ReadableStream | None = None
+
+    def _next(self, needed_end: int) -> Buffer:
+        return (
+            self._next_plain(needed_end)
+            if self._segment.manifest.transform.is_identity
+            else self._next_chunk()
+        )
+
+    def _next_plain(self, needed_end: int) -> bytes:
+        key = self._segment.keys.log
+        if self._plain is None:
+            self._plain = self._store.get(key, self._position, self._end - 1)
+        data = self._plain.read(needed_end - self._position)
+        if not data:
+            shown = self._segment.keys.shown(key)
+            raise RemoteStorageError(f"{shown}: {self._end - self._position} bytes are missing at its end")
+        return data
+
+    def _next_chunk(self) -> Buffer:
+        index = self._segment.index
+        if self._chunks is None:
+            first, last = index.index_at(self._position), index.index_at(self._end - 1)
+            self._chunks = fetch_chunks(self._store, self._segment, first, last)
+        found = next(self._chunks, None)
+        if found is None:
+            raise RemoteStorageError(
+                f"{self._segment.keys.shown(self._segment.keys.log)}: the stream has failed before"
+            )
+        chunk, data = found
+        return data.slice(*self._in_chunk(chunk))
+
+    def close(self) -> None:
+        super().close()
+        if self._plain is not None:
+            self._plain.close()
+        # A generator that is closed closes the stream it reads.
+        close = getattr(self._chunks, "close", None)
+        with suppress(RemoteStorageError):
+            if close is not None:
+                close()

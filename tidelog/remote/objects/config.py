@@ -1,0 +1,290 @@
+"""The configuration of the bundled RemoteStorageManager: keys as Aiven's plugin names them.
+
+They come without `rsm.config.`. What differs from the plugin: `chunk.size` has a default; there is a chunk
+cache in memory with read-ahead unless `fetch.chunk.cache.class` is `none` or names another; indexes and
+manifests are fetched by those who ask for them, so that `thread.pool.size` of their caches does nothing;
+`copy.verification` is ours.
+Unknown keys are logged and passed over, as Kafka does.
+
+Source: RemoteStorageManagerConfig, ChunkCacheConfig, DiskChunkCacheConfig, CacheConfig of Aiven's plugin.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+
+from tidelog.base.config_definition import (
+    ConfigDefinition,
+    ConfigError,
+    ConfigKind,
+    ConfigValue,
+    split_list,
+    table,
+)
+from tidelog.remote.objects.chunks.cache import ChunkCache
+from tidelog.remote.objects.chunks.cache_settings import CacheSettings
+from tidelog.remote.objects.chunks.places import ChunkPlaces, DiskPlaces, MemoryPlaces
+from tidelog.remote.objects.layout.custom_metadata import CustomField
+from tidelog.remote.objects.layout.encryption import KeyPair, KeyRing
+from tidelog.remote.objects.layout.object_keys import ObjectKeys
+from tidelog.remote.objects.layout.rsa_oaep import MODULUS_BITS_MIN
+from tidelog.remote.objects.manager import ManagerSettings, ObjectStorageManager
+from tidelog.remote.objects.stores.backends import object_store
+from tidelog.remote.objects.stores.masked import MaskedStore
+from tidelog.remote.objects.stores.port import ObjectStore
+from tidelog.remote.objects.verification import Verification
+
+_log = logging.getLogger(__name__)
+
+_INT_MAX: Final = 2**31 - 1
+_STORAGE: Final = "storage."
+_CHUNKS, _MANIFESTS, _INDEXES = "fetch.chunk.cache.", "fetch.manifest.cache.", "fetch.indexes.cache."
+_OLD_MANIFESTS: Final = "segment.manifest.cache."
+_KEY_PAIRS: Final = "encryption.key.pairs."
+_THREADS_MIN: Final = 8
+"""Threads wait for the network, so that a machine of few cores wants more of them than cores."""
+_CACHE_CLASSES: Final = {
+    "memory": "memory",
+    "MemoryChunkCache": "memory",
+    "InMemoryChunkCache": "memory",
+    "disk": "disk",
+    "DiskChunkCache": "disk",
+    "DiskBasedChunkCache": "disk",
+    "none": "none",
+}
+"""By the last part of a class name: the plugin's of today, its older ones, and short ones."""
+
+
+def _cache(prefix: str, size: int, retention_ms: int) -> list[ConfigDefinition]:
+    number = {"kind": ConfigKind.LONG, "minimum": -1}
+    return [
+        ConfigDefinition(key=f"{prefix}size", default=size, documentation="Bound, -1 is none.", **number),  # type: ignore[arg-type]
+        ConfigDefinition(key=f"{prefix}retention.ms", default=retention_ms, **number),  # type: ignore[arg-type]
+        ConfigDefinition(
+            key=f"{prefix}thread.pool.size", kind=ConfigKind.INT, default=0, minimum=0, maximum=1024
+        ),
+        ConfigDefinition(key=f"{prefix}get.timeout.ms", kind=ConfigKind.LONG, default=10_000, minimum=1),
+    ]
+
+
+CONFIGS: Final = table(
+    [
+        ConfigDefinition(
+            key="storage.backend.class",
+            kind=ConfigKind.CLASS,
+            required=True,
+            non_empty=True,
+            documentation="filesystem, s3, fsspec, or the class name that Aiven's plugin has for it.",
+        ),
+        ConfigDefinition(
+            key="segment.format", kind=ConfigKind.STRING, default="kafka", valid_values=("kafka",)
+        ),
+        ConfigDefinition(key="key.prefix", kind=ConfigKind.STRING, default=""),
+        ConfigDefinition(key="key.prefix.mask", kind=ConfigKind.BOOLEAN, default=False),
+        ConfigDefinition(
+            key="chunk.size", kind=ConfigKind.INT, default=4 * 1024 * 1024, minimum=1, maximum=_INT_MAX // 2
+        ),
+        ConfigDefinition(key="compression.enabled", kind=ConfigKind.BOOLEAN, default=False),
+        ConfigDefinition(key="compression.heuristic.enabled", kind=ConfigKind.BOOLEAN, default=False),
+        ConfigDefinition(key="encryption.enabled", kind=ConfigKind.BOOLEAN, default=False),
+        ConfigDefinition(key="encryption.key.pair.id", kind=ConfigKind.STRING),
+        ConfigDefinition(key="encryption.key.pairs", kind=ConfigKind.LIST),
+        ConfigDefinition(
+            key="custom.metadata.fields.include",
+            kind=ConfigKind.LIST,
+            default=(),
+            valid_values=tuple(field.name for field in CustomField),
+        ),
+        ConfigDefinition(
+            key="copy.verification",
+            kind=ConfigKind.STRING,
+            default=Verification.SIZES.value,
+            valid_values=tuple(each.value for each in Verification),
+            documentation="What is looked at after a copy; not a key of the plugin.",
+        ),
+        ConfigDefinition(key=f"{_CHUNKS}class", kind=ConfigKind.CLASS, default="memory", non_empty=True),
+        ConfigDefinition(
+            key=f"{_CHUNKS}prefetch.max.size",
+            kind=ConfigKind.INT,
+            default=32 * 1024 * 1024,
+            minimum=0,
+            maximum=_INT_MAX,
+        ),
+        ConfigDefinition(key=f"{_CHUNKS}path", kind=ConfigKind.STRING, non_empty=True),
+        *_cache(_CHUNKS, 128 * 1024 * 1024, 600_000),
+        *_cache(_MANIFESTS, 1000, 3_600_000),
+        *_cache(_INDEXES, 10 * 1024 * 1024, 600_000),
+    ]
+)
+
+UNUSED: Final = (
+    "upload.rate.limit.bytes.per.second",
+    "metrics.num.samples",
+    "metrics.sample.window.ms",
+    "metrics.recording.level",
+)
+"""Keys of the plugin without effect here; remote.log.manager.copy.max.bytes.per.second limits uploads."""
+
+
+def storage_manager_from_config(values: Mapping[str, str]) -> ObjectStorageManager:
+    """The storage manager that `values` describe, connected to nothing yet but with its directories checked.
+
+    Errors: ConfigError, one line with key, value and what is allowed.
+    """
+    values = {_present_name(key): text for key, text in values.items()}
+    for key in unknown_keys(values):
+        _log.warning("unknown key of the remote storage manager, ignored: %s", key)
+    for key in UNUSED:
+        if key in values:
+            _log.warning("key of the remote storage manager without effect here: %s", key)
+    parsed = _parse(values)
+    settings = _manager_settings(parsed, values)
+    store = object_store(
+        str(parsed["storage.backend.class"]),
+        {
+            key.removeprefix(_STORAGE): text
+            for key, text in values.items()
+            if key.startswith(_STORAGE) and key != "storage.backend.class"
+        },
+    )
+    if settings.keys.masks_prefix and settings.keys.prefix:
+        store = MaskedStore(store, settings.keys.prefix)
+    try:
+        return ObjectStorageManager(store, settings, _chunk_cache(store, parsed))
+    except BaseException:
+        store.close()
+        raise
+
+
+def unknown_keys(values: Mapping[str, str]) -> tuple[str, ...]:
+    """Keys that mean nothing to the storage manager; those of stores (`storage.`) are judged by the store."""
+    pairs = split_list(values.get("encryption.key.pairs", ""))
+    files = {name for pair_id in pairs for name in _key_file_names(pair_id)}
+    known = {*CONFIGS, *UNUSED, *files}
+    return tuple(key for key in values if key not in known and not key.startswith(_STORAGE))
+
+
+def _present_name(key: str) -> str:
+    """The plugin's present name of a key that it once called otherwise."""
+    return _MANIFESTS + key.removeprefix(_OLD_MANIFESTS) if key.startswith(_OLD_MANIFESTS) else key
+
+
+def _parse(values: Mapping[str, str]) -> Mapping[str, ConfigValue]:
+    parsed: dict[str, ConfigValue] = {}
+    for key, definition in CONFIGS.items():
+        text = values.get(key)
+        if text is None and definition.required:
+            raise ConfigError(key, None, f"it must be given, {definition.documentation}")
+        parsed[key] = definition.default if text is None else definition.parse(text)
+    if parsed["compression.heuristic.enabled"] and not parsed["compression.enabled"]:
+        raise ConfigError("compression.heuristic.enabled", "true", "compression.enabled must be true then")
+    return parsed
+
+
+def _manager_settings(parsed: Mapping[str, ConfigValue], values: Mapping[str, str]) -> ManagerSettings:
+    fields = parsed["custom.metadata.fields.include"]
+    assert isinstance(fields, tuple)
+    return ManagerSettings(
+        keys=ObjectKeys(str(parsed["key.prefix"]), bool(parsed["key.prefix.mask"])),
+        chunk_size=_number(parsed, "chunk.size"),
+        compression=bool(parsed["compression.enabled"]),
+        compression_heuristic=bool(parsed["compression.heuristic.enabled"]),
+        key_ring=_key_ring(parsed, values) if parsed["encryption.enabled"] else None,
+        custom_fields=tuple(CustomField[name] for name in fields),
+        manifest_cache=_cache_settings(parsed, _MANIFESTS),
+        index_cache=_cache_settings(parsed, _INDEXES),
+        verification=Verification(str(parsed["copy.verification"])),
+    )
+
+
+def _chunk_cache(store: ObjectStore, parsed: Mapping[str, ConfigValue]) -> ChunkCache | None:
+    name = str(parsed[f"{_CHUNKS}class"])
+    kind = _CACHE_CLASSES.get(name.rpartition(".")[2])
+    places: ChunkPlaces
+    if kind == "none":
+        return None
+    if kind == "memory":
+        places = MemoryPlaces()
+    elif kind == "disk":
+        path = parsed[f"{_CHUNKS}path"]
+        if path is None:
+            raise ConfigError(f"{_CHUNKS}path", None, "it must be given for a chunk cache on disk")
+        places = DiskPlaces(Path(str(path)))
+    else:
+        raise ConfigError(f"{_CHUNKS}class", name, f"allowed is one of: {', '.join(_CACHE_CLASSES)}")
+    settings = _cache_settings(parsed, _CHUNKS)
+    return ChunkCache(store, places, settings, _number(parsed, f"{_CHUNKS}prefetch.max.size"))
+
+
+def _cache_settings(parsed: Mapping[str, ConfigValue], prefix: str) -> CacheSettings:
+    size, retention_ms = _number(parsed, f"{prefix}size"), _number(parsed, f"{prefix}retention.ms")
+    return CacheSettings(
+        size=None if size == -1 else size,
+        retention_ms=None if retention_ms == -1 else retention_ms,
+        get_timeout_ms=_number(parsed, f"{prefix}get.timeout.ms"),
+        threads=_number(parsed, f"{prefix}thread.pool.size") or max(_THREADS_MIN, os.cpu_count() or 1),
+    )
+
+
+def _number(parsed: Mapping[str, ConfigValue], key: str) -> int:
+    value = parsed[key]
+    assert isinstance(value, int), key
+    return value
+
+
+def _key_ring(parsed: Mapping[str, ConfigValue], values: Mapping[str, str]) -> KeyRing:
+    active, pair_ids = parsed["encryption.key.pair.id"], parsed["encryption.key.pairs"]
+    if not isinstance(pair_ids, tuple) or not pair_ids:
+        raise ConfigError("encryption.key.pairs", pair_ids, "allowed is a list of ids of key pairs")
+    if active not in pair_ids:
+        listed = ", ".join(pair_ids)
+        raise ConfigError(
+            "encryption.key.pair.id", active, f"allowed is one of encryption.key.pairs: {listed}"
+        )
+    return KeyRing(str(active), {pair_id: _key_pair(pair_id, values) for pair_id in pair_ids})
+
+
+def _key_file_names(pair_id: str) -> tuple[str, str]:
+    return f"{_KEY_PAIRS}{pair_id}.public.key.file", f"{_KEY_PAIRS}{pair_id}.private.key.file"
+
+
+def _key_pair(pair_id: str, values: Mapping[str, str]) -> KeyPair:
+    if not pair_id.strip() or ":" in pair_id:
+        raise ConfigError("encryption.key.pairs", pair_id, "an id is not blank and has no colon")
+    public_name, private_name = _key_file_names(pair_id)
+    try:
+        public = load_pem_public_key(_read_file(public_name, values))
+    except ValueError as error:
+        raise ConfigError(public_name, values.get(public_name), _one_line(error)) from error
+    try:
+        private = load_pem_private_key(_read_file(private_name, values), password=None)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(private_name, values.get(private_name), _one_line(error)) from error
+    if not isinstance(public, RSAPublicKey) or public.key_size < MODULUS_BITS_MIN:
+        allowed = f"allowed is an RSA public key of at least {MODULUS_BITS_MIN} bits"
+        raise ConfigError(public_name, values[public_name], allowed)
+    if not isinstance(private, RSAPrivateKey) or private.public_key() != public:
+        allowed = f"allowed is the RSA private key that belongs to {values[public_name]}"
+        raise ConfigError(private_name, values[private_name], allowed)
+    return KeyPair(public, private)
+
+
+def _read_file(name: str, values: Mapping[str, str]) -> bytes:
+    path = values.get(name)
+    if not path:
+        raise ConfigError(name, path, "allowed is the path of a PEM file")
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(name, path, f"the file cannot be read: {_one_line(error)}") from error
+
+
+def _one_line(error: Exception) -> str:
+    return f"allowed is a PEM file of an RSA key: {' '.join(str(error).split())}"

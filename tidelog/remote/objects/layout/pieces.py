@@ -1,0 +1,61 @@
+"""Bytes that are handed on without being copied, and how they are read in full."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate
+from typing import Final, TypeAlias
+
+from tidelog.remote.ports.storage_manager import ReadableStream
+from tidelog.remote.ports.streams import ShortRead
+
+Buffer: TypeAlias = bytes | memoryview
+
+PIECE_BYTES: Final = 4 * 1024 * 1024
+"""How much is read from a stream at a time where the pieces need not be joined.
+
+As much as a chunk has by default: a slice of one piece is a view, one over a border is a copy.
+"""
+
+
+class Pieces:
+    """Bytes as they came from a store, in pieces that are never joined as a whole."""
+
+    __slots__ = ("_ends", "parts")
+
+    def __init__(self, parts: list[Buffer]) -> None:
+        self.parts = parts
+        self._ends = list(accumulate(map(len, parts)))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def slice(self, start: int, end: int) -> Buffer:
+        """The bytes from `start` to `end` (exclusive): a view when they are of one piece, else a copy."""
+        assert 0 <= start <= end <= len(self), (start, end, len(self))
+        views = []
+        number = bisect_right(self._ends, start)
+        while start < end:
+            begin = self._ends[number] - len(self.parts[number])
+            views.append(memoryview(self.parts[number])[start - begin : end - begin])
+            start = self._ends[number]
+            number += 1
+        if len(views) == 1:
+            return views[0]
+        return b"".join(views)
+
+
+def read_pieces(stream: ReadableStream, size: int) -> Pieces:
+    """Return the next `size` bytes of `stream` as it delivers them, without joining pieces.
+
+    Errors: ShortRead if the stream ends earlier.
+    """
+    parts: list[Buffer] = []
+    missing = size
+    while missing:
+        part = stream.read(min(missing, PIECE_BYTES))
+        if not part:
+            raise ShortRead(missing, size)
+        parts.append(part)
+        missing -= len(part)
+    return Pieces(parts)

@@ -1,0 +1,349 @@
+"""A RemoteStorageManager over an object store, in the layout of Aiven's (see tidelog/remote/objects/layout).
+
+    copy     log, indexes, manifest: one put each, in this order. The manifest is the commit: without it
+             nothing of the segment can be read. Then it is looked at again (`copy.verification`). When that
+             or a put fails, what was put is deleted as far as that works; delete_log_segment_data gets
+             the rest.
+    read     manifest (cached) -> chunks (cached, read ahead) -> stream
+    delete   manifest, indexes, log, by key: nothing has to be listed or read
+
+Every object is addressed by the segment's metadata. What custom metadata says of prefix and path goes before
+the configured prefix, for all three objects.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from tidelog.protocol.errors import DecodeError
+from tidelog.remote.objects.chunks.cache import ChunkCache
+from tidelog.remote.objects.chunks.cache_settings import CacheSettings
+from tidelog.remote.objects.chunks.loading_cache import LoadingCache
+from tidelog.remote.objects.chunks.segment_chunks import Segment
+from tidelog.remote.objects.chunks.segment_stream import CachedSegmentStream, DirectSegmentStream
+from tidelog.remote.objects.layout.chunk_index import ChunkIndex
+from tidelog.remote.objects.layout.custom_metadata import CustomField, CustomMetadata, encode_custom_metadata
+from tidelog.remote.objects.layout.encryption import OVERHEAD_BYTES, DataKey, KeyRing
+from tidelog.remote.objects.layout.manifest import (
+    INDEX_ORDER,
+    MANIFEST_BYTES_MAX,
+    IndexPlace,
+    SegmentManifest,
+    decode_manifest,
+    encode_manifest,
+    place_indexes,
+)
+from tidelog.remote.objects.layout.object_keys import ObjectKeys, SegmentKeys
+from tidelog.remote.objects.layout.transform import DamagedChunk, Transform
+from tidelog.remote.objects.stores.port import ObjectStore
+from tidelog.remote.objects.upload import (
+    TransformedLog,
+    is_compressed,
+    join_indexes,
+    plain_chunk_index,
+    read_head,
+)
+from tidelog.remote.objects.verification import Verification, verify_contents, verify_objects
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.storage_manager import (
+    IndexType,
+    LogSegmentData,
+    ReadableStream,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+)
+from tidelog.remote.ports.streams import ShortRead, read_exactly
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+_INDEXES_AT_ONCE_BYTES: Final = 4 * 1024 * 1024
+"""Small files that are together not longer than this are fetched by one GET, whichever is asked for."""
+_HINT_THREADS: Final = 4
+"""Each waits for a manifest and the small files of a segment, one answer of the store after the other."""
+_HINTS_MAX: Final = 64
+"""How many calls of prefetch_log_segment may be under way; more are dropped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagerSettings:
+    """How segments are written, and how they are read."""
+
+    keys: ObjectKeys = field(default_factory=ObjectKeys)
+    chunk_size: int = 4 * 1024 * 1024
+    compression: bool = False
+    compression_heuristic: bool = False
+    key_ring: KeyRing | None = None
+    """Segments are encrypted when there is one; without it encrypted ones cannot be read."""
+    custom_fields: tuple[CustomField, ...] = ()
+    manifest_cache: CacheSettings = field(
+        default_factory=lambda: CacheSettings(size=1000, retention_ms=3_600_000)
+    )
+    index_cache: CacheSettings = field(default_factory=lambda: CacheSettings(size=10 * 1024 * 1024))
+    verification: Verification = Verification.SIZES
+
+
+class ObjectStorageManager:
+    """Segments as objects of `store`; `chunk_cache` None reads every range from the store.
+
+    I/O: blocks; from any thread. Bounds: a copy holds one chunk of the log and its small files in memory.
+    Errors: RemoteStorageError, one line that names the object; RemoteResourceNotFound.
+    """
+
+    def __init__(
+        self, store: ObjectStore, settings: ManagerSettings, chunk_cache: ChunkCache | None = None
+    ) -> None:
+        self.settings = settings
+        self._store = store
+        self._chunks = chunk_cache
+        self._manifests: LoadingCache[str, SegmentManifest] = LoadingCache(
+            settings.manifest_cache, lambda _: 1
+        )
+        self._indexes: LoadingCache[tuple[str, IndexType], bytes] = LoadingCache(settings.index_cache, len)
+        self._hints = ThreadPoolExecutor(_HINT_THREADS, thread_name_prefix="tier-hints")
+        self._hinted: set[str] = set()
+        self._hints_lock = threading.Lock()
+
+    @property
+    def store(self) -> ObjectStore:
+        """Where the objects are, for those who look at the bucket itself."""
+        return self._store
+
+    @property
+    def read_ahead_bytes(self) -> int:
+        """How far behind a position reads look ahead; 0 when they do not."""
+        return 0 if self._chunks is None else self._chunks.read_ahead_bytes
+
+    def copy_log_segment_data(
+        self, metadata: RemoteLogSegmentMetadata, segment: LogSegmentData
+    ) -> bytes | None:
+        """See RemoteStorageManager."""
+        keys = self.settings.keys.new(metadata)
+        try:
+            sizes = self._put_all(keys, metadata, segment)
+        except Exception as error:
+            self._delete_what_was_put(keys)
+            if isinstance(error, RemoteStorageError):
+                raise
+            name = keys.shown(keys.log)
+            raise RemoteStorageError(
+                f"{name}: could not be copied: {type(error).__name__}: {error}"
+            ) from error
+        return self._custom_metadata(keys, sum(sizes))
+
+    def fetch_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
+    ) -> ReadableStream:
+        """See RemoteStorageManager; the first bytes are fetched by the first read."""
+        if start_position < 0 or (end_position is not None and end_position < start_position):
+            raise ValueError(f"{start_position} to {end_position} is no range of bytes")
+        segment = self._segment(metadata)
+        if start_position >= segment.size:
+            raise ValueError(
+                f"position {start_position} is behind the segment, which has {segment.size} bytes"
+            )
+        end = segment.size if end_position is None else min(segment.size, end_position + 1)
+        if self._chunks is None:
+            return DirectSegmentStream(self._store, segment, start_position, end)
+        return CachedSegmentStream(self._chunks, segment, start_position, end)
+
+    def prefetch_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, position: int = 0, *, with_indexes: bool = False
+    ) -> None:
+        """Have the bytes from `position` on fetched in the background, as far as reads look ahead.
+
+        `with_indexes`: the small files, too. A hint for readers that know the next segments: it never blocks,
+        never fails, and may be dropped.
+        """
+        if self._chunks is None or self._chunks.read_ahead_bytes == 0:
+            return
+        key = f"{metadata.remote_log_segment_id}@{position}"
+        with self._hints_lock:
+            if key in self._hinted or len(self._hinted) >= _HINTS_MAX:
+                return
+            self._hinted.add(key)
+        try:
+            self._hints.submit(self._follow_hint, self._chunks, metadata, position, with_indexes, key)
+        except RuntimeError:  # closed
+            self._hinted.discard(key)
+
+    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> ReadableStream:
+        """See RemoteStorageManager."""
+        segment = self._segment(metadata)
+        place = segment.manifest.indexes.get(index_type)
+        if place is None:
+            name = segment.keys.shown(segment.keys.indexes)
+            raise RemoteResourceNotFound(f"{name}: the segment has no {index_type.value} index")
+        if place.size == 0:
+            return io.BytesIO()
+        key = segment.keys.indexes
+        return io.BytesIO(self._indexes.get((key, index_type), lambda: self._load_index(segment, index_type)))
+
+    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """See RemoteStorageManager."""
+        keys = self._keys(metadata)
+        self._manifests.forget(keys.manifest)
+        for index_type in IndexType:
+            self._indexes.forget((keys.indexes, index_type))
+        if self._chunks is not None:
+            self._chunks.forget(keys.log)
+        self._store.delete(keys.all)
+
+    def close(self) -> None:
+        """See RemoteStorageManager."""
+        self._hints.shutdown(wait=True, cancel_futures=True)
+        if self._chunks is not None:
+            self._chunks.close()
+        self._store.close()
+
+    def _put_all(
+        self, keys: SegmentKeys, metadata: RemoteLogSegmentMetadata, segment: LogSegmentData
+    ) -> tuple[int, int, int]:
+        """Put the three objects; the answer is their sizes."""
+        data_key = DataKey.random() if self.settings.key_ring is not None else None
+        with open(segment.log, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != metadata.segment_size_bytes:
+                noted = metadata.segment_size_bytes
+                raise RemoteStorageError(f"{segment.log} has {size} bytes, its metadata says {noted}")
+            transform = Transform(self._is_to_be_compressed(file, segment.log), data_key)
+            chunk_index, log_bytes = self._put_log(keys, file, size, transform)
+        small_files = _read_indexes(segment)
+        indexes, index_sizes = join_indexes(small_files, INDEX_ORDER, Transform(data_key=data_key))
+        self._store.put(keys.indexes, indexes, len(indexes))
+        manifest = SegmentManifest(chunk_index, place_indexes(index_sizes), transform)
+        encoded = encode_manifest(manifest, metadata, self.settings.key_ring)
+        self._store.put(keys.manifest, encoded, len(encoded))
+        if self.settings.verification is not Verification.NONE:
+            verify_objects(self._store, keys, {keys.log: log_bytes, keys.indexes: len(indexes)}, encoded)
+        if self.settings.verification is Verification.CONTENTS:
+            verify_contents(self._store, keys, manifest, segment, small_files)
+        return log_bytes, len(indexes), len(encoded)
+
+    def _put_log(
+        self, keys: SegmentKeys, file: io.BufferedReader, size: int, transform: Transform
+    ) -> tuple[ChunkIndex, int]:
+        chunk_size = self.settings.chunk_size
+        if transform.is_identity:
+            self._store.put(keys.log, file, size)
+            return plain_chunk_index(size, chunk_size), size
+        source = TransformedLog(file, size, chunk_size, transform)
+        self._store.put(keys.log, source, source.size)
+        return source.chunk_index(), source.stored_bytes
+
+    def _is_to_be_compressed(self, file: io.BufferedReader, name: str) -> bool:
+        """By the heuristic a log whose first batch is compressed, or cannot be read, is stored as it is."""
+        if not (self.settings.compression and self.settings.compression_heuristic):
+            return self.settings.compression
+        try:
+            return not is_compressed(read_head(file))
+        except DecodeError as error:
+            _log.warning("%s is copied without compression: %s", name, error)
+            return False
+
+    def _delete_what_was_put(self, keys: SegmentKeys) -> None:
+        try:
+            self._store.delete(keys.all)
+        except Exception as error:
+            _log.warning("%s: a failed copy left objects behind: %s", keys.shown(keys.log), error)
+
+    def _custom_metadata(self, keys: SegmentKeys, remote_size: int) -> bytes | None:
+        wanted = self.settings.custom_fields
+        fields = CustomMetadata(
+            remote_size if CustomField.REMOTE_SIZE in wanted else None,
+            keys.prefix if CustomField.OBJECT_PREFIX in wanted else None,
+            keys.path if CustomField.OBJECT_KEY in wanted else None,
+        )
+        return encode_custom_metadata(fields) or None
+
+    def _keys(self, metadata: RemoteLogSegmentMetadata) -> SegmentKeys:
+        try:
+            return self.settings.keys.of(metadata)
+        except DecodeError as error:
+            raise RemoteStorageError(f"{metadata.remote_log_segment_id}: {error}") from error
+
+    def _segment(self, metadata: RemoteLogSegmentMetadata) -> Segment:
+        keys = self._keys(metadata)
+        manifest = self._manifests.get(keys.manifest, lambda: self._load_manifest(keys))
+        return Segment(keys, manifest)
+
+    def _load_manifest(self, keys: SegmentKeys) -> SegmentManifest:
+        with closing(self._store.get(keys.manifest)) as stream:
+            data = stream.read(MANIFEST_BYTES_MAX + 1)
+        if len(data) > MANIFEST_BYTES_MAX:
+            raise RemoteStorageError(f"{keys.shown(keys.manifest)}: longer than {MANIFEST_BYTES_MAX} bytes")
+        return self._named(keys, keys.manifest, lambda: decode_manifest(data, self.settings.key_ring))
+
+    def _load_index(self, segment: Segment, wanted: IndexType) -> bytes:
+        """One small file; the others are kept too when all of them come with it."""
+        places = segment.manifest.indexes
+        total = max(place.position + place.size for place in places.values())
+        alone = places[wanted]
+        span = IndexPlace(0, total) if total <= _INDEXES_AT_ONCE_BYTES else alone
+        key = segment.keys.indexes
+        with closing(self._store.get(key, span.position, span.position + span.size - 1)) as stream:
+            data = memoryview(self._named(segment.keys, key, lambda: read_exactly(stream, span.size)))
+
+        def small_file(place: IndexPlace) -> bytes:
+            begin = place.position - span.position
+            stored = data[begin : begin + place.size]
+            transform = segment.manifest.index_transform
+            size = place.size if transform.is_identity else place.size - OVERHEAD_BYTES
+            return self._named(segment.keys, key, lambda: bytes(transform.undo(stored, size)))
+
+        if span is not alone:
+            for index_type, place in places.items():
+                if place.size and index_type is not wanted:
+                    self._indexes.keep((key, index_type), small_file(place))
+        return small_file(alone)
+
+    @staticmethod
+    def _named(keys: SegmentKeys, key: str, action: Callable[[], _T]) -> _T:
+        """What `action` gives; damage it finds is told of the object `key`."""
+        try:
+            return action()
+        except (DecodeError, DamagedChunk, ShortRead) as error:
+            raise RemoteStorageError(f"{keys.shown(key)}: {error}") from error
+
+    def _follow_hint(
+        self,
+        chunks: ChunkCache,
+        metadata: RemoteLogSegmentMetadata,
+        position: int,
+        with_indexes: bool,
+        key: str,
+    ) -> None:
+        try:
+            segment = self._segment(metadata)
+            if 0 <= position < segment.size:
+                chunks.read_ahead(segment, segment.index.index_at(position), goes_on=True)
+            if with_indexes:
+                self.fetch_index(metadata, IndexType.OFFSET).close()
+        except RemoteStorageError as error:
+            _log.debug("nothing read ahead of %s: %s", metadata.remote_log_segment_id, error)
+        finally:
+            with self._hints_lock:
+                self._hinted.discard(key)
+
+
+def _read_indexes(segment: LogSegmentData) -> dict[IndexType, bytes]:
+    files = {
+        IndexType.OFFSET: segment.offset_index,
+        IndexType.TIMESTAMP: segment.time_index,
+        IndexType.PRODUCER_SNAPSHOT: segment.producer_snapshot,
+    }
+    if segment.transaction_index is not None:
+        files[IndexType.TRANSACTION] = segment.transaction_index
+    indexes = {IndexType.LEADER_EPOCH: segment.leader_epochs}
+    for index_type, path in files.items():
+        with open(path, "rb") as file:
+            indexes[index_type] = file.read()
+    return indexes

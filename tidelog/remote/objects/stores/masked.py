@@ -1,0 +1,80 @@
+"""A store whose errors do not show the prefix of keys (key.prefix.mask)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from tidelog.remote.objects.stores.port import Content, ObjectInfo, ObjectStore
+from tidelog.remote.ports.storage_manager import ReadableStream, RemoteStorageError
+
+MASK = "<prefix>/"
+
+
+class _Mask:
+    """Replaces a text in errors."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    @contextmanager
+    def over(self) -> Iterator[None]:
+        """Errors of the block are masked; their causes, which would show the key, are cut off."""
+        try:
+            yield
+        except RemoteStorageError as error:
+            self._raise(error)
+
+    def _raise(self, error: RemoteStorageError) -> NoReturn:
+        raise type(error)(str(error).replace(self._prefix, MASK)) from None
+
+
+class MaskedStore:
+    """`store`, in whose errors `prefix`, which is not empty, is replaced by MASK."""
+
+    def __init__(self, store: ObjectStore, prefix: str) -> None:
+        self._store = store
+        self._mask = _Mask(prefix)
+
+    def put(self, key: str, content: Content, size: int | None = None) -> None:
+        """See ObjectStore."""
+        with self._mask.over():
+            self._store.put(key, content, size)
+
+    def get(self, key: str, start: int | None = None, end: int | None = None) -> ReadableStream:
+        """See ObjectStore."""
+        with self._mask.over():
+            return _MaskedStream(self._store.get(key, start, end), self._mask)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """See ObjectStore."""
+        with self._mask.over():
+            self._store.delete(keys)
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """See ObjectStore."""
+        with self._mask.over():
+            yield from self._store.list(prefix)
+
+    def size(self, key: str) -> int:
+        """See ObjectStore."""
+        with self._mask.over():
+            return self._store.size(key)
+
+    def close(self) -> None:
+        """See ObjectStore."""
+        self._store.close()
+
+
+class _MaskedStream:
+    def __init__(self, stream: ReadableStream, mask: _Mask) -> None:
+        self._stream = stream
+        self._mask = mask
+
+    def read(self, size: int = -1, /) -> bytes:
+        with self._mask.over():
+            return self._stream.read(size)
+
+    def close(self) -> None:
+        self._stream.close()

@@ -1,0 +1,163 @@
+"""An object store in a bucket of S3, or of a server that speaks its protocol, through boto3.
+
+Importing this module loads boto3: it is imported only when a store of this kind is made (`backends`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from tidelog.remote.objects.stores.port import Content, ObjectInfo, check_key, check_range, failure, missing
+from tidelog.remote.objects.stores.s3_calls import PASSING_CODES, CallFailed, NotDone, S3Calls
+from tidelog.remote.objects.stores.s3_client import s3_client
+from tidelog.remote.objects.stores.s3_read import Place, S3Reads
+from tidelog.remote.objects.stores.s3_settings import S3Settings
+from tidelog.remote.objects.stores.s3_upload import S3Uploads
+from tidelog.remote.objects.stores.streams import ExactStream, Parts, put_errors
+from tidelog.remote.ports.storage_manager import RemoteStorageError
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.type_defs import ListObjectsV2OutputTypeDef
+
+_DELETE_MAX: Final = 1000
+
+
+class S3Store:
+    """Objects of a bucket.
+
+    I/O: blocking HTTP calls, from any thread, on a pool of `connections_max` kept connections.
+    Errors: see the port; an object is missing when S3 says NoSuchKey, a missing bucket is another error.
+    Bounds: a call ends within `call_timeout_ms`; a put of n parts is up to n + 4 calls.
+    """
+
+    def __init__(self, settings: S3Settings) -> None:
+        self.name = f"s3://{settings.bucket}"
+        self._bucket = settings.bucket
+        self._client = s3_client(settings)
+        self._calls = S3Calls(settings)
+        self._uploads = S3Uploads(self.name, self._client, self._calls, settings)
+        self._reads = S3Reads(self._client, self._calls)
+
+    @classmethod
+    def from_config(cls, values: Mapping[str, str]) -> S3Store:
+        """The store that `values` describe; opens no connection. Errors: ConfigError in one line."""
+        return cls(S3Settings.from_config(values))
+
+    def put(self, key: str, content: Content, size: int | None = None) -> None:
+        """See the port; one part of a source is in memory at a time."""
+        check_key(self.name, key)
+        with put_errors(self.name, key):
+            try:
+                self._uploads.put(key, Parts(self.name, key, content, size))
+            except CallFailed as failed:
+                raise failure(self.name, "put", key, failed.args[0]) from failed
+
+    def get(self, key: str, start: int | None = None, end: int | None = None) -> ExactStream:
+        """See the port."""
+        check_range(start, end)
+        check_key(self.name, key)
+        return self._reads.open(Place(self.name, self._bucket, key), start, end)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """See the port; 1,000 keys a call. A call that fails ends it, keys that fail alone do not.
+
+        Uploads of the keys that a process did not come to the end of go too.
+        """
+        remaining = iter(keys)
+        failed: RemoteStorageError | None = None
+        while batch := list(islice(remaining, _DELETE_MAX)):
+            for key in batch:
+                check_key(self.name, key)
+            try:
+                self._delete_batch(batch)
+                self._uploads.abort_unfinished(batch)
+            except CallFailed as error:
+                if error.status == 0 or error.status >= 500:
+                    self._fail("delete", batch[0], error)
+                failed = failed or failure(self.name, "delete", batch[0], error.args[0])
+            except RemoteStorageError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """See the port; 1,000 objects a page."""
+        token: str | None = None
+        while True:
+            try:
+                page = self._page(prefix, token)
+            except CallFailed as failed:
+                self._fail("list", prefix, failed)
+            for entry in page.get("Contents", []):
+                yield ObjectInfo(entry["Key"], entry["Size"])
+            if not page["IsTruncated"]:
+                return
+            following = page.get("NextContinuationToken")
+            if not following or following == token:
+                raise failure(self.name, "list", prefix, "there is more, but no way to ask for it")
+            token = following
+
+    def size(self, key: str) -> int:
+        """Bytes of the object."""
+        check_key(self.name, key)
+
+        def ask(_: object) -> int:
+            length = self._client.head_object(Bucket=self._bucket, Key=key).get("ContentLength")
+            if length is None:
+                raise NotDone("the answer does not say how long the object is")
+            return length
+
+        try:
+            return self._calls.run(ask)
+        except CallFailed as failed:
+            self._fail("look at", key, failed)
+
+    def close(self) -> None:
+        """Close connections; calls under way fail soon."""
+        self._calls.close()
+        self._client.close()
+
+    def _page(self, prefix: str, token: str | None) -> ListObjectsV2OutputTypeDef:
+        more: Any = {} if token is None else {"ContinuationToken": token}
+
+        def ask(_: object) -> ListObjectsV2OutputTypeDef:
+            page = self._client.list_objects_v2(Bucket=self._bucket, Prefix=prefix, **more)
+            if "IsTruncated" not in page:
+                raise NotDone("the answer is no whole listing")
+            return page
+
+        return self._calls.run(ask)
+
+    def _delete_batch(self, keys: Sequence[str]) -> None:
+        """Delete at most 1,000 keys; those that fail for a passing reason are tried again."""
+        waiting = list(keys)
+        refused: list[str] = []
+
+        def ask(_: object) -> None:
+            listed: Any = {"Objects": [{"Key": key} for key in waiting], "Quiet": True}
+            answer = self._client.delete_objects(Bucket=self._bucket, Delete=listed)
+            headers = answer["ResponseMetadata"]["HTTPHeaders"]
+            if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
+                raise NotDone("the answer does not say what was deleted")
+            errors = answer.get("Errors", [])
+            waiting.clear()
+            for error in errors:
+                key, code = error.get("Key", ""), error.get("Code", "")
+                if code in PASSING_CODES:
+                    waiting.append(key)
+                elif code != "NoSuchKey":
+                    refused.append(f"{key!r}: {code} {error.get('Message', '')}")
+            if waiting:
+                raise NotDone(f"{len(waiting)} keys were not deleted for now, as {waiting[0]!r}")
+
+        self._calls.run(ask)
+        if refused:
+            text = f"{len(refused)} of {len(keys)} keys were refused, {refused[0]}"
+            raise failure(self.name, "delete", keys[0], text)
+
+    def _fail(self, action: str, key: str, failed: CallFailed) -> NoReturn:
+        if failed.code in ("NoSuchKey", "404"):
+            raise missing(self.name, key) from failed
+        raise failure(self.name, action, key, failed.args[0]) from failed

@@ -1,0 +1,128 @@
+"""A boto3 client for one bucket's settings. Its own retries are off: `s3_calls` bounds them in time."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import botocore.session
+from botocore import UNSIGNED
+from botocore.config import Config
+from botocore.credentials import Credentials, ReadOnlyCredentials
+
+from tidelog.base.config_definition import ConfigError
+from tidelog.remote.objects.stores.s3_deadlines import POOL_CLASSES
+from tidelog.remote.objects.stores.s3_settings import S3Settings
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+_PREFIX = "rsm.config.storage."
+_ACCESS_KEY, _SECRET_KEY, _TOKEN = "aws.access.key.id", "aws.secret.access.key", "aws.session.token"
+
+
+def s3_client(settings: S3Settings) -> S3Client:
+    """A client; opens no connection. Errors: ConfigError when credentials cannot be read."""
+    core = botocore.session.get_session()
+    if settings.credentials_file is not None:
+        core._credentials = FileCredentials(settings.credentials_file)  # type: ignore[attr-defined]
+    client: S3Client = boto3.session.Session(botocore_session=core).client(
+        "s3",
+        region_name=settings.region,
+        endpoint_url=settings.endpoint_url,
+        aws_access_key_id=settings.access_key_id,
+        aws_secret_access_key=settings.secret_access_key,
+        aws_session_token=settings.session_token,
+        verify=None if settings.certificate_check else False,
+        config=_config(settings),
+    )
+    session: Any = client._endpoint.http_session  # type: ignore[attr-defined]
+    session._pool_classes_by_scheme.update(POOL_CLASSES)
+    if settings.legacy_md5:
+        for operation in ("DeleteObjects", "PutObject", "UploadPart"):
+            client.meta.events.register(f"before-sign.s3.{operation}", _send_md5)
+    return client
+
+
+def _config(settings: S3Settings) -> Config:
+    checksums: Any = "when_supported" if settings.checksum_check else "when_required"
+    style: Any = {None: "auto", True: "path", False: "virtual"}[settings.path_style]
+    unsigned: dict[str, Any] = {"signature_version": UNSIGNED} if settings.anonymous else {}
+    return Config(
+        connect_timeout=min(settings.connect_timeout_ms, settings.attempt_timeout_ms) / 1000,
+        read_timeout=min(settings.read_timeout_ms, settings.attempt_timeout_ms) / 1000,
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        max_pool_connections=settings.connections_max,
+        request_checksum_calculation=checksums,
+        response_checksum_validation=checksums,
+        s3={"addressing_style": style},
+        tcp_keepalive=True,
+        **unsigned,
+    )
+
+
+def _send_md5(request: Any, **_: object) -> None:
+    """Content-MD5 in place of the checksums that came after it."""
+    for name in list(request.headers.keys()):
+        if name.lower().startswith(("x-amz-checksum-", "x-amz-sdk-checksum-")):
+            del request.headers[name]
+    body = request.body if isinstance(request.body, (bytes, bytearray)) else _whole(request.body)
+    request.headers["Content-MD5"] = base64.b64encode(
+        hashlib.md5(body, usedforsecurity=False).digest()
+    ).decode()
+
+
+def _whole(body: Any) -> bytes:
+    position = body.tell()
+    content: bytes = body.read()
+    body.seek(position)
+    return content
+
+
+class FileCredentials(Credentials):
+    """Credentials in a properties file, read again when the file has changed.
+
+    A file that cannot be read later on leaves the last good ones in force. Errors: ConfigError at first.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._version: tuple[int, int] | None = None
+        try:
+            self._version, values = self._load()
+        except (OSError, KeyError) as error:
+            allowed = (
+                f"allowed is a file with {_ACCESS_KEY} and {_SECRET_KEY}: {type(error).__name__} {error}"
+            )
+            raise ConfigError("aws.credentials.file", path, allowed) from error
+        super().__init__(values[_ACCESS_KEY], values[_SECRET_KEY], values.get(_TOKEN), method="file")
+
+    def get_frozen_credentials(self) -> ReadOnlyCredentials:
+        """The credentials as the file has them now."""
+        with self._lock:
+            try:
+                status = os.stat(self._path)
+                if (status.st_mtime_ns, status.st_size) != self._version:
+                    self._version, values = self._load()
+                    self.access_key, self.secret_key = values[_ACCESS_KEY], values[_SECRET_KEY]
+                    self.token = values.get(_TOKEN)
+            except (OSError, KeyError):
+                pass
+            return ReadOnlyCredentials(self.access_key, self.secret_key, self.token)
+
+    def _load(self) -> tuple[tuple[int, int], dict[str, str]]:
+        with open(self._path, encoding="utf-8") as file:
+            status = os.fstat(file.fileno())
+            lines = [line.strip() for line in file if line.strip() and line.strip()[0] not in "#!"]
+        values = {}
+        for line in lines:
+            name, _, value = line.partition("=")
+            values[name.strip().removeprefix(_PREFIX)] = value.strip()
+        if not values[_ACCESS_KEY] or not values[_SECRET_KEY]:
+            raise KeyError(_ACCESS_KEY)
+        return (status.st_mtime_ns, status.st_size), values

@@ -1,0 +1,174 @@
+"""How to reach a bucket: the keys of Aiven's S3Storage, and a few that bound time and connections.
+
+Source: io.aiven.kafka.tieredstorage.storage.s3.S3StorageConfig (names, bounds; where it sets no timeout,
+ours has one).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from tidelog.base.config_definition import (
+    ConfigDefinition,
+    ConfigError,
+    ConfigKind,
+    ConfigValue,
+    table,
+)
+from tidelog.remote.objects.stores.config_values import parse_values
+
+PART_BYTES_MIN: Final = 5 * 1024 * 1024
+PARTS_MAX: Final = 10_000
+_PART_BYTES_MAX: Final = 2**31 - 1 - 8
+_TIME_MS_MAX: Final = 24 * 3600 * 1000
+
+_DEFAULT_CHAIN: Final = "DefaultCredentialsProvider"
+_ANONYMOUS: Final = "AnonymousCredentialsProvider"
+
+
+def _check_url(value: ConfigValue) -> str | None:
+    parts = urlsplit(str(value))
+    good = parts.scheme in ("http", "https") and parts.hostname
+    return None if good else "allowed is a URL that begins with http:// or https://"
+
+
+def _check_provider(value: ConfigValue) -> str | None:
+    good = str(value).rpartition(".")[2] in (_DEFAULT_CHAIN, _ANONYMOUS)
+    return None if good else f"allowed is {_DEFAULT_CHAIN} or {_ANONYMOUS}"
+
+
+def _text(key: str, documentation: str, **more: Any) -> ConfigDefinition:
+    return ConfigDefinition(
+        key=key, kind=ConfigKind.STRING, non_empty=True, documentation=documentation, **more
+    )
+
+
+def _number(key: str, default: int, minimum: int, maximum: int, documentation: str) -> ConfigDefinition:
+    return ConfigDefinition(
+        key=key,
+        kind=ConfigKind.LONG,
+        default=default,
+        minimum=minimum,
+        maximum=maximum,
+        documentation=documentation,
+    )
+
+
+def _switch(key: str, default: bool | None, documentation: str) -> ConfigDefinition:
+    return ConfigDefinition(key=key, kind=ConfigKind.BOOLEAN, default=default, documentation=documentation)
+
+
+def _secret(key: str, documentation: str) -> ConfigDefinition:
+    return ConfigDefinition(key=key, kind=ConfigKind.PASSWORD, documentation=documentation)
+
+
+CONFIGS: Final = table(
+    [
+        _text("s3.bucket.name", "The bucket of all objects.", required=True),
+        _text("s3.region", "The region of the bucket; us-east-1 when only an endpoint is given."),
+        _text("s3.endpoint.url", "The URL of a store that is not Amazon's.", check=_check_url),
+        _text("s3.storage.class", "The storage class of new objects.", default="STANDARD"),
+        _switch("s3.path.style.access.enabled", None, "The bucket in the path, not in the host name."),
+        _number(
+            "s3.multipart.upload.part.size",
+            25 * 1024 * 1024,
+            PART_BYTES_MIN,
+            _PART_BYTES_MAX,
+            "Bytes of a part; what is not longer is put at once. One part is in memory.",
+        ),
+        _number("s3.api.call.timeout", 60_000, 1, _TIME_MS_MAX, "Longest time of a call with its retries."),
+        _number("s3.api.call.attempt.timeout", 30_000, 1, _TIME_MS_MAX, "Longest time of one attempt."),
+        _number("s3.api.call.attempts", 6, 1, 1000, "How often a call is tried."),
+        _number("s3.connect.timeout", 5_000, 1, _TIME_MS_MAX, "Longest time to connect."),
+        _number("s3.read.timeout", 10_000, 1, _TIME_MS_MAX, "Longest silence of the server."),
+        _number("s3.max.connections", 64, 1, 10_000, "Connections that are kept: one per calling thread."),
+        _switch(
+            "s3.legacy.md5.plugin.enabled", False, "Content-MD5 for servers that know no other checksum."
+        ),
+        _text("aws.credentials.provider.class", "Where credentials come from.", check=_check_provider),
+        _secret("aws.access.key.id", "Fixed credentials."),
+        _secret("aws.secret.access.key", "Fixed credentials."),
+        _secret("aws.session.token", "Fixed credentials for a time."),
+        _text(
+            "aws.credentials.file", "A properties file with the three keys above; read again when changed."
+        ),
+        _switch("aws.certificate.check.enabled", True, "Whether the server must show a good certificate."),
+        _switch("aws.checksum.check.enabled", False, "Checksums of S3 on requests and answers."),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3Settings:
+    """How to reach a bucket. Units: times in ms, sizes in bytes."""
+
+    bucket: str
+    region: str
+    endpoint_url: str | None = None
+    storage_class: str = "STANDARD"
+    path_style: bool | None = None
+    part_bytes: int = 25 * 1024 * 1024
+    call_timeout_ms: int = 60_000
+    attempt_timeout_ms: int = 30_000
+    attempts_max: int = 6
+    connect_timeout_ms: int = 5_000
+    read_timeout_ms: int = 10_000
+    connections_max: int = 64
+    legacy_md5: bool = False
+    anonymous: bool = False
+    access_key_id: str | None = None
+    secret_access_key: str | None = None
+    session_token: str | None = None
+    credentials_file: str | None = None
+    certificate_check: bool = True
+    checksum_check: bool = False
+
+    def __repr__(self) -> str:
+        return (
+            f"S3Settings(bucket={self.bucket!r}, region={self.region!r}, endpoint_url={self.endpoint_url!r})"
+        )
+
+    @classmethod
+    def from_config(cls, values: Mapping[str, str]) -> S3Settings:
+        """Settings from texts; ConfigError, one line, when they are wrong or contradict each other."""
+        parsed: Mapping[str, Any] = parse_values(CONFIGS, values)
+        _check_credentials(parsed)
+        region, endpoint_url = parsed["s3.region"], parsed["s3.endpoint.url"]
+        if region is None and endpoint_url is None:
+            raise ConfigError("s3.region", None, "it must be given when s3.endpoint.url is not")
+        provider = str(parsed["aws.credentials.provider.class"])
+        return cls(
+            bucket=parsed["s3.bucket.name"],
+            region=region or "us-east-1",
+            endpoint_url=endpoint_url,
+            storage_class=parsed["s3.storage.class"],
+            path_style=parsed["s3.path.style.access.enabled"],
+            part_bytes=parsed["s3.multipart.upload.part.size"],
+            call_timeout_ms=parsed["s3.api.call.timeout"],
+            attempt_timeout_ms=parsed["s3.api.call.attempt.timeout"],
+            attempts_max=parsed["s3.api.call.attempts"],
+            connect_timeout_ms=parsed["s3.connect.timeout"],
+            read_timeout_ms=parsed["s3.read.timeout"],
+            connections_max=parsed["s3.max.connections"],
+            legacy_md5=parsed["s3.legacy.md5.plugin.enabled"],
+            anonymous=provider.rpartition(".")[2] == _ANONYMOUS,
+            access_key_id=parsed["aws.access.key.id"],
+            secret_access_key=parsed["aws.secret.access.key"],
+            session_token=parsed["aws.session.token"],
+            credentials_file=parsed["aws.credentials.file"],
+            certificate_check=parsed["aws.certificate.check.enabled"],
+            checksum_check=parsed["aws.checksum.check.enabled"],
+        )
+
+
+def _check_credentials(parsed: Mapping[str, ConfigValue]) -> None:
+    first, second = "aws.access.key.id", "aws.secret.access.key"
+    if (parsed[first] is None) != (parsed[second] is None):
+        raise ConfigError(first, "[hidden]", f"{first} and {second} must be given together")
+    sources = [first, "aws.credentials.file", "aws.credentials.provider.class"]
+    given = [key for key in sources if parsed[key] is not None]
+    if len(given) > 1:
+        raise ConfigError(given[0], "[hidden]", f"only one of {' and '.join(given)} may be given")

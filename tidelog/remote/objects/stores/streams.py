@@ -1,0 +1,132 @@
+"""Streams that give exactly the bytes they promised, and sources read in whole parts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from tidelog.remote.objects.stores.port import Content, Source, failure
+from tidelog.remote.ports.storage_manager import RemoteStorageError
+
+PIECE_BYTES_MAX = 1024 * 1024
+
+Part: TypeAlias = bytes | memoryview
+
+
+class ExactStream(ABC):
+    """A stream of a known number of bytes: `read(n)` gives n of them unless fewer are left.
+
+    Errors: RemoteStorageError when the store ends before it gave them all.
+    """
+
+    piece_bytes_max = PIECE_BYTES_MAX
+    """What is asked of `_next` at most; pieces are joined, which costs a copy."""
+
+    def __init__(self, store: str, key: str, length: int) -> None:
+        self._store = store
+        self._key = key
+        self._left = length
+
+    @abstractmethod
+    def _next(self, size: int) -> bytes:
+        """Between 1 and `size` of the next bytes; empty only when the store has no more."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop reading; what was not read is not fetched."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """The next bytes, at most `size`, all of the rest when negative; empty at the end."""
+        wanted = self._left if size < 0 else min(size, self._left)
+        pieces = []
+        while wanted:
+            piece = self._next(min(wanted, self.piece_bytes_max))
+            if not piece:
+                raise failure(self._store, "read", self._key, f"it ended {self._left} bytes too early")
+            pieces.append(piece)
+            wanted -= len(piece)
+            self._left -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+class Parts:
+    """The content of a put, cut into parts of one size; only one part of a source is in memory.
+
+    Invariant: `taken_bytes` is what `next_part` has given so far.
+    Errors: RemoteStorageError when the source has fewer or more bytes than were announced.
+    """
+
+    def __init__(self, store: str, key: str, content: Content, size: int | None) -> None:
+        self._store = store
+        self._key = key
+        self._view: memoryview | None = None
+        self._source: Source | None = None
+        if isinstance(content, (bytes, bytearray, memoryview)):
+            self._view = memoryview(content).cast("B")
+            if size is not None and size != len(self._view):
+                raise self._wrong_size(len(self._view), size)
+            size = len(self._view)
+        else:
+            self._source = content
+        self.size_bytes = size
+        self.taken_bytes = 0
+
+    def next_part(self, part_bytes: int) -> Part:
+        """The next `part_bytes`, fewer at the end, none behind it; of a source always bytes."""
+        part: Part
+        if self._view is None:
+            part = self._from_source(part_bytes)
+        else:
+            part, self._view = self._view[:part_bytes], self._view[part_bytes:]
+        self.taken_bytes += len(part)
+        return part
+
+    def _from_source(self, part_bytes: int) -> bytes:
+        """What a file gives at once is handed on as it is, and a join of bytes lets go of the interpreter.
+
+        To copy a part of some megabytes would hold it, and with it the event loop, for milliseconds.
+        """
+        assert self._source is not None
+        pieces: list[bytes] = []
+        missing = part_bytes
+        while missing > 0:
+            try:
+                piece = self._source.read(missing)
+            except Exception as error:
+                raise _SourceFailed(error) from error
+            if not piece:
+                break
+            pieces.append(piece)
+            missing -= len(piece)
+        announced = self.size_bytes
+        taken = self.taken_bytes + part_bytes - missing
+        if announced is not None and (taken > announced or (missing > 0 and taken < announced)):
+            raise self._wrong_size(taken, announced)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _wrong_size(self, found: int, announced: int) -> Exception:
+        text = f"the content has {found} bytes or more where {announced} were announced"
+        return failure(self._store, "put", self._key, text)
+
+
+class _SourceFailed(Exception):
+    """What a source raised, kept apart from errors of the store."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+@contextmanager
+def put_errors(store: str, key: str, *errors: type[Exception]) -> Iterator[None]:
+    """Around a put: `errors` become RemoteStorageError, what the source raised comes out as it was."""
+    try:
+        yield
+    except _SourceFailed as failed:
+        raise failed.cause from None
+    except RemoteStorageError:
+        raise
+    except errors as error:
+        raise failure(store, "put", key, error) from error

@@ -1,0 +1,120 @@
+"""A log file on its way to the store: read chunk by chunk, transformed, and counted.
+
+One chunk and its transformed form are in memory at a time. When all has been read, `chunk_index` says where
+every chunk went.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import BinaryIO, Final
+
+from tidelog.protocol.batch import read_header
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import DecodeError
+from tidelog.remote.objects.layout.chunk_index import (
+    ChunkIndex,
+    FixedChunkIndex,
+    VariableChunkIndex,
+    chunk_count,
+)
+from tidelog.remote.objects.layout.pieces import Buffer
+from tidelog.remote.objects.layout.transform import Transform
+from tidelog.remote.ports.storage_manager import IndexType
+
+_FIRST_BATCH_BYTES: Final = 61
+"""The header of a record batch."""
+
+
+class TransformedLog:
+    """The stored form of a log file, as a source for ObjectStore.put.
+
+    Bounds: one chunk and its transformed form in memory.
+    Errors: ValueError from `read` when the file has not `file_size` bytes; OSError.
+    """
+
+    def __init__(self, file: BinaryIO, file_size: int, chunk_size: int, transform: Transform) -> None:
+        self._file = file
+        self._file_size = file_size
+        self._chunk_size = chunk_size
+        self._transform = transform
+        self._sizes: list[int] = []
+        self._read = 0
+        self._rest: memoryview = memoryview(b"")
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of the stored form; None when they are known only afterwards."""
+        full, rest = divmod(self._file_size, self._chunk_size)
+        sizes = [self._transform.transformed_size(size) for size in (self._chunk_size, rest)]
+        if sizes[0] is None or sizes[1] is None:
+            return None
+        return full * sizes[0] + (sizes[1] if rest else 0)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of the stored form, when all has been read."""
+        return sum(self._sizes)
+
+    def read(self, size: int, /) -> bytes:
+        """The next bytes of the stored form, at most `size`; empty at the end."""
+        if not self._rest:
+            chunk = self._file.read(self._chunk_size)
+            self._check_size(len(chunk))
+            if not chunk:
+                return b""
+            stored: Buffer = self._transform.apply(chunk)
+            self._sizes.append(len(stored))
+            self._rest = memoryview(stored)
+        given, self._rest = self._rest[:size], self._rest[size:]
+        whole = given.obj
+        # A view of all of its bytes is the bytes: a chunk that is taken at once is not copied.
+        return whole if isinstance(whole, bytes) and len(whole) == len(given) else bytes(given)
+
+    def chunk_index(self) -> ChunkIndex:
+        """Where the chunks are; all must have been read."""
+        assert self._read == self._file_size and not self._rest, (self._read, self._file_size)
+        count = chunk_count(self._chunk_size, self._file_size)
+        assert len(self._sizes) == count, (len(self._sizes), count)
+        transformed_size = self._transform.transformed_size(self._chunk_size)
+        if transformed_size is None:
+            return VariableChunkIndex(self._chunk_size, self._file_size, self._sizes)
+        last = self._sizes[-1] if self._sizes else 0
+        return FixedChunkIndex(self._chunk_size, self._file_size, transformed_size, last)
+
+    def _check_size(self, read: int) -> None:
+        self._read += read
+        if self._read > self._file_size or (not read and self._read < self._file_size):
+            raise ValueError(f"the log file has {self._read} bytes where {self._file_size} are to be copied")
+
+
+def plain_chunk_index(file_size: int, chunk_size: int) -> FixedChunkIndex:
+    """The chunks of a log that is stored as it is."""
+    last = file_size - max(0, chunk_count(chunk_size, file_size) - 1) * chunk_size
+    return FixedChunkIndex(chunk_size, file_size, chunk_size, last)
+
+
+def is_compressed(file_head: bytes) -> bool:
+    """Whether the first batch of a log is compressed; DecodeError when there is no batch of this format."""
+    if len(file_head) < _FIRST_BATCH_BYTES:
+        raise DecodeError(f"a log of {len(file_head)} bytes holds no batch")
+    return read_header(file_head).compression is not Compression.NONE
+
+
+def read_head(file: BinaryIO) -> bytes:
+    """What `is_compressed` wants of a log file; the file is at its beginning afterwards."""
+    head = file.read(_FIRST_BATCH_BYTES)
+    file.seek(0)
+    return head
+
+
+def join_indexes(
+    indexes: Mapping[IndexType, bytes], order: Iterable[IndexType], transform: Transform
+) -> tuple[bytes, dict[IndexType, int]]:
+    """The object of small files, and the stored size of each; an empty file stays empty."""
+    stored = {
+        index_type: transform.apply(indexes[index_type]) if indexes[index_type] else b""
+        for index_type in order
+        if index_type in indexes
+    }
+    return b"".join(stored.values()), {index_type: len(data) for index_type, data in stored.items()}

@@ -1,0 +1,175 @@
+"""Which remote segments, and how much of each, are part of a log: decided by the log's leader epochs.
+
+After an unclean election the tier may hold records that the log never had, in the same epochs even. A
+segment is read only from an epoch on that the log has too, and only up to where the two lineages part.
+Everything here is plain and is called on the event loop.
+
+Source: RemoteLogManager.fetchRemoteLogSegmentMetadata, findOffsetByTimestamp of Apache Kafka 4.3; KIP-405,
+"log divergence with remote storage".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from tidelog.protocol.ids import ENDLESS, LeaderEpoch, Offset
+from tidelog.remote.ports.metadata_manager import SegmentQuestions
+from tidelog.remote.ports.segment_metadata import (
+    EpochStart,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
+from tidelog.storage.leader_epoch import LeaderEpochCache
+
+PAUSE_SEGMENTS: Final = 256
+
+_FINISHED: Final = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+
+
+class SegmentPart(NamedTuple):
+    """The offsets from `start_offset` up to `end_offset` (exclusive) of a remote segment."""
+
+    metadata: RemoteLogSegmentMetadata
+    start_offset: Offset
+    end_offset: Offset
+
+
+def part_at(
+    manager: SegmentQuestions,
+    partition: TopicIdPartition,
+    epochs: LeaderEpochCache,
+    offset: Offset,
+) -> SegmentPart | None:
+    """What may be read from `offset` on in the one segment that holds it; None when there is none."""
+    epoch = epochs.epoch_for_offset(offset)
+    if epoch is None:
+        return None
+    metadata = manager.remote_log_segment_metadata(partition, epoch, offset)
+    return None if metadata is None else SegmentPart(metadata, offset, common_end(metadata, epochs, epoch))
+
+
+def common_end(metadata: RemoteLogSegmentMetadata, epochs: LeaderEpochCache, epoch: LeaderEpoch) -> Offset:
+    """Up to which offset (exclusive) segment and log agree, going from `epoch` on, which both have."""
+    theirs = _filled(metadata.segment_leader_epochs)
+    while True:
+        our_next = epochs.next_epoch(epoch)
+        our_start = None if our_next is None else epochs.start_offset_of(our_next)
+        our_end = ENDLESS if our_start is None else our_start
+        their_next = next((start for start in theirs if start.epoch > epoch), None)
+        if their_next is None:
+            return min(our_end, metadata.end_offset + 1)
+        if (our_next, our_start) != their_next:
+            return min(our_end, their_next.start_offset)
+        epoch = their_next.epoch
+
+
+def parts_with_aborted_transactions(
+    manager: SegmentQuestions,
+    partition: TopicIdPartition,
+    epochs: LeaderEpochCache,
+    offset: Offset,
+    end_offset: Offset,
+) -> Iterator[SegmentPart]:
+    """The parts of segments from `offset` on that may have aborted transactions, starting below `end_offset`.
+
+    Segments of which it is known that they have none are passed over (KAFKA-16780).
+    """
+    while offset < end_offset:
+        part = _next_with_aborted_transactions(manager, partition, epochs, offset)
+        if part is None or part.start_offset >= end_offset:
+            return
+        yield part
+        offset = part.end_offset
+
+
+def _next_with_aborted_transactions(
+    manager: SegmentQuestions, partition: TopicIdPartition, epochs: LeaderEpochCache, offset: Offset
+) -> SegmentPart | None:
+    first = epochs.epoch_for_offset(offset)
+    for epoch, epoch_start, epoch_end in _spans(epochs):
+        if first is None or epoch < first:
+            continue
+        start = max(epoch_start, offset)
+        metadata = manager.next_segment_with_txn_index(partition, epoch, start)
+        part = None if metadata is None else _part_in_epoch(metadata, epoch, start, epoch_end)
+        if part is not None:
+            return part._replace(end_offset=common_end(part.metadata, epochs, epoch))
+    return None
+
+
+def parts_with_timestamp(
+    manager: SegmentQuestions,
+    partition: TopicIdPartition,
+    epochs: LeaderEpochCache,
+    timestamp: int,
+    starting_offset: Offset,
+) -> Iterator[SegmentPart | None]:
+    """The parts of segments, by offset, in which a record at or after `timestamp` may be.
+
+    A segment counts for an epoch only if readers of that epoch get something of it. Every PAUSE_SEGMENTS
+    segments comes a None, at which the caller may let others run.
+    """
+    first = epochs.epoch_for_offset(starting_offset)
+    seen = 0
+    for epoch, epoch_start, epoch_end in _spans(epochs):
+        if first is not None and epoch < first:
+            continue
+        for metadata in manager.list_remote_log_segments(partition, epoch):
+            seen += 1
+            if seen % PAUSE_SEGMENTS == 0:
+                yield None
+            if metadata.max_timestamp_ms < timestamp or metadata.state is not _FINISHED:
+                continue
+            part = _part_in_epoch(metadata, epoch, max(epoch_start, starting_offset), epoch_end)
+            if part is not None and _serves_any_of(manager, partition, epoch, part):
+                yield part
+
+
+def _serves_any_of(
+    manager: SegmentQuestions, partition: TopicIdPartition, epoch: LeaderEpoch, part: SegmentPart
+) -> bool:
+    """Whether readers of `epoch` get the part's segment at one of its offsets at least.
+
+    Another that was finished later may hide its first records or its last, or both (KAFKA-16890).
+    """
+    offset = part.start_offset
+    while offset < part.end_offset:
+        served = manager.remote_log_segment_metadata(partition, epoch, offset)
+        if served is None:
+            return False  # by now the part's own segment is being deleted
+        if served.remote_log_segment_id == part.metadata.remote_log_segment_id:
+            return True
+        hidden = _part_in_epoch(served, epoch, offset, part.end_offset)
+        assert hidden is not None, (served, epoch, offset)
+        offset = hidden.end_offset
+    return False
+
+
+def _spans(epochs: LeaderEpochCache) -> list[tuple[LeaderEpoch, Offset, Offset]]:
+    entries = epochs.entries
+    ends = [entry.start_offset for entry in entries[1:]] + [ENDLESS]
+    return [(epoch, start, end) for (epoch, start), end in zip(entries, ends, strict=False)]
+
+
+def _part_in_epoch(
+    metadata: RemoteLogSegmentMetadata, epoch: LeaderEpoch, start: Offset, end: Offset
+) -> SegmentPart | None:
+    """What of [`start`, `end`) the segment holds in `epoch`."""
+    starts = metadata.segment_leader_epochs
+    for index, entry in enumerate(starts):
+        if entry.epoch == epoch:
+            following = starts[index + 1].start_offset if index + 1 < len(starts) else metadata.end_offset + 1
+            part = SegmentPart(metadata, max(start, entry.start_offset), min(end, following))
+            return part if part.start_offset < part.end_offset else None
+    return None
+
+
+def _filled(starts: tuple[EpochStart, ...]) -> list[EpochStart]:
+    """The epochs that have records: of those that start at one offset, the last."""
+    return [
+        start
+        for index, start in enumerate(starts)
+        if index + 1 == len(starts) or starts[index + 1].start_offset != start.start_offset
+    ]

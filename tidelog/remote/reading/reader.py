@@ -1,0 +1,245 @@
+"""The reader of remote segments: questions about metadata on the loop, everything that blocks in a pool.
+
+    read                  segment by leader epoch and offset -> offset index -> one ranged stream
+                          -> batches -> aborted transactions of this and later segments, then the local log's
+    offset_for_timestamp  segments of the log's lineage, by their largest timestamp -> time index -> records
+    fetch_auxiliary       what a follower needs to go on behind a segment
+
+Bounds: those of the pool, by `remote.log.reader.threads` and `remote.log.reader.max.pending.tasks`.
+Errors: PoolFull; KafkaError, see `tidelog.remote.reading.errors`.
+Source: RemoteLogManager.read, RemoteLogReader, RemoteLogOffsetReader of Apache Kafka 4.3; KIP-405, KIP-1075.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from typing import Final, NamedTuple
+
+from tidelog.base.bounded_pool import BoundedPool
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import Offset
+from tidelog.remote.index_cache.cache import RemoteIndexCache
+from tidelog.remote.ports.metadata_manager import RemoteLogMetadataManager
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.storage_manager import RemoteStorageManager
+from tidelog.remote.reading import aborted
+from tidelog.remote.reading.auxiliary import AuxiliaryState, fetch_auxiliary
+from tidelog.remote.reading.errors import errors_for_clients
+from tidelog.remote.reading.lineage import (
+    SegmentPart,
+    part_at,
+    parts_with_aborted_transactions,
+    parts_with_timestamp,
+)
+from tidelog.remote.reading.read_ahead import (
+    NOTHING_ANNOUNCED,
+    SEGMENTS_AT_ONCE_MAX,
+    Announced,
+    Prefetching,
+    SequentialReads,
+)
+from tidelog.remote.reading.requests import RemoteRead, RemoteReadRequest, TimestampSearch
+from tidelog.remote.reading.segment_read import SegmentRead, SegmentReader
+from tidelog.remote.reading.timestamp_search import TimestampReader
+from tidelog.storage.log.lookup import RecordPlace
+from tidelog.storage.segment.txn_index import AbortedTransaction, AbortedTransactions
+
+SEGMENTS_AT_ONCE: Final = 64
+"""How many transaction indexes one call in the pool looks into."""
+
+
+class _Found(NamedTuple):
+    """What a thread read, and the aborted transactions that the first of the segments tell."""
+
+    read: SegmentRead
+    aborted: AbortedTransactions
+    asked: list[SegmentPart]
+
+
+class RemoteLogReader:
+    """Reads remote segments for consumers and followers. Used from one event loop."""
+
+    def __init__(
+        self,
+        storage: RemoteStorageManager,
+        metadata: RemoteLogMetadataManager,
+        index_cache: RemoteIndexCache,
+        pool: BoundedPool,
+        *,
+        auxiliary_pool: BoundedPool | None = None,
+    ) -> None:
+        self._storage = storage
+        # Asked once: to look for the methods of a protocol takes as long as reading some batches.
+        self._prefetching = storage if isinstance(storage, Prefetching) else None
+        self._metadata = metadata
+        self._index_cache = index_cache
+        self._pool = pool
+        self._auxiliary_pool = auxiliary_pool or pool
+        self._segments = SegmentReader(storage, index_cache)
+        self._timestamps = TimestampReader(storage, index_cache)
+        self._sequential = SequentialReads()
+
+    # -- batches by offset
+
+    async def read(self, request: RemoteReadRequest) -> RemoteRead:
+        """Whole batches of one remote segment, the first of which holds the offset asked for or follows it.
+
+        No records and a `next_offset` above it mean that the tier has nothing until there.
+        """
+        with errors_for_clients(request.topic_id_partition, f"reading from offset {request.offset}"):
+            part = self._part_at(request, request.offset)
+            if part is None:
+                epoch = request.log.leader_epochs.epoch_for_offset(request.offset)
+                raise KafkaError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"{request.topic_id_partition}: offset {request.offset} of leader epoch {epoch} is not "
+                    "in the tier",
+                )
+            self._begin_early(request, part)
+            while part is not None:
+                found = await self._read_part(request, part)
+                if found is not None:
+                    self._read_ahead(request, part.metadata, found.read)
+                    return await self._answer(request, found)
+                offset = part.end_offset
+                part = self._part_at(request, offset)
+            return RemoteRead(b"", offset, [] if request.with_aborted else None)
+
+    def _part_at(self, request: RemoteReadRequest, offset: Offset) -> SegmentPart | None:
+        epochs = request.log.leader_epochs
+        part = part_at(self._metadata, request.topic_id_partition, epochs, offset)
+        if part is None or part.end_offset <= request.upper_bound:
+            return part
+        return part._replace(end_offset=request.upper_bound)
+
+    async def _read_part(self, request: RemoteReadRequest, part: SegmentPart) -> _Found | None:
+        candidates = self._with_aborted(request, part.start_offset) if request.with_aborted else []
+        return await self._pool.run(self._read_in_thread, request, part, candidates)
+
+    def _read_in_thread(
+        self, request: RemoteReadRequest, part: SegmentPart, candidates: list[SegmentPart]
+    ) -> _Found | None:
+        read = self._segments.read(part, request.max_bytes, request.at_least_one)
+        if read is None:
+            return None
+        if not read.records:
+            return _Found(read, AbortedTransactions([], True), [])
+        transactions = aborted.collect(self._index_cache, candidates, request.offset, read.next_offset)
+        return _Found(read, transactions, candidates)
+
+    async def _answer(self, request: RemoteReadRequest, found: _Found) -> RemoteRead:
+        read = found.read
+        if not request.with_aborted:
+            return RemoteRead(read.records, read.next_offset)
+        return RemoteRead(read.records, read.next_offset, await self._all_aborted(request, found))
+
+    # -- aborted transactions
+
+    def _with_aborted(self, request: RemoteReadRequest, offset: Offset) -> list[SegmentPart]:
+        """The next remote segments to ask; what starts on the local disk is asked there."""
+        log = request.log
+        parts = parts_with_aborted_transactions(
+            self._metadata,
+            request.topic_id_partition,
+            log.leader_epochs,
+            offset,
+            log.local_log_start_offset,
+        )
+        return list(islice(parts, SEGMENTS_AT_ONCE))
+
+    async def _all_aborted(self, request: RemoteReadRequest, found: _Found) -> list[AbortedTransaction]:
+        """The aborted transactions that overlap what was read: their markers may stand far behind it."""
+        (transactions, complete), asked = found.aborted, found.asked
+        upper_bound = found.read.next_offset
+        distinct = dict.fromkeys(transactions)
+        while not complete:
+            asked = self._with_aborted(request, asked[-1].end_offset if asked else request.offset)
+            if not asked:
+                transactions = request.log.aborted_transactions(request.offset, upper_bound)
+                complete = True
+            else:
+                transactions, complete = await self._pool.run(
+                    aborted.collect, self._index_cache, asked, request.offset, upper_bound
+                )
+            distinct.update(dict.fromkeys(transactions))
+        return list(distinct)
+
+    # -- read-ahead
+
+    def _begin_early(self, request: RemoteReadRequest, part: SegmentPart) -> None:
+        """Have the first chunks of a segment come beside its indexes, where a new reader begins with it."""
+        metadata = part.metadata
+        if (
+            self._prefetching is not None
+            and request.offset == metadata.start_offset
+            and not self._sequential.expects(request.topic_id_partition, request.offset)
+            and not self._index_cache.holds_offset_index(metadata)
+        ):
+            self._prefetching.prefetch_log_segment(metadata, with_indexes=True)
+
+    def _read_ahead(
+        self, request: RemoteReadRequest, metadata: RemoteLogSegmentMetadata, read: SegmentRead
+    ) -> None:
+        """Announce the segments that a reader who goes on where one ended comes to next."""
+        prefetching = self._prefetching
+        if not read.records or prefetching is None:
+            return
+        partition = request.topic_id_partition
+        announced = self._sequential.take(partition, request.offset)
+        if announced is None:
+            announced = NOTHING_ANNOUNCED
+        else:
+            announced = announced.after(metadata, read.end_position, len(read.records))
+            if announced.bytes_left < prefetching.read_ahead_bytes:
+                announced = self._announce(prefetching, request, announced)
+        self._sequential.note(partition, read.next_offset, announced)
+
+    def _announce(
+        self, prefetching: Prefetching, request: RemoteReadRequest, announced: Announced
+    ) -> Announced:
+        log = request.log
+        for _ in range(SEGMENTS_AT_ONCE_MAX):
+            behind = announced.end_offset
+            if announced.bytes_left >= prefetching.read_ahead_bytes or behind >= log.local_log_start_offset:
+                break
+            part = part_at(self._metadata, request.topic_id_partition, log.leader_epochs, behind)
+            if part is None:
+                break
+            with_indexes = not self._index_cache.holds_offset_index(part.metadata)
+            prefetching.prefetch_log_segment(part.metadata, with_indexes=with_indexes)
+            announced = announced.and_segment(part.metadata)
+        return announced
+
+    # -- records by timestamp
+
+    async def offset_for_timestamp(self, search: TimestampSearch) -> RecordPlace | None:
+        """The first record at or after a timestamp among those that are in the tier only.
+
+        None when there is none: the local log is to be asked then.
+        """
+        log = search.log
+        with errors_for_clients(search.topic_id_partition, f"looking for timestamp {search.timestamp}"):
+            for part in parts_with_timestamp(
+                self._metadata,
+                search.topic_id_partition,
+                log.leader_epochs,
+                search.timestamp,
+                search.starting_offset,
+            ):
+                if part is None:
+                    await asyncio.sleep(0)
+                elif part.start_offset >= log.local_log_start_offset:
+                    return None
+                else:
+                    place = await self._pool.run(self._timestamps.first_at_or_after, part, search.timestamp)
+                    if place is not None:
+                        return place
+        return None
+
+    # -- for followers
+
+    async def fetch_auxiliary(self, metadata: RemoteLogSegmentMetadata) -> AuxiliaryState:
+        """The leader epochs and the producers at the end of a segment."""
+        with errors_for_clients(metadata.topic_id_partition, "fetching leader epochs and producers"):
+            return await self._auxiliary_pool.run(fetch_auxiliary, self._storage, metadata)

@@ -1,0 +1,124 @@
+"""One read from one remote segment: index cache, one ranged stream, whole batches.
+
+I/O: blocks; called from reader threads. Errors: RemoteStorageError, also DamagedSegment and ShortSegment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from typing import Final, NamedTuple
+
+from tidelog.protocol.batch import BATCH_OVERHEAD
+from tidelog.protocol.ids import Offset
+from tidelog.remote.index_cache.cache import RemoteIndexCache
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.storage_manager import ReadableStream, RemoteStorageManager
+from tidelog.remote.reading.batch_stream import PIECE_BYTES, BatchStream, DamagedSegment, Piece, ShortSegment
+from tidelog.remote.reading.lineage import SegmentPart
+from tidelog.storage.segment.offset_index import OffsetIndex
+
+_EMPTY: Final = memoryview(b"")
+
+
+class SegmentRead(NamedTuple):
+    """Whole batches, the offset behind them, and where in the segment they end."""
+
+    records: memoryview
+    next_offset: Offset
+    end_position: int
+
+
+class SegmentReader:
+    """Reads batches by offset through the index cache."""
+
+    def __init__(self, storage: RemoteStorageManager, index_cache: RemoteIndexCache) -> None:
+        self._storage = storage
+        self._index_cache = index_cache
+
+    def read(self, part: SegmentPart, max_bytes: int, at_least_one: bool) -> SegmentRead | None:
+        """The batches of `part` from the first on that reaches its start; None when the segment has none.
+
+        No bytes when the first does not fit, or reaches beyond the part.
+        """
+        try:
+            return self._read(part, max_bytes, at_least_one)
+        except (DamagedSegment, ShortSegment):
+            # Perhaps only the index on our disk is wrong, or the connection broke.
+            self._index_cache.forget(part.metadata)
+            return self._read(part, max_bytes, at_least_one)
+
+    def _read(self, part: SegmentPart, max_bytes: int, at_least_one: bool) -> SegmentRead | None:
+        metadata, offset, end_offset = part
+        with self._index_cache.offset_index(metadata) as index:
+            indexed_offset, start, latest = _where(index, offset, metadata)
+        wanted = max(max_bytes, BATCH_OVERHEAD)
+        with closing(SegmentBytes(self._storage, metadata, start, latest + wanted)) as stream:
+            batches = BatchStream(metadata, stream, start, indexed_offset)
+            first = batches.first_reaching(offset, min(latest - start, PIECE_BYTES) + wanted)
+            if first is None:
+                return None
+            if first.last_offset >= end_offset or (first.size_bytes > max_bytes and not at_least_one):
+                return SegmentRead(_EMPTY, offset, first.position)
+            data = batches.data_from(first.position, max(max_bytes, first.size_bytes))
+            if len(data) < first.size_bytes:
+                raise ShortSegment(
+                    f"{metadata.remote_log_segment_id} ended at byte {first.position + len(data)}, in the "
+                    f"batch of {first.size_bytes} bytes at {first.position}"
+                )
+            size, next_offset = batches.whole_batches(first, data, max_bytes, end_offset)
+            return SegmentRead(data[:size], next_offset, first.position + size)
+
+
+class SegmentBytes:
+    """A stream over a segment that asks for one range, and for more only when that was not enough.
+
+    It is not when a batch is larger than what was asked for, or when an index of an older Kafka points to
+    the first of several batches by the offset of the last.
+    """
+
+    def __init__(
+        self, storage: RemoteStorageManager, metadata: RemoteLogSegmentMetadata, start: int, end: int
+    ) -> None:
+        self._storage = storage
+        self._metadata = metadata
+        self._position = start
+        self._range_end = start
+        self._stream: ReadableStream | None = None
+        self._open(end)
+
+    def read(self, size: int, /) -> Piece:
+        """The next bytes, at most `size`; empty at the segment's end, or where the tier has no more."""
+        data = self._read(size)
+        if not data and self._position == self._range_end < self._metadata.segment_size_bytes:
+            self.close()
+            self._open(self._position + max(size, PIECE_BYTES))
+            data = self._read(size)
+        self._position += len(data)
+        return data
+
+    def close(self) -> None:
+        """Stop reading."""
+        if self._stream is not None:
+            self._stream.close()
+
+    def _read(self, size: int) -> Piece:
+        assert self._stream is not None and size >= 0, size
+        # Streams out of a cache can do without a copy.
+        read: Callable[[int], Piece] = getattr(self._stream, "read_view", self._stream.read)
+        return read(size)
+
+    def _open(self, end: int) -> None:
+        self._range_end = min(end, self._metadata.segment_size_bytes)
+        self._stream = self._storage.fetch_log_segment(self._metadata, self._position, self._range_end - 1)
+
+
+def _where(index: OffsetIndex, offset: Offset, metadata: RemoteLogSegmentMetadata) -> tuple[Offset, int, int]:
+    """Between which positions the batch that holds `offset` should start; at the first of them one does.
+
+    Before the positions comes the offset that the index has at the first of them.
+    """
+    indexed_offset, start = index.lookup(offset)
+    following = index.first_at_or_after_position(start + 1)
+    latest = metadata.segment_size_bytes if following is None else following.position
+    return indexed_offset, start, latest

@@ -1,0 +1,102 @@
+"""Finding a record by timestamp in one remote segment: time index, offset index, then headers and records.
+
+I/O: blocks; called from reader threads, which rest often while they look at records, so that the event loop
+can run. Bounds: one piece of the segment, one batch and what it expands to within
+`tidelog.storage.log.record_bounds`.
+Errors: RemoteStorageError, DamagedSegment, ShortSegment.
+Source: RemoteLogManager.lookupTimestamp of Apache Kafka 4.3; KIP-405, KIP-1075.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from typing import Final, TypeVar
+
+from tidelog.protocol.batch import BATCH_OVERHEAD, read_header
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.ids import Offset
+from tidelog.protocol.steps import Steps
+from tidelog.remote.index_cache.segment_indexes import SegmentIndexes
+from tidelog.remote.ports.storage_manager import RemoteStorageManager
+from tidelog.remote.reading.batch_stream import (
+    PIECE_BYTES,
+    BatchSpan,
+    BatchStream,
+    DamagedSegment,
+    ShortSegment,
+)
+from tidelog.remote.reading.lineage import SegmentPart
+from tidelog.remote.reading.segment_read import SegmentBytes
+from tidelog.storage.log.lookup import FoundBatch, RecordPlace, first_readable_place
+
+T = TypeVar("T")
+
+_WORK_S: Final = 0.000_5
+_REST_S: Final = 0.000_25
+
+
+class TimestampReader:
+    """Looks up timestamps through the index cache."""
+
+    def __init__(self, storage: RemoteStorageManager, index_cache: SegmentIndexes) -> None:
+        self._storage = storage
+        self._index_cache = index_cache
+
+    def first_at_or_after(self, part: SegmentPart, timestamp: int) -> RecordPlace | None:
+        """The first record of `part` whose timestamp is >= `timestamp`."""
+        try:
+            return self._search(part, timestamp)
+        except (DamagedSegment, ShortSegment):
+            self._index_cache.forget(part.metadata)
+            return self._search(part, timestamp)
+
+    def _search(self, part: SegmentPart, timestamp: int) -> RecordPlace | None:
+        metadata, start_offset, end_offset = part
+        with self._index_cache.time_index(metadata) as time_index:
+            indexed_offset = time_index.lookup(timestamp).offset
+        offset = max(indexed_offset, start_offset)
+        with self._index_cache.offset_index(metadata) as index:
+            found_offset, position = index.lookup(offset)
+        with closing(SegmentBytes(self._storage, metadata, position, position + PIECE_BYTES)) as stream:
+            batches = BatchStream(metadata, stream, position, found_offset)
+            while True:
+                span = batches.first_reaching(offset, PIECE_BYTES)
+                if span is None or span.base_offset >= end_offset:
+                    return None
+                place = _first_place(timestamp, start_offset, batches, span)
+                if place is not None and place.offset < end_offset:
+                    return place
+                offset = span.last_offset + 1
+
+
+def _first_place(
+    timestamp: int, from_offset: Offset, batches: BatchStream, span: BatchSpan
+) -> RecordPlace | None:
+    """The first record of one batch at or after `timestamp`; those of an older batch are not looked at."""
+    header = read_header(batches.data_from(span.position, BATCH_OVERHEAD))
+    if header.max_timestamp < timestamp:
+        return None
+    data = batches.data_from(span.position, span.size_bytes)
+    if len(data) < span.size_bytes:
+        raise ShortSegment(f"a batch of {span.size_bytes} bytes at {span.position} ended after {len(data)}")
+    try:
+        return _with_rests(first_readable_place(FoundBatch(header, data), timestamp, from_offset))
+    except DecodeError as error:
+        raise DamagedSegment(f"the batch at byte {span.position} of a remote segment: {error}") from error
+
+
+def _with_rests(steps: Steps[T]) -> T:
+    """Return the result of `steps`, run in this thread with rests, in which other threads run."""
+    answer = None
+    rested_s = time.monotonic()
+    while True:
+        try:
+            step = steps.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        answer = step() if callable(step) else None
+        if time.monotonic() - rested_s > _WORK_S:
+            time.sleep(_REST_S)
+            rested_s = time.monotonic()

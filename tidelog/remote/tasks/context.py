@@ -1,0 +1,104 @@
+"""What every task of the RemoteLogManager works with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from uuid import UUID
+
+from tidelog.protocol.ids import BrokerId
+from tidelog.remote.ports.metadata_manager import RemoteLogMetadataManager
+from tidelog.remote.ports.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
+from tidelog.remote.ports.storage_manager import RemoteStorageManager
+from tidelog.remote.tasks.byte_rate import ByteRate
+from tidelog.remote.tasks.fault_points import FaultPoints, no_faults
+from tidelog.remote.tasks.figures import RemoteFigures
+from tidelog.remote.tasks.settings import RemoteLogManagerSettings
+
+
+class Clock(Protocol):
+    """Wall time for what is written, monotonic time for durations."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970 (UTC)."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some fixed moment; never goes back."""
+        ...
+
+
+class Randomness(Protocol):
+    """What is left to chance: the ids of copies, and jitter."""
+
+    def getrandbits(self, k: int, /) -> int:
+        """A number of `k` random bits."""
+        ...
+
+    def uniform(self, a: float, b: float) -> float:
+        """A number between `a` and `b`."""
+        ...
+
+
+class RunInThread(Protocol):
+    """Runs what blocks in a thread of a pool; see BoundedPool.run."""
+
+    def __call__(self, function: Callable[..., Any], /, *args: Any) -> Awaitable[Any]:
+        """What `function(*args)` returns or raises."""
+        ...
+
+
+async def pause(delay_ms: int) -> None:
+    """Let time pass on the loop."""
+    await asyncio.sleep(delay_ms / 1000)
+
+
+@dataclass(slots=True, kw_only=True)
+class RemoteLogContext:
+    """The ports, the pools and what is shared between tasks.
+
+    Invariant: `in_progress` are the segments that a task of this node copies or deletes right now, or
+    whose end it still has to publish; no other task touches them.
+    """
+
+    broker_id: BrokerId
+    settings: RemoteLogManagerSettings
+    storage: RemoteStorageManager
+    metadata: RemoteLogMetadataManager
+    clock: Clock
+    randomness: Randomness
+    run_copy: RunInThread
+    run_deletion: RunInThread
+    copy_quota: ByteRate = field(default_factory=ByteRate)
+    figures: RemoteFigures = field(default_factory=RemoteFigures)
+    faults: FaultPoints = no_faults
+    pause: Callable[[int], Awaitable[None]] = pause
+    is_confirmed: Callable[[], bool] = lambda: True
+    """Whether the controller was heard of a moment ago, so that nothing of weight was decided unheard."""
+    in_progress: set[UUID] = field(default_factory=set)
+    leftovers: dict[UUID, RemoteLogSegmentMetadata] = field(default_factory=dict)
+    """Copies of this node whose objects could not be deleted, and which perhaps nobody else knows of."""
+
+    def new_segment_id(self, partition: TopicIdPartition) -> RemoteLogSegmentId:
+        """An id that no copy ever had."""
+        return RemoteLogSegmentId(partition, UUID(int=self.randomness.getrandbits(128), version=4))
+
+    def update_of(
+        self, segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState
+    ) -> RemoteLogSegmentMetadataUpdate:
+        """The record that `segment` is in `state` as of now."""
+        return RemoteLogSegmentMetadataUpdate(
+            remote_log_segment_id=segment.remote_log_segment_id,
+            event_timestamp_ms=self.clock.wall_ms(),
+            state=state,
+            broker_id=self.broker_id,
+            custom_metadata=segment.custom_metadata,
+        )

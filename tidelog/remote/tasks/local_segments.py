@@ -1,0 +1,48 @@
+"""The segments of a log on local disk, as plans of copying and of retention see them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tidelog.protocol.ids import Offset
+from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.storage.segment.segment import LogSegment
+
+
+class LocalSegment(NamedTuple):
+    """A segment on local disk: offsets [`base_offset`, `end_offset`)."""
+
+    base_offset: Offset
+    end_offset: Offset
+    size_bytes: int
+    largest_timestamp_ms: int
+
+
+def local_segments(log: PartitionLog) -> list[LocalSegment]:
+    """The segments of a log, oldest first; the last one is active."""
+    segments = list(log.segments)
+    ends = [segment.base_offset for segment in segments[1:]] + [log.log_end_offset]
+    return [
+        LocalSegment(segment.base_offset, end, segment.size_bytes, segment.largest_timestamp())
+        for segment, end in zip(segments, ends, strict=True)
+    ]
+
+
+def find_segment(log: PartitionLog, wanted: LocalSegment) -> LogSegment | None:
+    """The segment that was planned for, if it is still in the log, sealed and the same."""
+    segment = log.segments.floor(wanted.base_offset)
+    if segment is None or segment.base_offset != wanted.base_offset:
+        return None
+    following = log.segments.higher(segment.base_offset)
+    is_same = following is not None and following.base_offset == wanted.end_offset
+    return segment if is_same and segment.size_bytes == wanted.size_bytes else None
+
+
+def local_only_bytes(segments: Sequence[LocalSegment], copied_offset: Offset) -> int:
+    """Bytes of segments of which nothing is in remote storage.
+
+    A segment that is remote in part is not counted, so that no byte is counted in both places: a total
+    that is too large would delete what should be kept (KAFKA-20732).
+    """
+    return sum(segment.size_bytes for segment in segments if segment.base_offset > copied_offset)

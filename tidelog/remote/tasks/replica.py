@@ -1,0 +1,43 @@
+"""A replica of a tiered partition, as the RemoteLogManager is given it, and the role it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.protocol.ids import LeaderEpoch
+from tidelog.remote.ports.segment_metadata import TopicIdPartition
+from tidelog.storage.log.partition_log import PartitionLog
+
+
+@dataclass(frozen=True, slots=True)
+class TieredReplica:
+    """The log of a partition whose topic may be tiered, in one leader epoch."""
+
+    topic_id_partition: TopicIdPartition
+    log: PartitionLog
+    leader_epoch: LeaderEpoch
+
+
+class Role:
+    """A replica while it is leader or follower in one epoch; over for good once it `is_current` no more.
+
+    Every step of a task asks before it is taken. So a leader of an old epoch, which was busy while another
+    one was elected, finishes nothing.
+    """
+
+    __slots__ = ("is_current", "is_leader", "replica")
+
+    def __init__(self, replica: TieredReplica, *, is_leader: bool) -> None:
+        self.replica = replica
+        self.is_leader = is_leader
+        self.is_current = True
+
+    def continues_as(self, replica: TieredReplica, *, is_leader: bool) -> bool:
+        """Whether a change that was heard of changes nothing for this role."""
+        mine = self.replica
+        return (
+            self.is_current
+            and self.is_leader is is_leader
+            and mine.log is replica.log
+            and mine.leader_epoch == replica.leader_epoch
+        )

@@ -1,0 +1,96 @@
+"""`spark.read.format("tidelog")`: a range of each partition, fixed when the query is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from tidelog.spark_connector.planning.filters import Comparison, Pruning, Relation, read_pruning
+from tidelog.spark_connector.planning.offset_specs import AtTimestamp
+from tidelog.spark_connector.planning.option_values import OptionError
+from tidelog.spark_connector.planning.ranges import OffsetRange
+from tidelog.spark_connector.planning.source_options import PUSHDOWN, SourceOptions
+from tidelog.spark_connector.reading.input_partitions import input_partitions, read_partition
+from tidelog.spark_connector.reading.offset_source import OffsetSource, offset_source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_RELATIONS: Final[Mapping[type[Filter], Relation]] = {
+    LessThan: Relation.LESS,
+    LessThanOrEqual: Relation.LESS_OR_EQUAL,
+    GreaterThan: Relation.GREATER,
+    GreaterThanOrEqual: Relation.GREATER_OR_EQUAL,
+}
+
+
+class TidelogBatchReader(DataSourceReader):
+    """Plans on the driver, reads on executors; holds nothing but options, as it is pickled in between."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._pruning = Pruning()
+
+    def partitions(self) -> list[InputPartition]:
+        options = self._options
+        with offset_source(options) as source:
+            partitions = source.partitions(all_must_exist=True)
+            starts = source.resolve(options.starting, partitions, is_start=True)
+            ends = source.resolve(options.ending, partitions, is_start=False)
+            ranges = [OffsetRange(one, starts[one], ends[one]) for one in sorted(partitions)]
+            for one in ranges:
+                if one.size < 0:
+                    raise OptionError(
+                        f"options startingOffsets and endingOffsets: {one.topic_partition} would be read "
+                        f"from offset {one.start_offset} to {one.end_offset}, its start is beyond its end"
+                    )
+            return input_partitions(options, source, self._pruned(source, ranges))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_partition(self._options, partition)
+
+    def _pruned(self, source: OffsetSource, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+        """What the filters leave; asks for offsets of a time where they have one."""
+        left = self._pruning.narrow(ranges, {})
+        first_ms = self._pruning.first_timestamp_ms
+        if first_ms is None or not left:
+            return left
+        partitions = [one.topic_partition for one in left]
+        # Where there is no such record, the end.
+        firsts = source.resolve(AtTimestamp(PUSHDOWN, first_ms), partitions, is_start=False)
+        return self._pruning.narrow(left, firsts)
+
+
+class FilteringBatchReader(TidelogBatchReader):
+    """Takes filters from Spark, which fails a query with such a reader unless its own conf allows it."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Note what they leave to be read; all come back, so that Spark looks at every row itself."""
+        self._pruning = read_pruning([one for each in filters if (one := as_comparison(each)) is not None])
+        return filters
+
+
+def as_comparison(pushed: Filter) -> Comparison | None:
+    """A filter of Spark as one that leaves something out; None for others."""
+    match pushed:
+        case EqualTo(attribute=(column,), value=value) | EqualNullSafe(attribute=(column,), value=value):
+            return Comparison(column, Relation.ONE_OF, (value,))
+        case In(attribute=(column,), value=values):
+            return Comparison(column, Relation.ONE_OF, values)
+        case LessThan() | LessThanOrEqual() | GreaterThan() | GreaterThanOrEqual():
+            if len(pushed.attribute) == 1:
+                return Comparison(pushed.attribute[0], _RELATIONS[type(pushed)], (pushed.value,))
+    return None

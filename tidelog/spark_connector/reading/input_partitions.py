@@ -1,0 +1,86 @@
+"""What one task of Spark reads, and the reading of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import InputPartition
+
+from tidelog.spark_connector.arrow.worker_memory import freeze_imports
+from tidelog.spark_connector.planning.ranges import OffsetRange, split_ranges
+from tidelog.spark_connector.planning.source_options import SourceOptions
+from tidelog.spark_connector.reading.offset_source import OffsetSource
+from tidelog.spark_connector.reading.range_reader import ReadSettings, read_range
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidelog.spark_connector.planning.tier_plan import SliceTask
+    from tidelog.spark_connector.reading.tier_planner import TierPlanner
+
+
+class RangePartition(InputPartition):
+    """One range of offsets."""
+
+    def __init__(self, offset_range: OffsetRange) -> None:
+        super().__init__(offset_range)
+        self.offset_range = offset_range
+
+
+class SlicePartition(InputPartition):
+    """Slices of remote segments, neighbours of one partition."""
+
+    def __init__(self, task: SliceTask) -> None:
+        super().__init__(task)
+        self.task = task
+
+
+class TaskPlanner:
+    """Makes the tasks of one query; a stream keeps it from batch to batch, as long as `source`."""
+
+    def __init__(self, options: SourceOptions, source: OffsetSource) -> None:
+        self._options = options
+        self._source = source
+        self._tier: TierPlanner | None = None
+
+    def input_partitions(self, ranges: Sequence[OffsetRange]) -> list[InputPartition]:
+        """The tasks that read `ranges`: of what is in the tier by slices, where options say so."""
+        tasks: list[SliceTask] = []
+        rest: Sequence[OffsetRange] = ranges
+        if self._options.tier.reads_segments:
+            tasks, rest = self._of_tier().plan(ranges)
+        least = self._options.min_partitions
+        cut = split_ranges(
+            rest,
+            min_partitions=None if least is None else max(least - len(tasks), 1),
+            max_records_per_partition=self._options.max_records_per_partition,
+        )
+        return [*map(SlicePartition, tasks), *map(RangePartition, cut)]
+
+    def _of_tier(self) -> TierPlanner:
+        if self._tier is None:
+            # Imports what object stores need.
+            from tidelog.spark_connector.reading.tier_planner import TierPlanner
+
+            self._tier = TierPlanner(self._options, self._source)
+        return self._tier
+
+
+def input_partitions(
+    options: SourceOptions, source: OffsetSource, ranges: Sequence[OffsetRange]
+) -> list[InputPartition]:
+    """The tasks of a query that is planned once."""
+    return TaskPlanner(options, source).input_partitions(ranges)
+
+
+def read_partition(options: SourceOptions, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+    """The records of a task; PySpark makes one task of no partitions, which reads nothing."""
+    if isinstance(partition, RangePartition):
+        freeze_imports()
+        yield from read_range(ReadSettings.of(options), partition.offset_range)
+    elif isinstance(partition, SlicePartition):
+        from tidelog.spark_connector.reading.tier_reader import read_slices
+
+        freeze_imports()
+        yield from read_slices(options, partition.task)

@@ -1,0 +1,146 @@
+"""`spark.readStream.format("tidelog")`: what Spark asks, put to `StreamProgress` and to brokers (shell).
+
+Two objects of this class are made: one lives on the driver as long as the query does, the other is only
+pickled for its `read`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from tidelog.protocol.ids import TopicPartition
+from tidelog.spark_connector.planning.data_loss import DataLossError, PlannedBatch, plan_batch
+from tidelog.spark_connector.planning.offsets_json import Offsets, from_json_object, to_json_object
+from tidelog.spark_connector.planning.source_options import SourceOptions
+from tidelog.spark_connector.planning.stream_progress import StreamProgress
+from tidelog.spark_connector.planning.tier_options import TierMode
+from tidelog.spark_connector.reading.input_partitions import TaskPlanner, read_partition
+from tidelog.spark_connector.reading.offset_source import OffsetSource, offset_source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_log = logging.getLogger("tidelog.spark")
+
+
+class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets and ranges on the driver, records on executors."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._progress = StreamProgress(options)
+        self._cluster: OffsetSource | None = None
+        self._planner: TaskPlanner | None = None
+        self._reported: Offsets | None = None
+        self._told_end: Offsets | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Executors get what `read` needs; connections stay here.
+        return {"_options": self._options}
+
+    def initialOffset(self) -> dict[str, dict[str, int]]:
+        if self._progress.initial is None:
+            cluster = self._asked()
+            partitions = cluster.partitions(all_must_exist=True)
+            self._progress.begin(cluster.resolve(self._options.starting, partitions, is_start=True))
+        assert self._progress.initial is not None
+        return to_json_object(self._progress.initial)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        cluster = self._asked()
+        self._progress.pin(cluster.latest(cluster.partitions(all_must_exist=False), {}))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        if self._options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self._options.min_offsets_per_trigger)
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, dict[str, int]]:
+        start_offsets = from_json_object(start)
+        ends = self._ends(start_offsets)
+        if self._progress.is_anchor(start_offsets):
+            self._told_end = start_offsets
+            return to_json_object(start_offsets)
+        new = ends.keys() - start_offsets.keys()
+        new_starts = self._asked().earliest(new) if new and not isinstance(limit, ReadAllAvailable) else {}
+        end = self._progress.next_end(
+            start_offsets,
+            ends,
+            new_starts,
+            max_offsets=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
+            min_offsets=limit.min_rows if isinstance(limit, ReadMinRows) else None,
+            now_ms=time.monotonic_ns() // 1_000_000,
+        )
+        # Before Spark notes the end, or the checkpoint would fail for ever, also when all is there again.
+        self._plan(start_offsets, {one: end[one] for one in end.keys() & start_offsets.keys()}, {})
+        self._told_end = end
+        return to_json_object(end)
+
+    def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
+        return None if self._reported is None else to_json_object(self._reported)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        ends = from_json_object(end)
+        starts = self._progress.start_of(from_json_object(start), ends)
+        new = ends.keys() - starts.keys()
+        planned = self._plan(starts, ends, self._asked().earliest(new) if new else {}, self._gone(ends))
+        for loss in planned.losses:
+            _log.warning("%s: skipped", loss)
+        if self._planner is None:
+            self._planner = TaskPlanner(self._options, self._asked())
+        return self._planner.input_partitions(planned.ranges)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_partition(self._options, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to do: offsets are in Spark's checkpoint, and never committed to a group."""
+
+    def stop(self) -> None:
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = self._planner = None
+
+    def _gone(self, ends: Offsets) -> Collection[TopicPartition]:
+        """What was deleted since the ends were told, where that was before this query was started again."""
+        return () if ends == self._told_end else ends.keys() - self._asked().existing(ends.keys())
+
+    def _plan(
+        self, starts: Offsets, ends: Offsets, new_starts: Offsets, gone: Collection[TopicPartition] = ()
+    ) -> PlannedBatch:
+        """What there is between them. Errors: DataLossError."""
+        is_offline = self._options.tier.mode is TierMode.OFFLINE
+        planned = plan_batch(starts, ends, new_starts, gone=gone, is_offline=is_offline)
+        if self._options.fail_on_data_loss and planned.losses:
+            raise DataLossError(planned.losses[0])
+        return planned
+
+    def _ends(self, start: Offsets) -> Offsets:
+        pinned = self._progress.pinned_for(start)
+        if pinned is not None:
+            return pinned
+        cluster = self._asked()
+        ends = cluster.latest(cluster.partitions(all_must_exist=False, known=start.keys()), start)
+        if self._progress.pinned is not None:
+            return self._progress.pin_again(start, ends)
+        self._reported = ends
+        return ends
+
+    def _asked(self) -> OffsetSource:
+        if self._cluster is None:
+            self._cluster = offset_source(self._options)
+        return self._cluster
