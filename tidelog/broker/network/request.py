@@ -151,6 +151,8 @@ class Request:
         The parts are sent in their order and must not change afterwards. Has no effect if the
         client has disconnected.
         """
+        # The callbacks refer to the work of the request, and it to the request.
+        self.on_abandoned = self.on_lost = None
         self.connection.answered(self, answer)
 
     def fail(self, error: BaseException) -> None:
@@ -163,4 +165,5 @@ class Request:
 
     def close(self, reason: str) -> None:
         """Close the connection without a response; `reason` is logged with the client's address."""
+        self.on_abandoned = self.on_lost = None
         self.connection.refused(self, reason)

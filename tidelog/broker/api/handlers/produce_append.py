@@ -53,10 +53,10 @@ class AppendState:
 
 @dataclass(slots=True)
 class _Validated:
-    """The outcome of the validation of one partition's records."""
+    """The records of one partition after their validation."""
 
     partition: Partition
-    outcome: ValidatedBatch | Exception
+    batch: ValidatedBatch
 
 
 class ProduceAppender:
@@ -93,9 +93,7 @@ class ProduceAppender:
         except DecodeError:
             raise
         except InvalidRecords as error:
-            result = self._failure(request, requested, error)
-            result.record_errors = error.record_errors
-            result.log_start_offset = partition.log.log_start_offset
+            result = self._invalid(request, requested, error, partition)
         except Exception as error:
             # An error of any kind affects this partition only: the records of the others are appended.
             result = self._failure(request, requested, error)
@@ -107,17 +105,29 @@ class ProduceAppender:
             state.appended.append(Appended(partition, partition.leader, info.last_offset + 1, result))
             if self._fetch_purgatory.watched:
                 self._fetch_purgatory.check_and_complete(partition.topic_partition)
-        self._traffic.produce_requests += 1
-        state.results.append((requested, result))
+        self._add(state, requested, result)
         return True
 
     def append_in_steps(
         self, request: Request, requested: ProducePartition, state: AppendState
     ) -> Steps[None]:
         """Do the same as `append`, with the validation that it may need."""
-        if not self.append(request, requested, state):
-            validated = yield from self._validate(request, requested)
-            self.append(request, requested, state, validated)
+        if self.append(request, requested, state):
+            return
+        assert requested.records is not None, "the partition was found"
+        # The error must not be kept: its traceback refers to the request, which would wait for the collector.
+        try:
+            partition = self._replicas.find(requested.topic, requested.topic_id, requested.partition)
+            partition.require_leader()
+            batch = yield from partition.log.validate(requested.records, request.received_ms)
+        except InvalidRecords as error:
+            result = self._invalid(request, requested, error, partition)
+        except Exception as error:
+            result = self._failure(request, requested, error)
+        else:
+            self.append(request, requested, state, _Validated(partition, batch))
+            return
+        self._add(state, requested, result)
 
     def _find(self, request: Request, requested: ProducePartition, acks: int) -> Partition:
         """Return the partition of the records. Raise KafkaError if the request may not append to it."""
@@ -131,16 +141,18 @@ class ProduceAppender:
             raise KafkaError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
         return partition
 
-    def _validate(self, request: Request, requested: ProducePartition) -> Steps[_Validated]:
-        """Validate the records of one partition as its log requires."""
-        assert requested.records is not None, "the partition was found"
-        partition = self._replicas.find(requested.topic, requested.topic_id, requested.partition)
-        try:
-            partition.require_leader()
-            outcome = yield from partition.log.validate(requested.records, request.received_ms)
-        except Exception as error:
-            return _Validated(partition, error)
-        return _Validated(partition, outcome)
+    def _add(self, state: AppendState, requested: ProducePartition, result: ProducePartitionResult) -> None:
+        self._traffic.produce_requests += 1
+        state.results.append((requested, result))
+
+    def _invalid(
+        self, request: Request, requested: ProducePartition, error: InvalidRecords, partition: Partition
+    ) -> ProducePartitionResult:
+        """Return the result of a partition whose log rejected some of the records (KIP-467)."""
+        result = self._failure(request, requested, error)
+        result.record_errors = error.record_errors
+        result.log_start_offset = partition.log.log_start_offset
+        return result
 
     def _failure(
         self, request: Request, requested: ProducePartition, error: Exception
@@ -183,9 +195,7 @@ def _append_to(
         if validated.partition is not partition:
             text = f"{partition.topic_partition} was re-created while its records were validated"
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
-        if isinstance(validated.outcome, Exception):
-            raise validated.outcome
-        batch = validated.outcome
+        batch = validated.batch
     if not claims_transaction(records):
         if batch is None:
             return partition.append(records, acks, now_ms)
