@@ -25,8 +25,6 @@ PARAMETER_EXCEPTIONS = {
     "tidelog.broker.node.wiring.raft_node:RaftNode.__init__": 9,
     "tidelog.broker.replication.followers:make_fetchers": 9,
     "tidelog.broker.replication.node_replication:NodeReplication.__init__": 10,
-    "tidelog.clients.producer.accumulator:RecordAccumulator.__init__": 9,
-    "tidelog.clients.producer.accumulator:RecordAccumulator.append_to_new": 8,
     "tidelog.cluster.quorum.responses:fetch_response": 8,
     "tidelog.cluster.quorum.quorum:Quorum.__init__": 13,
     "tidelog.cluster.quorum.replica:Replica.__init__": 12,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidelog.clients.metadata.cluster_metadata import ClusterMetadata
-from tidelog.clients.producer.accumulator import RecordAccumulator, record_size_bound
+from tidelog.clients.producer.accumulator import BatchingSettings, RecordAccumulator, record_size_bound
 from tidelog.clients.producer.produce_core import ProduceCore
 from tidelog.clients.producer.producer_batch import ProducerBatch, RecordMetadata
 from tidelog.clients.producer.producer_identity import ProducerIdentity
@@ -81,12 +81,14 @@ def accumulator(identity: ProducerIdentity | None = None, **options: Any) -> Rec
         "batch_size": 300,
         "linger_ms": 10,
         "buffer_memory": 10_000,
-        "retry_backoff": ExponentialBackoff(100, 1_000),
-        "rng": NoJitter(),
         "delivery_timeout_ms": 1_000,
-        "identity": identity,
     }
-    return RecordAccumulator(**(settings | options))
+    return RecordAccumulator(
+        BatchingSettings(**(settings | options)),
+        retry_backoff=ExponentialBackoff(100, 1_000),
+        rng=NoJitter(),
+        identity=identity,
+    )
 
 
 def core(identity: ProducerIdentity | None = None, **options: Any) -> ProduceCore:
@@ -107,8 +109,9 @@ def put(
     """Append one record as a producer does; None when memory is short."""
     outcome = Outcome(value.decode())
     queue = target.queue(partition)
-    record = (1_000 + now_ms, None, value, (), outcome, record_size_bound(None, value))
-    if target.append(queue, *record) or target.append_to_new(queue, *record, now_ms):
+    record = (1_000 + now_ms, None, value, (), outcome)
+    size = record_size_bound(None, value)
+    if target.append(queue, *record, size) or target.append_to_new(queue, record, size, now_ms):
         return outcome
     return None
 

@@ -17,7 +17,7 @@ from tests.support.transactional_producers import (
     offsets_committed,
     partitions_added,
 )
-from tidelog.clients.producer.produce_core import BatchAnswer
+from tidelog.clients.producer.produce_core import BatchResult
 from tidelog.clients.producer.producer_batch import ProducerBatch
 from tidelog.clients.transactions.transaction_requests import CoordinatorRequest
 from tidelog.protocol.errors import ErrorCode
@@ -44,7 +44,7 @@ class Sent(NamedTuple):
 
 def sent(batch: ProducerBatch) -> Sent:
     values = tuple(record.value or b"" for record in batch.records())
-    return Sent(batch.topic_partition, batch.producer_epoch, batch.base_sequence, values)
+    return Sent(batch.topic_partition, batch.producer.producer_epoch, batch.base_sequence, values)
 
 
 class _Partition:
@@ -120,21 +120,21 @@ class NaiveCluster:
             case _:
                 return ended(code)
 
-    def produce(self, batch: Sent) -> BatchAnswer:
+    def produce(self, batch: Sent) -> BatchResult:
         """What the leader of a partition says to a batch."""
         partition = self.partitions[batch.partition]
         if batch.epoch < partition.epoch:
-            return BatchAnswer(E.INVALID_PRODUCER_EPOCH)
+            return BatchResult(E.INVALID_PRODUCER_EPOCH)
         place = partition.written.get((batch.epoch, batch.base_sequence))
         if place is not None:
-            return BatchAnswer(E.DUPLICATE_SEQUENCE_NUMBER, place)
+            return BatchResult(E.DUPLICATE_SEQUENCE_NUMBER, place)
         if batch.epoch != self.epoch:
-            return BatchAnswer(E.INVALID_PRODUCER_EPOCH)
+            return BatchResult(E.INVALID_PRODUCER_EPOCH)
         if not self.is_v2 and batch.partition not in self.members:
-            return BatchAnswer(E.INVALID_TXN_STATE)
+            return BatchResult(E.INVALID_TXN_STATE)
         expected = partition.next_sequence if batch.epoch == partition.epoch else 0
         if batch.base_sequence != expected:
-            return BatchAnswer(E.OUT_OF_ORDER_SEQUENCE_NUMBER)
+            return BatchResult(E.OUT_OF_ORDER_SEQUENCE_NUMBER)
         self.is_open = True
         self.members.add(batch.partition)
         offset = partition.end_offset
@@ -143,7 +143,7 @@ class NaiveCluster:
         partition.written[batch.epoch, batch.base_sequence] = offset
         partition.open += [(offset + index, value) for index, value in enumerate(batch.values)]
         partition.end_offset += len(batch.values)
-        return BatchAnswer(E.NONE, offset)
+        return BatchResult(E.NONE, offset)
 
     def _init(self, producer_id: int, epoch: int) -> ApiMessage:
         if producer_id != -1:

@@ -9,7 +9,8 @@ import pytest
 from tests.support.accumulators import P0, P1, Outcome, cluster, core, must_put
 from tidelog.clients.groups.group_offsets import OffsetAndMetadata
 from tidelog.clients.producer.produce_core import ProduceCore
-from tidelog.clients.transactions.transaction_life import TransactionState
+from tidelog.clients.producer.transactional_identity import TransactionalIdentity
+from tidelog.clients.transactions.transaction_lifecycle import TransactionState
 from tidelog.clients.transactions.transaction_manager import Step, TransactionManager
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import TopicPartition
@@ -41,11 +42,11 @@ class TransactionalBench:
     def __init__(self, *, is_v2: bool, **options: Any) -> None:
         self.is_v2 = is_v2
         self.manager = TransactionManager(TRANSACTIONAL_ID, TIMEOUT_MS)
-        self.core: ProduceCore = core(self.manager.identity, **options)
+        self.core: ProduceCore = core(TransactionalIdentity(self.manager), **options)
 
     @property
     def state(self) -> TransactionState:
-        return self.manager.state
+        return self.manager.lifecycle.state
 
     def next(self) -> Any:
         """The message that the producer wants to send now; None for nothing."""
@@ -53,7 +54,7 @@ class TransactionalBench:
         return None if request is None else request.make(request.highest_version)
 
     def answer(self, response: ApiMessage, version: int = 4) -> Step:
-        return self.manager.answered(response, version)
+        return self.manager.on_response(response, version)
 
     def exchange(self, response: ApiMessage, version: int = 4) -> Any:
         """Ask for the next message and answer it; the message."""
@@ -66,7 +67,7 @@ class TransactionalBench:
         """Bring it to READY."""
         self.manager.begin_init(is_v2=self.is_v2)
         self.exchange(initialized(producer_id, epoch), version)
-        self.manager.claim()
+        self.manager.lifecycle.take_result()
 
     def open(self, *partitions: TopicPartition) -> None:
         """Open a transaction that has these partitions."""

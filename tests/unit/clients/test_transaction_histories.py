@@ -17,9 +17,9 @@ from tests.support.accumulators import P0, P1, Outcome, cluster, drain, must_put
 from tests.support.naive_transactions import NaiveCluster, sent
 from tests.support.transactional_producers import TransactionalBench
 from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
-from tidelog.clients.producer.produce_core import BatchAnswer
+from tidelog.clients.producer.produce_core import BatchResult
 from tidelog.clients.producer.producer_batch import ProducerBatch
-from tidelog.clients.transactions.transaction_life import Operation, TransactionState
+from tidelog.clients.transactions.transaction_lifecycle import Operation, TransactionState
 from tidelog.clients.transactions.transaction_manager import TransactionManager
 from tidelog.clients.transactions.transaction_requests import CoordinatorRequest
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -59,14 +59,14 @@ class Life:
     def act(self) -> None:
         """Something that an application may do now."""
         manager, rng = self.manager, self.world.rng
-        if manager.unclaimed is not None and manager.is_settled:
+        if manager.lifecycle.pending_operation is not None and manager.lifecycle.is_idle:
             self.claim()
-        elif manager.state is S.READY:
+        elif manager.lifecycle.state is S.READY:
             manager.begin_transaction()
             self.number, self.records = self.number + 1, 0
-        elif manager.state is S.ABORTABLE_ERROR:
+        elif manager.lifecycle.state is S.ABORTABLE_ERROR:
             self.end(committed=False)
-        elif manager.state is S.IN_TRANSACTION:
+        elif manager.lifecycle.state is S.IN_TRANSACTION:
             choice = rng.random()
             if choice < 0.6:
                 self.send(rng.choice(PARTITIONS))
@@ -105,9 +105,9 @@ class Life:
             self.manager.begin_abort(is_v2=self.bench.is_v2)
 
     def claim(self) -> None:
-        operation = self.manager.unclaimed
+        operation = self.manager.lifecycle.pending_operation
         try:
-            self.manager.claim()
+            self.manager.lifecycle.take_result()
         except KafkaError:
             return
         if operation is not Operation.INIT:
@@ -117,9 +117,9 @@ class Life:
 
     def drop(self) -> None:
         """As the driver does before it asks for the next request."""
-        if self.manager.is_rolling_back:
+        if self.manager.lifecycle.is_rolling_back:
             self.bench.core.drop_unsent(KafkaError(ErrorCode.OPERATION_NOT_ATTEMPTED))
-        if self.manager.is_fatal:
+        if self.manager.lifecycle.is_fatal:
             self.bench.core.fail_all(KafkaError(ErrorCode.PRODUCER_FENCED))
 
     def ask(self, *, healed: bool) -> None:
@@ -133,15 +133,15 @@ class Life:
         fate = 1.0 if healed else self.world.rng.random()
         if fate < 0.15:
             self.world.late.append(lambda: self.world.cluster.answer(request))
-            self.manager.lost(was_sent=True)
+            self.manager.on_no_response(was_sent=True)
         elif fate < 0.3:
             self.world.cluster.answer(request)
-            self.manager.lost(was_sent=True)
+            self.manager.on_no_response(was_sent=True)
         elif fate < 0.35:
             code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            self.manager.answered(self.world.cluster.refuse(request, code), request.highest_version)
+            self.manager.on_response(self.world.cluster.refuse(request, code), request.highest_version)
         else:
-            self.manager.answered(self.world.cluster.answer(request), request.highest_version)
+            self.manager.on_response(self.world.cluster.answer(request), request.highest_version)
 
     def produce(self, *, healed: bool) -> None:
         """Send batches, or let one that is sent come to something."""
@@ -156,15 +156,15 @@ class Life:
         fate = 1.0 if healed else world.rng.random()
         if fate < 0.15:
             world.late.append(lambda: world.cluster.produce(wire))
-            answer = BatchAnswer(ErrorCode.NETWORK_EXCEPTION)
+            answer = BatchResult(ErrorCode.NETWORK_EXCEPTION)
         elif fate < 0.3:
             world.cluster.produce(wire)
-            answer = BatchAnswer(ErrorCode.NETWORK_EXCEPTION)
+            answer = BatchResult(ErrorCode.NETWORK_EXCEPTION)
         elif fate < 0.34:
-            answer = BatchAnswer(ErrorCode.MESSAGE_TOO_LARGE)
+            answer = BatchResult(ErrorCode.MESSAGE_TOO_LARGE)
         else:
             answer = world.cluster.produce(wire)
-        self.bench.core.answered(batch, answer, world.now_ms)
+        self.bench.core.on_result(batch, answer, world.now_ms)
 
 
 class World:
@@ -187,7 +187,7 @@ class World:
 
     def _step(self) -> None:
         rng = self.rng
-        if rng.random() < 0.008 or self.lives[-1].manager.is_fatal:
+        if rng.random() < 0.008 or self.lives[-1].manager.lifecycle.is_fatal:
             self.lives.append(Life(f"p{len(self.lives)}", self))
         # Zombies go on now and then.
         life = self.lives[-1] if rng.random() < 0.9 else rng.choice(self.lives)
@@ -207,18 +207,18 @@ class World:
             self.late.pop()()
         life = self.lives[-1]
         for _ in range(STEPS_TO_SETTLE):
-            if life.manager.is_fatal:
+            if life.manager.lifecycle.is_fatal:
                 life = Life(f"p{len(self.lives)}", self)
                 self.lives.append(life)
-            if life.manager.unclaimed is not None and life.manager.is_settled:
+            if life.manager.lifecycle.pending_operation is not None and life.manager.lifecycle.is_idle:
                 life.claim()
-            if life.manager.state is S.READY:
+            if life.manager.lifecycle.state is S.READY:
                 return
-            if life.manager.can_abort:
+            if life.manager.lifecycle.can_abort:
                 life.end(committed=False)
             life.ask(healed=True)
             life.produce(healed=True)
-        raise AssertionError(f"no end: {life.manager.state}")
+        raise AssertionError(f"no end: {life.manager.lifecycle.state}")
 
     def _acknowledgements(self) -> list[Event]:
         return [
@@ -267,8 +267,10 @@ def test_without_a_new_epoch_after_a_lost_answer_a_late_request_ends_another_tra
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # KAFKA-17754, which transaction.version 2 cures at the broker and this producer by itself.
-    lost = TransactionManager.lost
-    monkeypatch.setattr(TransactionManager, "lost", lambda self, was_sent: lost(self, was_sent=False))
+    original = TransactionManager.on_no_response
+    monkeypatch.setattr(
+        TransactionManager, "on_no_response", lambda self, was_sent: original(self, was_sent=False)
+    )
     assert found_without(is_v2=False)
     assert not found_without(is_v2=True)
 
@@ -289,5 +291,5 @@ def test_a_commit_that_does_not_wait_for_its_records_fails_when_it_is_made(
 
 @pytest.mark.parametrize("is_v2", [False, True], ids=["v1", "v2"])
 def test_a_commit_after_a_record_was_refused_is_torn(is_v2: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TransactionManager, "batch_failed", lambda self, batch, code: None)
+    monkeypatch.setattr(TransactionManager, "on_batch_failed", lambda *_, **__: None)
     assert Anomaly.TORN in found_without(is_v2)

@@ -26,8 +26,9 @@ from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
 from tidelog.base.clock import Clock
+from tidelog.base.randomness import RandomSource
 from tidelog.broker.registration.broker_registration import NO_EPOCH
-from tidelog.clients.transport.backoff import ExponentialBackoff, RandomSource
+from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.clients.transport.failures import failure
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset

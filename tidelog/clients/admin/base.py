@@ -52,7 +52,7 @@ class AdminBase:
     async def start(self) -> None:
         """Connect to the cluster; KafkaError when none of the bootstrap servers answers in time."""
         if self._started:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "an admin client is started once")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the admin client was already started")
         self._client = ClusterClient(
             self.config,
             self._environment,

@@ -35,7 +35,7 @@ class ConsumerLife:
     def require_new(self) -> None:
         """Raise KafkaError if the consumer has been started."""
         if self.stage is not Stage.NEW:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a consumer is started once")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the consumer was already started")
 
     def require_usable(self) -> None:
         """Raise KafkaError if the consumer is not started or is closed."""

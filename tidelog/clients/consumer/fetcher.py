@@ -15,6 +15,7 @@ import logging
 from collections.abc import Iterable
 from uuid import UUID
 
+from tidelog.base.randomness import RandomSource
 from tidelog.clients.config.client_config import ConsumerConfig
 from tidelog.clients.consumer.consumer_types import ConsumerRecord
 from tidelog.clients.consumer.fetch_session import FetchSession, SessionPartition, SessionRequest
@@ -27,7 +28,7 @@ from tidelog.clients.consumer.partition_state import (
     PartitionState,
 )
 from tidelog.clients.metadata.cluster_metadata import ClusterMetadata
-from tidelog.clients.transport.backoff import ExponentialBackoff, RandomSource
+from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.clients.transport.failures import STALE_METADATA, failure, known_code
 from tidelog.protocol.errors import ErrorCode, KafkaError

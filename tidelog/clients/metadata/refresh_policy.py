@@ -7,7 +7,8 @@ Pure. Asked on demand (an error said that it is stale, a topic is new) and at th
 
 from __future__ import annotations
 
-from tidelog.clients.transport.backoff import ExponentialBackoff, RandomSource
+from tidelog.base.randomness import RandomSource
+from tidelog.clients.transport.backoff import ExponentialBackoff
 
 MAX_TOPICS = 100_000
 

@@ -1,12 +1,12 @@
-"""Where records wait, batch by batch and partition by partition, until they can be sent.
+"""Holds records in batches by partition until they can be sent.
 
-Pure. Each partition has a deque of batches: records are appended to the last, the first is sent next.
-A batch is sendable when it is full, when another stands behind it, when it has lingered, when memory
-is short, or while somebody flushes; not while its partition is muted (one request in flight) or backs
-off after an error. A batch that is to be sent again returns to its place in sequence order.
+Pure. Each partition has a deque of batches: records are appended to the last batch, and the first batch is
+sent next. A batch can be sent when it is full, when another batch follows it, when `linger_ms` has passed,
+when memory is exhausted, or during a flush. It cannot be sent while its partition is muted (one request in
+flight) or in backoff after an error. A batch to be sent again returns to its place in sequence order.
 
-Bounds: `buffer_memory` bytes are reserved by all batches together; `append` answers None when that
-does not suffice, and the caller waits.
+Bounds: all batches together reserve at most `buffer_memory` bytes. If that does not suffice, `append_to_new`
+returns False, and the caller waits.
 """
 
 from __future__ import annotations
@@ -15,24 +15,41 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeAlias
 
+from tidelog.base.randomness import RandomSource
 from tidelog.clients.metadata.cluster_metadata import ClusterMetadata
 from tidelog.clients.producer.producer_batch import Delivery, ProducerBatch, new_builder
 from tidelog.clients.producer.producer_identity import ProducerIdentity
-from tidelog.clients.transport.backoff import ExponentialBackoff, RandomSource
+from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.protocol.batch import BATCH_OVERHEAD
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.ids import NO_LEADER_EPOCH, BrokerId, TopicPartition
 from tidelog.protocol.record import RecordHeader
 
 NEVER_MS = 2**31 - 1
+UnsentRecord: TypeAlias = tuple[int, bytes | None, bytes | None, Sequence[RecordHeader], Delivery]
+"""Timestamp, key, value, headers and delivery of one record."""
+
 _RECORD_OVERHEAD_BYTES = 36
 _HEADER_OVERHEAD_BYTES = 10
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchingSettings:
+    """The producer options about batches; `batch_size` and `buffer_memory` are in bytes."""
+
+    batch_size: int
+    linger_ms: int
+    buffer_memory: int
+    delivery_timeout_ms: int
+    compression: Compression = Compression.NONE
+    compression_level: int | None = None
+
+
 @dataclass(slots=True)
 class PartitionQueue:
-    """The batches of one partition, the next to be sent first."""
+    """The batches of one partition; the first is sent next."""
 
     topic_partition: TopicPartition
     batches: deque[ProducerBatch] = field(default_factory=deque)
@@ -41,9 +58,9 @@ class PartitionQueue:
 
 @dataclass(slots=True)
 class Readiness:
-    """Which nodes have something to be sent now, and what has to happen for the rest.
+    """The nodes that have batches to send now, and the conditions of the other batches.
 
-    `next_check_ms`: how long until a batch becomes sendable by time alone.
+    `next_check_ms`: the time until another batch can be sent without a further event.
     """
 
     nodes: dict[BrokerId, list[PartitionQueue]] = field(default_factory=dict)
@@ -52,7 +69,7 @@ class Readiness:
 
 
 def record_size_bound(key: bytes | None, value: bytes | None, headers: Sequence[RecordHeader] = ()) -> int:
-    """An upper bound of the bytes one record takes in a batch, without compression."""
+    """Return an upper bound of a record's size in a batch, in bytes without compression."""
     size = _RECORD_OVERHEAD_BYTES
     if key is not None:
         size += len(key)
@@ -64,36 +81,32 @@ def record_size_bound(key: bytes | None, value: bytes | None, headers: Sequence[
 
 
 class RecordAccumulator:
-    """The queues of all partitions.
+    """The batch queues of all partitions.
 
-    Units: `batch_size` and `buffer_memory` in bytes.
     Invariant: `memory_used` is the sum of `reserved_bytes` of the batches in `incomplete`.
     """
 
     def __init__(
         self,
+        settings: BatchingSettings,
         *,
-        batch_size: int,
-        linger_ms: int,
-        buffer_memory: int,
         retry_backoff: ExponentialBackoff,
         rng: RandomSource,
-        delivery_timeout_ms: int,
-        compression: Compression = Compression.NONE,
-        compression_level: int | None = None,
         identity: ProducerIdentity | None = None,
     ) -> None:
         is_transactional = identity is not None and identity.is_transactional
-        self._new_builder = partial(new_builder, compression, compression_level, is_transactional)
-        self.batch_size = batch_size
-        self.buffer_memory = buffer_memory
+        self._new_builder = partial(
+            new_builder, settings.compression, settings.compression_level, is_transactional
+        )
+        self.batch_size = settings.batch_size
+        self.buffer_memory = settings.buffer_memory
         self.memory_used = 0
         self.memory_waiters = 0
         self.incomplete: dict[ProducerBatch, None] = {}
-        self._linger_ms = linger_ms
+        self._linger_ms = settings.linger_ms
         self._retry_backoff = retry_backoff
         self._rng = rng
-        self._delivery_timeout_ms = delivery_timeout_ms
+        self._delivery_timeout_ms = settings.delivery_timeout_ms
         self._identity = identity
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._nonempty: dict[TopicPartition, PartitionQueue] = {}
@@ -101,10 +114,10 @@ class RecordAccumulator:
         self._flushes = 0
         self._closed = False
 
-    # --- putting in -----------------------------------------------------------------------
+    # --- appending ------------------------------------------------------------------------
 
     def queue(self, topic_partition: TopicPartition) -> PartitionQueue:
-        """The queue of one partition, made when first asked for."""
+        """Return the queue of one partition; create it at the first call."""
         found = self._queues.get(topic_partition)
         if found is None:
             found = self._queues[topic_partition] = PartitionQueue(topic_partition)
@@ -120,7 +133,7 @@ class RecordAccumulator:
         delivery: Delivery,
         size: int,
     ) -> bool:
-        """Add one record to the batch that is open; False when there is none or no room in it.
+        """Append one record to the open batch; return False if there is none, or if it has no room.
 
         `size` is the record's `record_size_bound`.
         """
@@ -137,17 +150,13 @@ class RecordAccumulator:
     def append_to_new(
         self,
         queue: PartitionQueue,
-        timestamp: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Sequence[RecordHeader],
-        delivery: Delivery,
+        record: UnsentRecord,
         size: int,
         now_ms: int,
     ) -> bool:
-        """Begin a batch with one record; False when memory is short."""
+        """Create a batch that begins with `record`; return False if memory does not suffice."""
         reserved_bytes = max(self.batch_size, BATCH_OVERHEAD + size)
-        # A lone record that is larger than the whole memory was refused before it came here.
+        # The producer has already rejected a single record that is larger than the whole memory.
         if self.memory_used + reserved_bytes > self.buffer_memory and self.incomplete:
             return False
         batch = ProducerBatch(
@@ -157,18 +166,18 @@ class RecordAccumulator:
             reserved_bytes=reserved_bytes,
             serial=self._last_serial + 1,
         )
-        # What cannot be encoded raises here, before the batch is anywhere.
-        batch.append(timestamp, key, value, headers, delivery)
+        # A record that cannot be encoded raises here, before the batch is tracked or queued.
+        batch.append(*record)
         self._last_serial += 1
         self._track(batch)
         queue.batches.append(batch)
         self._nonempty[queue.topic_partition] = queue
         return True
 
-    # --- taking out -----------------------------------------------------------------------
+    # --- draining -------------------------------------------------------------------------
 
     def ready(self, metadata: ClusterMetadata, now_ms: int) -> Readiness:
-        """Which nodes have sendable batches, and when to look again."""
+        """Return the nodes that have batches to send, and when to check again."""
         result = Readiness()
         for topic_partition, queue in list(self._nonempty.items()):
             if not queue.batches:
@@ -188,16 +197,16 @@ class RecordAccumulator:
         return result
 
     def is_sendable(self, queue: PartitionQueue, metadata: ClusterMetadata, now_ms: int) -> bool:
-        """Whether the first batch of a queue that `ready` named, or the next one, may be sent now."""
+        """Return whether the first batch of a queue that `ready` returned may be sent now."""
         if not queue.batches or queue.muted:
             return False
         return self._wait_ms(queue, metadata.leader_epoch(queue.topic_partition), now_ms) <= 0
 
     def _wait_ms(self, queue: PartitionQueue, leader_epoch: int, now_ms: int) -> int:
-        """How long until the first batch is sendable; 0 or less is now."""
+        """Return the time until the first batch can be sent; 0 or less means now."""
         batch = queue.batches[0]
         if batch.attempts:
-            # A new leader is asked at once: the backoff was meant for the old one.
+            # Send to a new leader without delay: the backoff was for the old one.
             if NO_LEADER_EPOCH < batch.leader_epoch < leader_epoch:
                 return 0
             return batch.retry_at_ms - now_ms
@@ -210,10 +219,10 @@ class RecordAccumulator:
     def drain(
         self, queues: Iterable[PartitionQueue], metadata: ClusterMetadata, max_size: int
     ) -> list[ProducerBatch]:
-        """Take at most one batch per partition, together at most `max_size` bytes (but at least one).
+        """Remove and return at most one batch per partition, and at most `max_size` bytes (but one batch).
 
-        `queues` are those that `ready` named for one node. A partition that was served goes to the
-        end of the line.
+        `queues` are those that `ready` returned for one node. Drained partitions move to the end of the
+        order.
         """
         drained: list[ProducerBatch] = []
         size = 0
@@ -222,7 +231,7 @@ class RecordAccumulator:
             if size + batch.size_bytes > max_size and drained:
                 break
             if self._identity is not None:
-                if not self._identity.may_send(batch):
+                if not self._identity.can_send(batch):
                     continue
                 if not batch.has_sequence:
                     self._identity.assign(batch)
@@ -236,15 +245,15 @@ class RecordAccumulator:
         return drained
 
     def reenqueue(self, batch: ProducerBatch, now_ms: int) -> None:
-        """Put a batch back that is to be sent again, after backoff."""
+        """Queue a batch again, to be sent after backoff."""
         batch.retry_at_ms = now_ms + self._retry_backoff.delay_ms(batch.attempts, self._rng)
         batch.attempts += 1
         self._insert(batch)
 
     def split(self, batch: ProducerBatch, now_ms: int) -> list[ProducerBatch]:
-        """Replace a batch that the broker found too large by smaller ones, which are to be sent next.
+        """Replace a batch that was too large for the broker by smaller ones, which are sent next.
 
-        Each part has at most `batch_size` bytes, and at most half of what was refused.
+        Each part has at most `batch_size` bytes, and at most half the bytes of `batch`.
         """
         target = max(1, min(self.batch_size, batch.size_bytes // 2))
         parts: list[ProducerBatch] = []
@@ -256,7 +265,7 @@ class RecordAccumulator:
                 parts.append(part)
             part.append(record.timestamp, record.key, record.value, record.headers, delivery)
         self.release(batch)
-        batch.done = True
+        batch.is_done = True
         for part in parts:
             part.reserved_bytes = part.builder.estimated_size_bytes
             part.close()
@@ -280,7 +289,7 @@ class RecordAccumulator:
         return part
 
     def _insert(self, batch: ProducerBatch) -> None:
-        """Put the batch before the first that comes after it: by sequence, else at the front."""
+        """Insert the batch by its sequence; at the front if it has none."""
         queue = self.queue(batch.topic_partition)
         batches = queue.batches
         index = 0
@@ -297,7 +306,7 @@ class RecordAccumulator:
     # --- the end of a batch ---------------------------------------------------------------
 
     def take_expired(self, now_ms: int) -> list[ProducerBatch]:
-        """Take out the queued batches that are older than `delivery_timeout_ms`."""
+        """Remove and return the queued batches that are older than `delivery_timeout_ms`."""
         expired: list[ProducerBatch] = []
         oldest_ms = now_ms - self._delivery_timeout_ms
         for queue in self._nonempty.values():
@@ -307,15 +316,15 @@ class RecordAccumulator:
         return expired
 
     def next_expiry_ms(self, now_ms: int) -> int:
-        """How long until the first of the incomplete batches expires."""
-        # Batches are tracked in the order of creation, except for parts of split ones.
+        """Return the time until the first incomplete batch expires."""
+        # Batches are tracked in the order of creation, except for the parts of split batches.
         oldest = next(iter(self.incomplete), None)
         if oldest is None:
             return NEVER_MS
         return max(0, oldest.created_ms + self._delivery_timeout_ms - now_ms)
 
     def take_all(self) -> list[ProducerBatch]:
-        """Take out everything that is queued, because the producer gives up."""
+        """Remove and return all queued batches, because the producer can send no more."""
         taken = [batch for queue in self._nonempty.values() for batch in queue.batches]
         for queue in self._nonempty.values():
             queue.batches.clear()
@@ -323,7 +332,7 @@ class RecordAccumulator:
         return taken
 
     def take_unsent(self) -> list[ProducerBatch]:
-        """Take out what was never sent, because its transaction is rolled back."""
+        """Remove and return the batches that were never sent, because their transaction is rolled back."""
         taken = []
         for queue in self._nonempty.values():
             taken += [batch for batch in queue.batches if not batch.has_sequence]
@@ -331,7 +340,7 @@ class RecordAccumulator:
         return taken
 
     def release(self, batch: ProducerBatch) -> None:
-        """Give back the memory of a batch that is done; once per batch."""
+        """Release the memory of a batch that is done; a second call has no effect."""
         if batch in self.incomplete:
             del self.incomplete[batch]
             self.memory_used -= batch.reserved_bytes
@@ -343,24 +352,24 @@ class RecordAccumulator:
     # --- flushing and muting --------------------------------------------------------------
 
     def begin_flush(self) -> int:
-        """Make everything sendable; the serial up to which batches have to be done."""
+        """Let all batches be sent; return the serial up to which batches have to be done."""
         self._flushes += 1
         return self._last_serial
 
     def end_flush(self) -> None:
-        """Take back one `begin_flush`."""
+        """End one `begin_flush`."""
         self._flushes -= 1
 
     def is_flushed(self, serial: int) -> bool:
-        """Whether every batch up to `serial` is done."""
+        """Return whether every batch up to `serial` is done."""
         return not any(batch.serial <= serial for batch in self.incomplete)
 
     def close(self) -> None:
-        """Nothing more will come: do not linger."""
+        """Send the remaining batches without lingering: no more records are appended."""
         self._closed = True
 
     def queue_lengths(self, topic: str, partitions: Sequence[int]) -> list[int]:
-        """How many batches wait for each of the partitions."""
+        """Return the number of queued batches of each partition."""
         queues = self._queues
         lengths = []
         for partition in partitions:

@@ -1,9 +1,9 @@
-"""Which partition a record goes to: by the hash of its key, or sticky while a batch's worth of bytes lasts.
+"""Chooses the partition of a record: by the hash of its key, or a sticky partition for records without a key.
 
-Keyed records must land where Kafka's own clients put them, so the hash is Kafka's variant of
-MurmurHash2 (32 bits, its own seed, little endian), bit for bit. Records without a key stay with one
-partition for `batch_size` bytes, which fills whole batches, and then move to another, chosen at random;
-a partition whose queue is long because its broker is slow is chosen less often.
+Records with a key must go to the partition that Kafka's own clients choose. The hash is therefore exactly
+Kafka's variant of MurmurHash2 (32 bits, its own seed, little endian). Records without a key go to one
+partition for `batch_size` bytes, which fills whole batches, and then to another one that is chosen at random.
+A partition with a long queue, because its broker is slow, is chosen less often.
 
 Source: KIP-480, KIP-794 (sticky and adaptive), Utils.murmur2 of Kafka's clients.
 """
@@ -15,7 +15,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import Protocol
+
+from tidelog.base.randomness import RandomChoice
 
 _MASK = 0xFFFFFFFF
 _SEED = 0x9747B28C
@@ -24,15 +25,8 @@ _CACHED_KEYS = 65_536
 _CACHED_KEY_BYTES_MAX = 64
 
 
-class RandomChoice(Protocol):
-    """The one thing that sticky partitioning needs of a random generator."""
-
-    def randrange(self, stop: int, /) -> int:
-        """A number in 0..stop-1."""
-
-
 def murmur2(data: bytes) -> int:
-    """Kafka's 32-bit MurmurHash2 of `data`, unsigned."""
+    """Return Kafka's 32-bit MurmurHash2 of `data`, unsigned."""
     length = len(data)
     words = length >> 2
     value = _SEED ^ length
@@ -54,7 +48,7 @@ def _positive_hash(key: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """The partition that every Kafka client would choose for `key`."""
+    """Return the partition that every Kafka client chooses for `key`."""
     if len(key) > _CACHED_KEY_BYTES_MAX:
         return (murmur2(key) & 0x7FFFFFFF) % partition_count
     return _positive_hash(key) % partition_count
@@ -63,7 +57,7 @@ def partition_for_key(key: bytes, partition_count: int) -> int:
 class StickyPartitioner:
     """Chooses partitions for the records of one topic that have no key.
 
-    `sticky_bytes`: how much goes to one partition before the next is chosen.
+    `sticky_bytes`: the bytes that go to one partition before the next is chosen.
     """
 
     __slots__ = ("_load", "_produced_bytes", "_rng", "_sticky_bytes", "current")
@@ -76,28 +70,28 @@ class StickyPartitioner:
         self.current: int | None = None
 
     def choose(self, available: Sequence[int], partition_count: int) -> int:
-        """The current partition, or a new one if there is none or it has lost its leader."""
+        """Return the current partition; choose a new one if there is none or it has lost its leader."""
         current = self.current
         if current is None or (available and current not in available):
-            current = self._move(available, partition_count)
+            current = self._choose_next(available, partition_count)
         return current
 
-    def produced(
+    def on_appended(
         self, size_bytes: int, available: Sequence[int], partition_count: int, *, batch_is_ready: bool
     ) -> None:
-        """Note bytes appended to the current partition; moves on after a batch's worth.
+        """Count bytes appended to the current partition; choose another one after `sticky_bytes`.
 
-        A batch that is not ready yet is given up to twice the bytes, so as not to leave it half full.
+        A batch that is not ready yet may get up to twice the bytes, so that it is not sent half full.
         """
         self._produced_bytes += size_bytes
         enough = self._produced_bytes >= self._sticky_bytes
         if (enough and batch_is_ready) or self._produced_bytes >= 2 * self._sticky_bytes:
-            self._move(available, partition_count)
+            self._choose_next(available, partition_count)
 
     def update_load(self, partitions: Sequence[int], queue_lengths: Sequence[int]) -> None:
-        """Weigh partitions by the lengths of their queues: the longer, the rarer.
+        """Weight partitions by the lengths of their queues: a longer queue is chosen less often.
 
-        With lengths 0, 3, 1 the weights are 4, 1, 3. Equal lengths mean no weighing.
+        With lengths 0, 3, 1 the weights are 4, 1, 3. Equal lengths give equal weights.
         """
         assert len(partitions) == len(queue_lengths)
         if len(partitions) < 2 or min(queue_lengths) == max(queue_lengths):
@@ -107,7 +101,7 @@ class StickyPartitioner:
         weights = tuple(accumulate(ceiling - length for length in queue_lengths))
         self._load = (weights, tuple(partitions))
 
-    def _move(self, available: Sequence[int], partition_count: int) -> int:
+    def _choose_next(self, available: Sequence[int], partition_count: int) -> int:
         self._produced_bytes = 0
         if self._load is not None:
             weights, partitions = self._load

@@ -1,7 +1,7 @@
-"""What becomes of each batch that was sent: done, sent again, split, or failed.
+"""Decides what happens to each batch that was sent: it is complete, sent again, split, or failed.
 
-Pure. Owns the accumulator and the producer's identity, and knows which batches are on the wire. The
-sender asks `expire` and `drain`, sends `produce_request`, and reports each answer.
+Pure. Owns the accumulator and the producer's identity, and knows which batches are in flight. The sender
+calls `expire` and `drain`, sends `produce_request`, and passes each result to `on_result`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tidelog.protocol.messages.produce import PartitionProduceData, ProduceReque
 _log = logging.getLogger("tidelog.clients.producer.producer")
 
 
-class BatchAnswer(NamedTuple):
-    """What the broker said about one batch; -1 stands for "not said"."""
+class BatchResult(NamedTuple):
+    """The broker's result for one batch; -1 for values that it did not return."""
 
     error_code: int
     base_offset: int = -1
@@ -32,10 +32,10 @@ class BatchAnswer(NamedTuple):
 
 
 class ProduceCore:
-    """The life of batches after the accumulator.
+    """The batches of one producer, from the accumulator to their results.
 
-    `retries`: how often a batch is sent again. `keep_order`: one request in flight per partition,
-    by muting it, for producers without idempotence.
+    `retries`: how often a batch is sent again. `keep_order`: mute a partition while a request is in flight,
+    which keeps the order for producers without idempotence.
     """
 
     def __init__(
@@ -57,13 +57,13 @@ class ProduceCore:
         self._sent: dict[ProducerBatch, None] = {}
 
     def ready(self, metadata: ClusterMetadata, now_ms: int) -> Readiness:
-        """See `RecordAccumulator.ready`; also settles the producer's identity first."""
+        """Prepare the producer's identity, then return `RecordAccumulator.ready`."""
         if self.identity is not None:
             self.identity.prepare()
         return self.accumulator.ready(metadata, now_ms)
 
     def drain(self, queues: Iterable[PartitionQueue], metadata: ClusterMetadata) -> list[ProducerBatch]:
-        """The batches of the next request to one node."""
+        """Return the batches of the next request to one node; they are then in flight."""
         batches = self.accumulator.drain(queues, metadata, self._max_request_size)
         for batch in batches:
             self._sent[batch] = None
@@ -72,56 +72,62 @@ class ProduceCore:
         return batches
 
     def expire(self, now_ms: int) -> int:
-        """Fail what is older than the delivery timeout, queued or sent; how many batches that were."""
+        """Fail the queued and sent batches older than the delivery timeout; return their number."""
         expired = self.accumulator.take_expired(now_ms)
         oldest_ms = now_ms - self._delivery_timeout_ms
-        expired += [batch for batch in self._sent if batch.created_ms <= oldest_ms and not batch.done]
+        expired += [batch for batch in self._sent if batch.created_ms <= oldest_ms and not batch.is_done]
         for batch in expired:
             age_ms = now_ms - batch.created_ms
             text = (
-                f"{batch.record_count} records for {batch.topic_partition} expired {age_ms} ms after they"
-                f" were made; delivery_timeout_ms is {self._delivery_timeout_ms}"
+                f"{batch.record_count} records for {batch.topic_partition} expired {age_ms} ms after batch"
+                f" creation; delivery_timeout_ms is {self._delivery_timeout_ms}"
             )
             batch.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
-            self._give_up(batch)
+            self._release_expired(batch)
         _log_lost(expired, f"not written within delivery_timeout_ms={self._delivery_timeout_ms}")
         return len(expired)
 
-    def answered(self, batch: ProducerBatch, answer: BatchAnswer, now_ms: int) -> bool:
-        """Act on the broker's answer; True when it says that our metadata is stale."""
+    def on_result(self, batch: ProducerBatch, result: BatchResult, now_ms: int) -> bool:
+        """Act on the broker's result; return whether it shows that the metadata is stale."""
         self._sent.pop(batch, None)
         if self._keep_order:
             self.accumulator.queue(batch.topic_partition).muted = False
-        code = known_code(answer.error_code)
-        if batch.done:
-            self._settle_late(batch, code, answer)
+        code = known_code(result.error_code)
+        if batch.is_done:
+            self._on_late_result(batch, code, result)
         elif code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-            self._complete(batch, answer)
+            self._complete(batch, result)
         elif code is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
-            _log.warning("batch of %d bytes for %s is too large, splitting it", *_size_and_place(batch))
+            _log.warning("Batch of %d bytes for %s is too large; splitting it", *_size_and_partition(batch))
             self.accumulator.split(batch, now_ms)
-        elif self._may_retry(batch, code, answer.log_start_offset, now_ms):
+        elif self._can_retry(batch, code, result.log_start_offset, now_ms):
             _log.info(
-                "%s for %s, sending again (attempt %d)", code.name, batch.topic_partition, batch.attempts
+                "%s for %s; sending the batch again (attempt %d)",
+                code.name,
+                batch.topic_partition,
+                batch.attempts,
             )
             self.accumulator.reenqueue(batch, now_ms)
         else:
             subject = f"{batch.record_count} records for {batch.topic_partition}"
-            self._fail(batch, failure(answer.error_code, subject, answer.error_message))
+            self._fail(batch, failure(result.error_code, subject, result.error_message))
         return code in STALE_METADATA
 
     def fail_all(self, error: KafkaError) -> None:
-        """Fail everything that is not done, because the producer cannot or may not send any more."""
+        """Fail all batches that are not done, because the producer can send no more."""
         self.accumulator.take_all()
-        lost = [batch for batch in self.accumulator.incomplete if not batch.done]
+        lost = [batch for batch in self.accumulator.incomplete if not batch.is_done]
         for batch in lost:
             text = f"{batch.record_count} records for {batch.topic_partition}: {error}"
             batch.fail(KafkaError(error.code, text))
-            self._give_up(batch)
+            self._release_expired(batch)
         _log_lost(lost, str(error))
 
     def drop_unsent(self, error: KafkaError) -> bool:
-        """Fail what was never sent, because its transaction is rolled back; whether there was any."""
+        """Fail the batches that were never sent, because their transaction is rolled back.
+
+        Return whether there were any.
+        """
         dropped = self.accumulator.take_unsent()
         for batch in dropped:
             batch.fail(KafkaError(error.code, str(error)))
@@ -129,37 +135,37 @@ class ProduceCore:
         _log_lost(dropped, str(error))
         return bool(dropped)
 
-    def _complete(self, batch: ProducerBatch, answer: BatchAnswer) -> None:
-        offset = -1 if answer.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER else answer.base_offset
+    def _complete(self, batch: ProducerBatch, result: BatchResult) -> None:
+        offset = -1 if result.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER else result.base_offset
         if self.identity is not None:
-            self.identity.completed(batch, offset)
-        batch.complete(offset, answer.log_append_time_ms)
+            self.identity.on_completed(batch, offset)
+        batch.complete(offset, result.log_append_time_ms)
         self.accumulator.release(batch)
 
-    def _settle_late(self, batch: ProducerBatch, code: ErrorCode, answer: BatchAnswer) -> None:
-        """An answer for a batch that expired meanwhile still tells how far the sequence got."""
+    def _on_late_result(self, batch: ProducerBatch, code: ErrorCode, result: BatchResult) -> None:
+        """Use a success that came after the batch expired: its sequence is then acknowledged."""
         if self.identity is not None and batch.has_sequence and code is ErrorCode.NONE:
-            self.identity.completed(batch, answer.base_offset)
+            self.identity.on_completed(batch, result.base_offset)
 
-    def _may_retry(self, batch: ProducerBatch, code: ErrorCode, log_start_offset: int, now_ms: int) -> bool:
+    def _can_retry(self, batch: ProducerBatch, code: ErrorCode, log_start_offset: int, now_ms: int) -> bool:
         if batch.attempts >= self._retries or now_ms - batch.created_ms >= self._delivery_timeout_ms:
             return False
         if self.identity is not None:
-            return self.identity.may_retry(batch, code, log_start_offset)
+            return self.identity.can_retry(batch, code, log_start_offset)
         return code.retriable
 
     def _fail(self, batch: ProducerBatch, error: KafkaError) -> None:
         if self.identity is not None:
-            # Without retries left nobody knows whether an earlier attempt was written.
+            # When the retries are used up, an earlier attempt may have been written.
             surely_not_written = batch.attempts < self._retries
-            self.identity.failed(batch, error.code, surely_not_written=surely_not_written)
+            self.identity.on_failed(batch, error.code, surely_not_written=surely_not_written)
         batch.fail(error)
         _log_lost([batch], str(error))
         self.accumulator.release(batch)
 
-    def _give_up(self, batch: ProducerBatch) -> None:
+    def _release_expired(self, batch: ProducerBatch) -> None:
         if self.identity is not None:
-            self.identity.given_up(batch)
+            self.identity.on_expired(batch)
         self.accumulator.release(batch)
 
 
@@ -170,7 +176,7 @@ def produce_request(
     timeout_ms: int,
     transactional_id: str | None = None,
 ) -> ProduceRequest:
-    """The request that carries `batches`, one per partition."""
+    """Return the request that contains `batches`, one per partition."""
     by_topic: dict[str, list[PartitionProduceData]] = {}
     for batch in batches:
         topic, partition = batch.topic_partition
@@ -186,13 +192,13 @@ def produce_request(
     )
 
 
-def _size_and_place(batch: ProducerBatch) -> tuple[int, str]:
+def _size_and_partition(batch: ProducerBatch) -> tuple[int, str]:
     return batch.size_bytes, str(batch.topic_partition)
 
 
 def _log_lost(batches: Sequence[ProducerBatch], reason: str) -> None:
-    """One line, as nobody may be looking at the deliveries."""
+    """Log lost records in one line, because the application may not look at the deliveries."""
     if batches:
         records = sum(batch.record_count for batch in batches)
-        places = ", ".join(sorted({str(batch.topic_partition) for batch in batches})[:5])
-        _log.warning("%d records in %d batches (%s) are lost: %s", records, len(batches), places, reason)
+        partitions = ", ".join(sorted({str(batch.topic_partition) for batch in batches})[:5])
+        _log.warning("%d records in %d batches (%s) are lost: %s", records, len(batches), partitions, reason)

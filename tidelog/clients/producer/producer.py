@@ -1,12 +1,12 @@
-"""The producer: give it records, it writes them in batches and tells where each one went (shell).
+"""The producer: writes records to topics in batches (shell).
 
     async with Producer("localhost:9092", compression_type="zstd") as producer:
         delivery = await producer.send("tides", b"high", key=b"brest")
         written = await delivery            # RecordMetadata(topic, partition, offset, timestamp)
 
-`send` returns as soon as the record is in its batch; the delivery future tells its fate. Records for
-one partition keep the order in which they were sent, also across retries, and are written once
-(`enable_idempotence`, on by default).
+`send` returns as soon as the record is in its batch; the returned future has the result of the write. Records
+for one partition keep the order in which they were sent, also when batches are retried. With
+`enable_idempotence`, the default, each record is written once.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tidelog.clients.config.client_config import ProducerConfig, make_config
 from tidelog.clients.config.environment import Environment
 from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from tidelog.clients.metadata.cluster_client import ClusterClient
-from tidelog.clients.producer.accumulator import RecordAccumulator, record_size_bound
-from tidelog.clients.producer.memory_line import MemoryLine
+from tidelog.clients.producer.accumulator import BatchingSettings, RecordAccumulator, record_size_bound
+from tidelog.clients.producer.memory_queue import MemoryQueue
 from tidelog.clients.producer.partitioner import partition_for_key
 from tidelog.clients.producer.produce_core import ProduceCore
 from tidelog.clients.producer.producer_batch import RecordMetadata
@@ -32,6 +32,7 @@ from tidelog.clients.producer.producer_transactions import ProducerTransactions
 from tidelog.clients.producer.record_checks import refuse_bad_record, refuse_bad_timestamp, too_large
 from tidelog.clients.producer.sender import Sender
 from tidelog.clients.producer.transaction_driver import TransactionDriver
+from tidelog.clients.producer.transactional_identity import TransactionalIdentity
 from tidelog.clients.transactions.transaction_manager import TransactionManager
 from tidelog.clients.transport.connection import Authenticator
 from tidelog.clients.transport.progress import Progress
@@ -41,7 +42,7 @@ from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.record import RecordHeader
 
 _BATCHES_BEFORE_YIELD = 8
-# What encoding a record of wrong types ends in; checking the types of every good one would cost more.
+# Encoding a record of wrong types raises one of these; checking the types of each record would cost more.
 _ENCODING_ERRORS = (TypeError, AttributeError, ValueError)
 
 DeliveryFuture = asyncio.Future[RecordMetadata]
@@ -50,11 +51,11 @@ DeliveryFuture = asyncio.Future[RecordMetadata]
 class Producer:
     """An asyncio producer; use it as an async context manager, or call `start` and `close`.
 
-    Leaving the context delivers what was sent, after an error within `request_timeout_ms`; a task that is
-    cancelled gives it up.
-    Options are those of `ProducerConfig` (Kafka's names with underscores).
-    Errors: KafkaError everywhere; a delivery that fails has the broker's error code.
-    Bounds: `buffer_memory` for unsent records; `send` waits at most `max_block_ms` for room.
+    The end of the context waits until all sent records are delivered: without a limit, after an error at most
+    `request_timeout_ms`, and not at all if the task is cancelled.
+    Options: see `ProducerConfig` (Kafka's names with underscores).
+    Errors: KafkaError; a failed delivery has the broker's error code.
+    Bounds: unsent records use at most `buffer_memory`; `send` waits at most `max_block_ms` for memory.
     """
 
     def __init__(
@@ -71,21 +72,21 @@ class Producer:
         self._authenticator = authenticator
         self._transactions: ProducerTransactions | None = None
         self._states: dict[str, TopicState] = {}
-        self._line = MemoryLine()
+        self._memory_queue = MemoryQueue()
         self._largest_record = min(config.max_request_size, config.buffer_memory)
         self._uses_keys = not config.partitioner_ignore_keys
         self._progress = Progress()
         self._new_batches = 0
         self._is_closed = False
-        self._takes_records = True
+        self._accepts_records = True
         self._started = False
 
-    # --- life -----------------------------------------------------------------------------
+    # --- start and close ------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect to the cluster; KafkaError when none of the bootstrap servers answers in time."""
+        """Connect to the cluster; raise KafkaError if no bootstrap server responds in time."""
         if self._started:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer is started once")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer was already started")
         config = self.config
         self._loop = asyncio.get_running_loop()
         self._client = ClusterClient(
@@ -100,16 +101,11 @@ class Producer:
         manager = None
         if config.transactional_id is not None:
             manager = TransactionManager(config.transactional_id, config.transaction_timeout_ms)
-            identity = manager.identity
+            identity = TransactionalIdentity(manager)
         self._accumulator = RecordAccumulator(
-            batch_size=config.batch_size,
-            linger_ms=config.linger_ms,
-            buffer_memory=config.buffer_memory,
+            _batching_settings(config),
             retry_backoff=self._client.backoff,
             rng=environment.rng,
-            delivery_timeout_ms=config.delivery_timeout_ms,
-            compression=Compression[config.compression_type.upper()],
-            compression_level=config.compression_level,
             identity=identity,
         )
         self._topics = ProducerTopics(self._states, config, self._client, self._accumulator)
@@ -125,7 +121,7 @@ class Producer:
         network = self._client.network
         self._sender = Sender(core, config, updater, network, environment, self._on_progress, manager)
         if manager is not None:
-            driver = TransactionDriver(manager, core, self._client, config, self._on_transaction)
+            driver = TransactionDriver(manager, core, self._client, config, self._on_transaction_progress)
             self._transactions = ProducerTransactions(manager, driver, self._check_usable)
         await self._client.open(self._client.now_ms() + config.max_block_ms)
         updater.on_update.append(self._topics.refresh)
@@ -147,14 +143,14 @@ class Producer:
         if exc is None:
             await self.close()
         else:
-            # What was sent before an error is not its fault; a task that is cancelled has no time.
-            in_a_hurry = not isinstance(exc, Exception)
-            await self.close(timeout_ms=0 if in_a_hurry else self.config.request_timeout_ms)
+            # Deliver the records that were sent before the error, except when the task is cancelled.
+            is_cancelled = not isinstance(exc, Exception)
+            await self.close(timeout_ms=0 if is_cancelled else self.config.request_timeout_ms)
 
     async def flush(self, timeout_ms: int | None = None) -> None:
-        """Send what is buffered without lingering and await its fate.
+        """Send the buffered records without lingering, and wait until they are written or have failed.
 
-        Deliveries that fail do not make `flush` fail. KafkaError(REQUEST_TIMED_OUT) after `timeout_ms`.
+        Failed deliveries do not make `flush` fail. Raise KafkaError(REQUEST_TIMED_OUT) after `timeout_ms`.
         """
         if not self._started:
             self._check_usable()
@@ -163,22 +159,23 @@ class Producer:
         try:
             await self._progress.wait_until(lambda: self._accumulator.is_flushed(serial), timeout_ms)
         except TimeoutError:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"no end of flush in {timeout_ms} ms") from None
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, f"flush did not complete within {timeout_ms} ms"
+            ) from None
         finally:
             self._accumulator.end_flush()
 
     async def close(self, timeout_ms: int | None = None) -> None:
-        """Flush for at most `timeout_ms` (None: as long as deliveries take), then stop.
+        """Abort an open transaction, flush for at most `timeout_ms` (None: no limit), then stop.
 
-        An open transaction is aborted.
-        What is left then fails with NETWORK_EXCEPTION, also when the task that closes is cancelled.
+        The remaining records then fail with NETWORK_EXCEPTION, also if the calling task is cancelled.
         """
         if not self._started or self._is_closed:
             return
         self._is_closed = True
-        self._takes_records = False
+        self._accepts_records = False
         self._accumulator.close()
-        self._line.wake()  # who waits for room is refused now, one after the other
+        self._memory_queue.wake()  # waiting calls now fail, one after the other
         try:
             if self._transactions is not None:
                 await self._transactions.end(timeout_ms, self.config.transaction_timeout_ms)
@@ -203,24 +200,25 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> DeliveryFuture:
-        """Put a record into its batch; await the returned future to learn where it was written.
+        """Append a record to its batch; the returned future has the RecordMetadata once it is written.
 
-        Waits for the topic's metadata and for room in `buffer_memory`, at most `max_block_ms`.
-        `timestamp_ms` None is now. Errors: KafkaError(MESSAGE_TOO_LARGE) for a record over
-        `max_request_size`, KafkaError(REQUEST_TIMED_OUT) when there is no room in time, TypeError for a
-        value, key or header that is not bytes, or a timestamp that is no whole number.
+        Wait for the topic's metadata and for memory, at most `max_block_ms`. `timestamp_ms` None means now.
+
+        Errors: KafkaError(MESSAGE_TOO_LARGE) for a record larger than `max_request_size`;
+        KafkaError(REQUEST_TIMED_OUT) if there is no memory in time; TypeError for a value, key or header that
+        is not bytes, or a timestamp that is not an integer.
         """
         future = None
         try:
-            if self._line.is_empty:
+            if self._memory_queue.is_empty:
                 future = self._enqueue(topic, value, key, headers, partition, timestamp_ms)
             if future is None:
                 future = await self._enqueue_later(topic, value, key, headers, partition, timestamp_ms)
         except (KafkaError, *_ENCODING_ERRORS) as error:
-            self._refuse(error, value, key, headers)
+            self._reject(error, value, key, headers)
             raise
         if self._new_batches >= _BATCHES_BEFORE_YIELD:
-            # A loop of sends that never waits would starve the sender.
+            # A loop of sends that never waits would not let the sender's task run.
             self._new_batches = 0
             await asyncio.sleep(0)
         return future
@@ -235,16 +233,16 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> DeliveryFuture | None:
-        """Like `send` without waiting; None when the topic's metadata or room in memory is missing.
+        """Append a record without waiting; return None if the topic's metadata or memory is missing.
 
-        The caller has to let the event loop run from time to time.
+        The caller has to let the event loop run from time to time. Errors: see `send`.
         """
-        if not self._line.is_empty:
+        if not self._memory_queue.is_empty:
             return None
         try:
             return self._enqueue(topic, value, key, headers, partition, timestamp_ms)
         except (KafkaError, *_ENCODING_ERRORS) as error:
-            self._refuse(error, value, key, headers)
+            self._reject(error, value, key, headers)
             raise
 
     async def send_and_wait(
@@ -257,14 +255,14 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
-        """Send one record and await where it was written."""
+        """Send one record, and wait until it is written; return where."""
         delivery = await self.send(
             topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
         )
         return await delivery
 
     async def partitions_for(self, topic: str) -> tuple[int, ...]:
-        """The partitions of `topic`; awaits its metadata."""
+        """Return the partitions of `topic`; wait for its metadata."""
         state = self._states.get(topic) or await self._load_topic(topic, self._block_deadline_ms())
         return tuple(state.metadata.partitions)
 
@@ -275,7 +273,7 @@ class Producer:
         await self._require_transactions().init_transactions(timeout_ms)
 
     def begin_transaction(self) -> None:
-        """Open a transaction; records that are sent from now on belong to it."""
+        """Open a transaction; the records sent from now on are part of it."""
         self._require_transactions().begin_transaction()
 
     async def send_offsets_to_transaction(
@@ -284,21 +282,21 @@ class Producer:
         group_metadata: ConsumerGroupMetadata,
         timeout_ms: int | None = None,
     ) -> None:
-        """Commit a consumer's offsets with the transaction; see `ProducerTransactions`."""
+        """Commit a consumer's offsets as part of the transaction; see `ProducerTransactions`."""
         transactions = self._require_transactions()
         await transactions.send_offsets_to_transaction(offsets, group_metadata, timeout_ms)
 
     async def commit_transaction(self, timeout_ms: int | None = None) -> None:
-        """Write everything that was sent, then commit it; see `ProducerTransactions.commit_transaction`."""
+        """Write all sent records, then commit; see `ProducerTransactions.commit_transaction`."""
         await self._require_transactions().commit_transaction(timeout_ms)
 
     async def abort_transaction(self, timeout_ms: int | None = None) -> None:
-        """Drop what was not sent and hide what was; see `ProducerTransactions.abort_transaction`."""
+        """Abort the transaction; see `ProducerTransactions.abort_transaction`."""
         await self._require_transactions().abort_transaction(timeout_ms)
 
     @asynccontextmanager
     async def transaction(self, commit_timeout_ms: int | None = None) -> AsyncIterator[None]:
-        """Open a transaction for a block: committed at its end, aborted after an exception.
+        """Open a transaction for a block; commit it at the end, and abort it after an exception.
 
         See `ProducerTransactions.transaction`.
         """
@@ -308,7 +306,7 @@ class Producer:
     # --- inside ---------------------------------------------------------------------------
 
     def _require_transactions(self) -> ProducerTransactions:
-        """Return the transactions of this producer; raise KafkaError without a transactional id."""
+        """Return the transactions of this producer; raise KafkaError if it has no transactional id."""
         if self._transactions is None:
             self._check_usable()
             text = "transactions need the option transactional_id"
@@ -325,17 +323,17 @@ class Producer:
             raise self._sender.fatal_error
 
     def _check_sendable(self, transaction: int | None = None) -> int:
-        """Return the transaction that takes records, 0 without a transactional id.
+        """Return the serial of the open transaction, or 0 without a transactional id.
 
-        Raises KafkaError if none is open, or if another one than `transaction` is.
+        Raise KafkaError if no transaction is open, or if `transaction` is given and another one is open.
         """
         self._check_usable()
-        return 0 if self._transactions is None else self._transactions.manager.require_open(transaction)
+        return 0 if self._transactions is None else self._transactions.lifecycle.require_open(transaction)
 
-    def _refuse(
+    def _reject(
         self, error: Exception, value: bytes | None, key: bytes | None, headers: Sequence[RecordHeader]
     ) -> None:
-        """Explain why a record was refused, and keep its transaction from being committed."""
+        """Raise a TypeError that explains an encoding error; after another error, prevent the commit."""
         if not isinstance(error, KafkaError):
             refuse_bad_record(value, key, headers, error)
         elif self._transactions is not None and self._started:
@@ -350,11 +348,11 @@ class Producer:
         partition: int | None,
         timestamp_ms: int | None,
     ) -> DeliveryFuture | None:
-        """Append if topic and memory allow; None if the caller has to wait."""
+        """Append a record; return None if the caller has to wait for metadata or memory."""
         transactions = self._transactions
         state = self._states.get(topic)
-        is_open = transactions is None or transactions.manager.is_open
-        if state is None or not self._takes_records or not is_open:
+        is_open = transactions is None or transactions.lifecycle.is_open
+        if state is None or not self._accepts_records or not is_open:
             self._check_sendable()
             return None
         size = record_size_bound(key, value, headers)
@@ -382,7 +380,7 @@ class Producer:
         if is_new:
             now_ms = environment.monotonic_ms()
             record = (timestamp_ms, key, value, headers, future)
-            if not accumulator.append_to_new(queue, *record, size, now_ms):
+            if not accumulator.append_to_new(queue, record, size, now_ms):
                 return None
             state.was_used = True
             self._new_batches += 1
@@ -402,14 +400,14 @@ class Producer:
         partition: int | None,
         timestamp_ms: int | None,
     ) -> DeliveryFuture:
-        """Wait for metadata or memory, in line with earlier waiters, then append to the same transaction."""
+        """Wait for metadata or memory, after earlier waiting calls, then append to the same transaction."""
         deadline_ms = self._block_deadline_ms()
         transaction = self._check_sendable()
         try:
             if topic not in self._states:
                 await self._load_topic(topic, deadline_ms)
             at_front = False
-            if not self._line.is_empty:
+            if not self._memory_queue.is_empty:
                 await self._wait_for_memory(deadline_ms, at_front=False)
                 at_front = True
             while True:
@@ -417,26 +415,26 @@ class Producer:
                     self._check_sendable(transaction)
                     future = self._enqueue(topic, value, key, headers, partition, timestamp_ms)
                 except BaseException:
-                    self._line.wake()  # what cannot be sent needs no room: it is the next one's turn
+                    self._memory_queue.wake()  # this call needs no memory any more: wake the next one
                     raise
                 if future is not None:
-                    self._line.wake()
+                    self._memory_queue.wake()
                     return future
                 await self._wait_for_memory(deadline_ms, at_front=at_front)
                 at_front = True
         except KafkaError:
-            self._check_sendable(transaction)  # whatever it was, it is not the fault of a later transaction
+            self._check_sendable(transaction)  # the error must not affect a later transaction
             raise
 
     async def _wait_for_memory(self, deadline_ms: int, *, at_front: bool) -> None:
-        """Stand in line until a batch is done."""
+        """Wait until a batch is done; raise KafkaError(REQUEST_TIMED_OUT) at `deadline_ms`."""
         self._accumulator.memory_waiters += 1
         self._sender.wake()
         try:
-            await self._line.wait(deadline_ms - self._client.now_ms(), at_front=at_front)
+            await self._memory_queue.wait(deadline_ms - self._client.now_ms(), at_front=at_front)
         except TimeoutError:
             text = (
-                f"no room in buffer_memory={self.config.buffer_memory} bytes within"
+                f"no memory in buffer_memory={self.config.buffer_memory} bytes within"
                 f" max_block_ms={self.config.max_block_ms}"
             )
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from None
@@ -447,8 +445,8 @@ class Producer:
         self._check_usable()
         return await self._topics.load(topic, deadline_ms)
 
-    def _on_transaction(self) -> None:
-        """Batches may be sent that were not allowed before, or were dropped."""
+    def _on_transaction_progress(self) -> None:
+        """Wake the sender: batches may be sent that were not allowed before, or were dropped."""
         self._sender.wake()
         self._on_progress()
 
@@ -456,9 +454,20 @@ class Producer:
         if self._transactions is not None:
             self._transactions.wake()
         if self._sender.has_ended:
-            self._takes_records = False  # nobody would send them
-        self._line.wake()
-        self._progress.tell()
+            self._accepts_records = False
+        self._memory_queue.wake()
+        self._progress.notify()
 
     def _block_deadline_ms(self) -> int:
         return self._client.now_ms() + self.config.max_block_ms
+
+
+def _batching_settings(config: ProducerConfig) -> BatchingSettings:
+    return BatchingSettings(
+        batch_size=config.batch_size,
+        linger_ms=config.linger_ms,
+        buffer_memory=config.buffer_memory,
+        delivery_timeout_ms=config.delivery_timeout_ms,
+        compression=Compression[config.compression_type.upper()],
+        compression_level=config.compression_level,
+    )

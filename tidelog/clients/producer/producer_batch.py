@@ -1,22 +1,19 @@
-"""One batch of records on its way to one partition, with the deliveries that wait for its fate."""
+"""One batch of records for one partition, with the futures that wait for its result."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
+from tidelog.clients.transactions.producer_id import ProducerIdAndEpoch
 from tidelog.protocol.batch import read_header, write_header
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import (
     NO_LEADER_EPOCH,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
     NO_SEQUENCE,
     LeaderEpoch,
     Offset,
-    ProducerEpoch,
-    ProducerId,
     TopicPartition,
 )
 from tidelog.protocol.record import BatchBuilder, Record, RecordHeader, read_records
@@ -25,7 +22,7 @@ _SEQUENCES = 2**31
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was written; `offset` is -1 when the broker did not say (acks=0, duplicate)."""
+    """Where a record was written; `offset` is -1 if the broker did not return it (acks=0, duplicate)."""
 
     topic: str
     partition: int
@@ -34,27 +31,27 @@ class RecordMetadata(NamedTuple):
 
 
 class Delivery(Protocol):
-    """What waits for one record's fate; an asyncio future is one."""
+    """Receives the result of one record; an asyncio future in production."""
 
     def done(self) -> bool:
-        """Whether nobody waits any more."""
+        """Return whether there is a result, or the future was cancelled."""
 
     def set_result(self, result: Any, /) -> None:
-        """The record was written; `result` is a RecordMetadata."""
+        """Set the RecordMetadata of a written record."""
 
     def set_exception(self, exception: BaseException, /) -> None:
-        """The record was not written."""
+        """Set the error of a record that was not written."""
 
     def exception(self) -> BaseException | None:
-        """Why it was not written; asking counts as having taken notice."""
+        """Return the error; asyncio then does not report it as never retrieved."""
 
 
 class ProducerBatch:
-    """Records for `topic_partition`.
+    """A batch of records for `topic_partition`.
 
-    Life: open (records are appended) -> closed (`payload` is built) -> done. Producer id, epoch and
-    sequence are stamped into the payload, so a retry sends the same bytes.
-    `serial` grows with every batch made; parts of a split batch keep the serial of the whole.
+    It is open (records are appended), then closed (`payload` is built), then done. Producer id, epoch and
+    sequence are written into the payload, so a retry sends the same bytes.
+    `serial` increases with every batch; the parts of a split batch keep its serial.
     """
 
     __slots__ = (
@@ -63,11 +60,10 @@ class ProducerBatch:
         "builder",
         "created_ms",
         "deliveries",
-        "done",
+        "is_done",
         "leader_epoch",
         "payload",
-        "producer_epoch",
-        "producer_id",
+        "producer",
         "reserved_bytes",
         "retry_at_ms",
         "sequence_was_reset",
@@ -96,30 +92,29 @@ class ProducerBatch:
         self.retry_at_ms = 0
         self.leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
         self.payload: bytearray | None = None
-        self.producer_id: ProducerId = NO_PRODUCER_ID
-        self.producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
+        self.producer = ProducerIdAndEpoch()
         self.base_sequence = NO_SEQUENCE
         self.sequence_was_reset = False
-        self.done = False
+        self.is_done = False
 
     @property
     def record_count(self) -> int:
-        """How many records it holds."""
+        """The number of records."""
         return len(self.deliveries)
 
     @property
     def has_sequence(self) -> bool:
-        """Whether it has been given a place in its producer's sequence."""
+        """Whether a sequence has been assigned."""
         return self.base_sequence != NO_SEQUENCE
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record."""
+        """The sequence of the last record."""
         return (self.base_sequence + self.record_count - 1) % _SEQUENCES
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the payload, before it is built an estimate without compression."""
+        """The size of the payload; before it is built, an estimate without compression."""
         return self.builder.estimated_size_bytes if self.payload is None else len(self.payload)
 
     def append(
@@ -130,35 +125,32 @@ class ProducerBatch:
         headers: Iterable[RecordHeader],
         delivery: Delivery,
     ) -> None:
-        """Add one record; only while open."""
+        """Append one record to an open batch."""
         self.builder.append(timestamp, key, value, headers)
         self.deliveries.append(delivery)
         self.timestamps.append(timestamp)
 
     def close(self) -> bytearray:
-        """Build the payload, once."""
+        """Build the payload at the first call; return it."""
         if self.payload is None:
             self.payload = self.builder.build()
             if self.has_sequence:
                 self._stamp()
         return self.payload
 
-    def set_producer_state(
-        self, producer_id: ProducerId, producer_epoch: ProducerEpoch, base_sequence: int, *, reset: bool
-    ) -> None:
-        """Give it a place in the sequence; `reset` when it had another one before."""
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
+    def set_producer_state(self, producer: ProducerIdAndEpoch, base_sequence: int, *, reset: bool) -> None:
+        """Set the producer and the sequence; `reset` if the batch had another sequence before."""
+        self.producer = producer
         self.base_sequence = base_sequence
         self.sequence_was_reset = reset
         if self.payload is not None:
             self._stamp()
 
     def complete(self, base_offset: Offset, log_append_time: int) -> bool:
-        """Tell every delivery where its record is; False if the batch was done already."""
-        if self.done:
+        """Set the result of every delivery; return False if the batch was already done."""
+        if self.is_done:
             return False
-        self.done = True
+        self.is_done = True
         topic, partition = self.topic_partition
         new = tuple.__new__
         offset = base_offset
@@ -171,30 +163,30 @@ class ProducerBatch:
         return True
 
     def fail(self, error: KafkaError) -> bool:
-        """Tell every delivery that its record was not written; False if the batch was done already.
+        """Set the error of every delivery; return False if the batch was already done.
 
-        The caller logs it, so that a loss does not go unseen where nobody awaits deliveries.
+        The caller also logs the loss, because the application may not await the deliveries.
         """
-        if self.done:
+        if self.is_done:
             return False
-        self.done = True
+        self.is_done = True
         for delivery in self.deliveries:
             if not delivery.done():
                 delivery.set_exception(KafkaError(error.code, str(error)))
-                # Else asyncio complains once a record when the application drops its futures.
+                # Otherwise asyncio logs an error for each future that the application drops.
                 delivery.exception()
         return True
 
     def records(self) -> list[Record]:
-        """The records of the closed batch, for splitting it."""
+        """Return the records of the closed batch, in order to split it."""
         assert self.payload is not None
         return read_records(self.payload)
 
     def _stamp(self) -> None:
         assert self.payload is not None
         header = read_header(self.payload)._replace(
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
+            producer_id=self.producer.producer_id,
+            producer_epoch=self.producer.producer_epoch,
             base_sequence=self.base_sequence,
         )
         write_header(self.payload, 0, header)
@@ -203,7 +195,7 @@ class ProducerBatch:
 def new_builder(
     compression: Compression, compression_level: int | None, is_transactional: bool = False
 ) -> BatchBuilder:
-    """A builder for a batch whose producer state comes later."""
+    """Return a builder for a batch whose producer state is set later."""
     return BatchBuilder(
         compression=compression, compression_level=compression_level, is_transactional=is_transactional
     )

@@ -1,19 +1,19 @@
 """The producer's identity for exactly-once writing to each partition: id, epoch and sequences.
 
-Pure. The broker accepts batch N + 1 of a partition only after batch N and answers a repeated batch
-with its first result, so retries neither duplicate nor reorder. What is left to us:
+Pure. The broker accepts batch N + 1 of a partition only after batch N. It answers a repeated batch with its
+first result, so retries neither duplicate nor reorder records. The producer follows these rules:
 
-- sequences are given when a batch is first sent and never change while it may have been written;
-- while a batch is being retried, only the first unanswered batch of its partition is sent;
-- until the first batch of a partition is written, no other follows it: a broker that does not know the
-  producer takes whatever sequence comes first, and one that had refused the first for a moment would
-  then find it out of order for ever (KAFKA-14359, KAFKA-15591);
-- a batch given up after it was sent leaves its sequence *unresolved*: nothing new is sent until the
-  batches behind it tell whether it was written;
-- when a gap is certain, the epoch is bumped and that partition's sequences start at 0 again.
+- A batch gets its sequence when it is first sent. The sequence does not change while it may have been
+  written.
+- While a batch is retried, only the first batch of its partition without a response is sent.
+- Until the first batch of a partition is written, no other batch is sent there. A broker that does not know
+  the producer accepts any first sequence. If it refused the first batch for a moment and accepted the second,
+  the first one would stay out of order (KAFKA-14359, KAFKA-15591).
+- A batch that expired after it was sent leaves its sequence *unresolved*: no new batch is sent until the
+  results of the later batches show whether it was written.
+- When a gap is certain, the epoch is bumped, and the sequences of that partition start at 0 again.
 
-Words: a batch is *in flight* from its first sending until its final result, also while it waits in
-the queue for a retry.
+A batch is *in flight* from its first sending to its final result, also while it is queued for a retry.
 
 Source: KIP-98, KIP-360 (epoch bump), TransactionManager of Kafka's clients.
 """
@@ -25,8 +25,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from tidelog.clients.producer.producer_batch import ProducerBatch
+from tidelog.clients.transactions.producer_id import ProducerIdAndEpoch
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId, TopicPartition
+from tidelog.protocol.ids import ProducerEpoch, ProducerId, TopicPartition
 
 _SEQUENCES = 2**31
 _EPOCH_MAX = 2**15 - 1
@@ -34,29 +35,27 @@ _NOTHING_ACKED = -1
 
 
 def next_sequence(sequence: int, count: int) -> int:
-    """`sequence + count`, wrapping to 0 after 2^31 - 1."""
+    """Return `sequence + count`, which wraps to 0 after 2^31 - 1."""
     return (sequence + count) % _SEQUENCES
 
 
 @dataclass(slots=True)
 class _PartitionSequence:
-    """Sequence state of one partition; `in_flight` is in sequence order."""
+    """The sequence state of one partition; `in_flight` is in sequence order."""
 
-    producer_id: ProducerId = NO_PRODUCER_ID
-    producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
+    producer: ProducerIdAndEpoch = field(default_factory=ProducerIdAndEpoch)
     next_sequence: int = 0
     last_acked_sequence: int = _NOTHING_ACKED
     last_acked_offset: int = -1
     in_flight: list[ProducerBatch] = field(default_factory=list)
 
-    def start_at_beginning(self, producer_id: ProducerId, producer_epoch: ProducerEpoch) -> None:
-        """Renumber from 0 under a new identity, the batches in flight first."""
+    def start_at_beginning(self, producer: ProducerIdAndEpoch) -> None:
+        """Start at sequence 0 under a new id or epoch; batches in flight get the first sequences."""
         sequence = 0
         for batch in self.in_flight:
-            batch.set_producer_state(producer_id, producer_epoch, sequence, reset=True)
+            batch.set_producer_state(producer, sequence, reset=True)
             sequence = next_sequence(sequence, batch.record_count)
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
+        self.producer = producer
         self.next_sequence = sequence
         self.last_acked_sequence = _NOTHING_ACKED
 
@@ -66,39 +65,42 @@ class _PartitionSequence:
         return self.last_acked_sequence != _NOTHING_ACKED
 
     def is_next(self, sequence: int) -> bool:
-        """Whether `sequence` follows the last acknowledged one."""
+        """Return whether `sequence` follows the last acknowledged one."""
         return sequence == next_sequence(self.last_acked_sequence, 1)
 
 
 class ProducerIdentity:
-    """Gives out sequences and judges errors that concern them."""
+    """Assigns sequences to batches, and decides about errors that concern sequences."""
 
     is_transactional: ClassVar[bool] = False
-    """Whether a coordinator gives the id, not any broker."""
+    """Whether the transaction coordinator assigns the producer id."""
 
     def __init__(self) -> None:
-        self.producer_id: ProducerId = NO_PRODUCER_ID
-        self.producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
+        self._producer = ProducerIdAndEpoch()
         self._partitions: dict[TopicPartition, _PartitionSequence] = {}
         self._unresolved: dict[TopicPartition, int] = {}
         self._to_renumber: dict[TopicPartition, None] = {}
 
     @property
+    def producer(self) -> ProducerIdAndEpoch:
+        """The current id and epoch."""
+        return self._producer
+
+    @property
     def has_id(self) -> bool:
-        """Whether a producer id is held; without one nothing can be sent."""
-        return self.producer_id != NO_PRODUCER_ID
+        """Whether there is a producer id; without an id no batch can be sent."""
+        return self.producer.is_valid
 
     def set_id(self, producer_id: ProducerId, producer_epoch: ProducerEpoch) -> None:
-        """Take what InitProducerId answered."""
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
+        """Use the id and epoch from an InitProducerId response."""
+        self._producer = ProducerIdAndEpoch(producer_id, producer_epoch)
 
     def forget_id(self) -> None:
-        """Drop the identity, so that a new one is asked for."""
-        self.producer_id, self.producer_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
+        """Drop the id, so that a new one is requested."""
+        self._producer = ProducerIdAndEpoch()
 
     def prepare(self) -> None:
-        """Settle what can be settled before sending: resolved sequences, then a wanted epoch bump."""
+        """Resolve sequences before sending, and bump the epoch if needed."""
         for topic_partition in list(self._unresolved):
             state = self._partitions[topic_partition]
             if not state.in_flight:
@@ -108,8 +110,8 @@ class ProducerIdentity:
         if self._to_renumber and self.has_id:
             self._bump_epoch()
 
-    def may_send(self, batch: ProducerBatch) -> bool:
-        """Whether the first queued batch of a partition may be sent now."""
+    def can_send(self, batch: ProducerBatch) -> bool:
+        """Return whether the first queued batch of a partition may be sent now."""
         if not self.has_id:
             return False
         state = self._partitions.get(batch.topic_partition)
@@ -122,21 +124,21 @@ class ProducerIdentity:
         return not state.in_flight or (state.was_acked and not self._is_stale(state))
 
     def assign(self, batch: ProducerBatch) -> None:
-        """Give the batch its sequence when it is first sent."""
+        """Assign a sequence to a batch that is sent for the first time."""
         assert not batch.has_sequence and self.has_id
         state = self._partitions.setdefault(batch.topic_partition, _PartitionSequence())
         if self._is_stale(state):
             assert not state.in_flight
-            state.start_at_beginning(self.producer_id, self.producer_epoch)
+            state.start_at_beginning(self.producer)
         sequence = state.next_sequence
-        batch.set_producer_state(self.producer_id, self.producer_epoch, sequence, reset=False)
+        batch.set_producer_state(self.producer, sequence, reset=False)
         state.next_sequence = next_sequence(sequence, batch.record_count)
         insort(state.in_flight, batch, key=lambda entry: entry.base_sequence)
 
-    def completed(self, batch: ProducerBatch, base_offset: int) -> None:
-        """The batch was written (perhaps by an earlier attempt)."""
+    def on_completed(self, batch: ProducerBatch, base_offset: int) -> None:
+        """Record that the batch was written, by this attempt or an earlier one."""
         state = self._partitions[batch.topic_partition]
-        if (batch.producer_id, batch.producer_epoch) == (state.producer_id, state.producer_epoch):
+        if batch.producer == state.producer:
             ahead = (batch.last_sequence - state.last_acked_sequence) % _SEQUENCES
             if ahead < _SEQUENCES // 2:
                 state.last_acked_sequence = batch.last_sequence
@@ -144,8 +146,8 @@ class ProducerIdentity:
             state.last_acked_offset = max(state.last_acked_offset, base_offset + batch.record_count - 1)
         self._remove(batch)
 
-    def failed(self, batch: ProducerBatch, code: ErrorCode, *, surely_not_written: bool) -> None:
-        """The batch has failed for good; a certain gap asks for an epoch bump."""
+    def on_failed(self, batch: ProducerBatch, code: ErrorCode, *, surely_not_written: bool) -> None:
+        """Remove a batch that has failed for good; a certain gap requires an epoch bump."""
         self._remove(batch)
         if code is ErrorCode.INVALID_PRODUCER_EPOCH or code is ErrorCode.PRODUCER_FENCED:
             self._to_renumber[batch.topic_partition] = None
@@ -156,27 +158,27 @@ class ProducerIdentity:
         ):
             self._to_renumber[batch.topic_partition] = None
 
-    def given_up(self, batch: ProducerBatch) -> None:
-        """The batch expired: if it was sent, nobody knows whether it was written."""
+    def on_expired(self, batch: ProducerBatch) -> None:
+        """Remove an expired batch; if it was sent, its sequence becomes unresolved."""
         if not batch.has_sequence:
             return
-        behind = next_sequence(batch.last_sequence, 1)
+        following = next_sequence(batch.last_sequence, 1)
         topic_partition = batch.topic_partition
-        self._unresolved[topic_partition] = max(behind, self._unresolved.get(topic_partition, behind))
+        self._unresolved[topic_partition] = max(following, self._unresolved.get(topic_partition, following))
         self._remove(batch)
 
     def split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """Put the parts of a batch that was too large in its place in the sequence."""
+        """Give the sequences of a batch that was too large to its parts."""
         self._remove(batch)
         state = self._partitions[batch.topic_partition]
         sequence = batch.base_sequence
         for part in parts:
-            part.set_producer_state(batch.producer_id, batch.producer_epoch, sequence, reset=False)
+            part.set_producer_state(batch.producer, sequence, reset=False)
             sequence = next_sequence(sequence, part.record_count)
             insort(state.in_flight, part, key=lambda entry: entry.base_sequence)
 
-    def may_retry(self, batch: ProducerBatch, code: ErrorCode, log_start_offset: int) -> bool:
-        """Whether the batch may be sent again after this error; may ask for an epoch bump."""
+    def can_retry(self, batch: ProducerBatch, code: ErrorCode, log_start_offset: int) -> bool:
+        """Return whether the batch may be sent again after this error; may require an epoch bump."""
         topic_partition = batch.topic_partition
         state = self._partitions[topic_partition]
         if code is ErrorCode.UNKNOWN_PRODUCER_ID:
@@ -194,15 +196,16 @@ class ProducerIdentity:
         return code.retriable
 
     def _is_stale(self, state: _PartitionSequence) -> bool:
-        return (state.producer_id, state.producer_epoch) != (self.producer_id, self.producer_epoch)
+        return state.producer != self.producer
 
     def _bump_epoch(self) -> None:
-        if self.producer_epoch >= _EPOCH_MAX:
+        producer_id, producer_epoch = self._producer
+        if producer_epoch >= _EPOCH_MAX:
             self.forget_id()
             return
-        self.producer_epoch += 1
+        self._producer = ProducerIdAndEpoch(producer_id, producer_epoch + 1)
         for topic_partition in self._to_renumber:
-            self._partitions[topic_partition].start_at_beginning(self.producer_id, self.producer_epoch)
+            self._partitions[topic_partition].start_at_beginning(self._producer)
             self._unresolved.pop(topic_partition, None)
         self._to_renumber.clear()
 

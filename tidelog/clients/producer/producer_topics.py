@@ -1,4 +1,4 @@
-"""The topics that a producer sends to: their partitions, the queues and the sticky partition of each."""
+"""The topics that a producer sends to: their metadata, queues and sticky partitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidelog.protocol.ids import TopicPartition
 
 
 class TopicState:
-    """What sending to one topic needs at hand: its metadata, queues and sticky partition."""
+    """The metadata, queues and sticky partition of one topic."""
 
     __slots__ = ("metadata", "partitioner", "queues", "was_used")
 
@@ -24,7 +24,7 @@ class TopicState:
 
 
 class ProducerTopics:
-    """The topics in use, by name; one that goes out of use is forgotten with its metadata."""
+    """Keeps the topics in use up to date; a topic that is no longer used is removed with its metadata."""
 
     def __init__(
         self,
@@ -33,14 +33,14 @@ class ProducerTopics:
         client: ClusterClient,
         accumulator: RecordAccumulator,
     ) -> None:
-        """`states` is the producer's own, which looks there for every record."""
+        """`states` is shared with the producer, which reads it for every record."""
         self._states = states
         self._config = config
         self._client = client
         self._accumulator = accumulator
 
     async def load(self, topic: str, deadline_ms: int) -> TopicState:
-        """The topic, once its metadata is known; KafkaError when it is not in time."""
+        """Return the state of the topic; raise KafkaError if its metadata is not known in time."""
         await self._client.updater.ensure_topic(topic, deadline_ms)
         metadata = self._client.metadata.topics[topic]
         state = self._states.get(topic)
@@ -50,7 +50,7 @@ class ProducerTopics:
         return state
 
     def new_queue(self, state: TopicState, partition: int) -> PartitionQueue:
-        """The queue of a partition that has had none; KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
+        """Create the queue of a partition; raise KafkaError if the partition does not exist."""
         topic = state.metadata.name
         if partition not in state.metadata.partitions:
             count = len(state.metadata.partitions)
@@ -61,16 +61,18 @@ class ProducerTopics:
         return queue
 
     def count_sticky(self, state: TopicState, size: int, *, is_ready: bool) -> None:
-        """Tell the sticky partitioner what it got; weigh partitions by their queues at batch bounds."""
+        """Count bytes for the sticky partitioner; weight partitions by their queues when a batch is ready."""
         available = state.metadata.available
         adaptive = self._config.partitioner_adaptive_partitioning_enable
         if is_ready and adaptive and len(state.queues) >= len(available):
             lengths = self._accumulator.queue_lengths(state.metadata.name, available)
             state.partitioner.update_load(available, lengths)
-        state.partitioner.produced(size, available, len(state.metadata.partitions), batch_is_ready=is_ready)
+        state.partitioner.on_appended(
+            size, available, len(state.metadata.partitions), batch_is_ready=is_ready
+        )
 
     def refresh(self) -> None:
-        """Take new partition counts and leaders, and keep the topics in use; after every metadata answer."""
+        """Apply new partition counts and leaders; called after every metadata update."""
         topics = self._client.metadata.topics
         for topic, state in list(self._states.items()):
             metadata = topics.get(topic)

@@ -1,12 +1,13 @@
-"""The transactions of a producer as the application sees them (shell).
+"""The transactions of a producer, as the application uses them (shell).
 
     async with Producer("localhost:9092", transactional_id="gauge-1") as producer:
         await producer.init_transactions()
         async with producer.transaction():
             await producer.send("tides", b"high")
 
-Errors: AbortableTransactionError when the transaction has to be aborted, FatalTransactionError when the
-producer has to be closed (fenced by another with its transactional id, for instance), KafkaError else.
+Errors: AbortableTransactionError if the transaction has to be aborted; FatalTransactionError if the producer
+has to be closed, for example because another producer with its transactional id has fenced it; otherwise
+KafkaError.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from contextlib import asynccontextmanager
 
 from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata, require_offset
 from tidelog.clients.producer.transaction_driver import TransactionDriver
-from tidelog.clients.transactions.transaction_life import Operation
+from tidelog.clients.transactions.transaction_lifecycle import Operation
 from tidelog.clients.transactions.transaction_manager import TransactionManager
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
@@ -28,55 +29,55 @@ _log = logging.getLogger("tidelog.clients.transactions")
 class ProducerTransactions:
     """The transactions of one producer that has a transactional id.
 
-    It owns the manager (what is sent next) and the driver (the task that talks to coordinators).
-    `check_usable` raises KafkaError if the producer is closed or has failed for good.
+    It owns the manager (state and next request) and the driver (the task that sends requests to
+    coordinators). `check_usable` raises KafkaError if the producer is closed or has failed for good.
     """
 
     def __init__(
         self, manager: TransactionManager, driver: TransactionDriver, check_usable: Callable[[], None]
     ) -> None:
-        self.manager = manager
+        self.lifecycle = manager.lifecycle
+        self._manager = manager
         self._driver = driver
         self._check_usable = check_usable
 
     def start(self) -> None:
-        """Start the task that talks to coordinators."""
+        """Start the task that sends requests to coordinators."""
         self._driver.start()
 
     async def close(self) -> None:
-        """Stop the task that talks to coordinators."""
+        """Stop the task that sends requests to coordinators."""
         await self._driver.close()
 
     def wake(self) -> None:
-        """Have the driver look at what can be sent now."""
+        """Make the driver check which request is next."""
         self._driver.wake()
 
     def add_partition(self, partition: TopicPartition) -> None:
-        """Add a partition to the open transaction; its coordinator must know before records are sent."""
-        self.manager.add_partition(partition)
+        """Add a partition to the open transaction; the coordinator must know it before records are sent."""
+        self._manager.add_partition(partition)
         self._driver.wake()
 
     def on_send_failed(self, error: KafkaError) -> None:
-        """Note that a record was refused, so that its transaction cannot be committed."""
-        self.manager.send_failed(error)
-        self._driver.wake()  # what is buffered will not be sent
+        """Prevent the commit of a transaction that lacks a rejected record."""
+        self._manager.on_send_failed(error)
+        self._driver.wake()  # it drops the buffered batches
 
     async def init_transactions(self, timeout_ms: int | None = None) -> None:
-        """Take over the transactional id: its open transaction is aborted, other producers are fenced.
+        """Register the transactional id: abort its open transaction and fence other producers that use it.
 
-        Once before the first transaction. Waits at most `timeout_ms` (None: `max_block_ms`), then
-        KafkaError(REQUEST_TIMED_OUT); call again to wait on.
+        Call it once before the first transaction. Raise KafkaError(REQUEST_TIMED_OUT) after `timeout_ms`
+        (None: `max_block_ms`); then call it again to continue waiting.
         """
         self._check_usable()
-        manager = self.manager
-        if manager.unclaimed is not Operation.INIT:
-            manager.begin_init(is_v2=self._driver.is_v2)
-        await self._finish(Operation.INIT, timeout_ms)
+        if self.lifecycle.pending_operation is not Operation.INIT:
+            self._manager.begin_init(is_v2=self._driver.is_v2)
+        await self._wait_for_result(Operation.INIT, timeout_ms)
 
     def begin_transaction(self) -> None:
-        """Open a transaction; records that are sent from now on belong to it."""
+        """Open a transaction; the records sent from now on are part of it."""
         self._check_usable()
-        self.manager.begin_transaction()
+        self._manager.begin_transaction()
 
     async def send_offsets_to_transaction(
         self,
@@ -84,10 +85,10 @@ class ProducerTransactions:
         group_metadata: ConsumerGroupMetadata,
         timeout_ms: int | None = None,
     ) -> None:
-        """Commit what a consumer has read with the transaction; `group_metadata` is the consumer's (KIP-447).
+        """Commit a consumer's offsets as part of the transaction (KIP-447).
 
-        The consumer must not commit by itself. KafkaError(REQUEST_TIMED_OUT) after `timeout_ms` (None:
-        `max_block_ms`).
+        `group_metadata` is from the consumer, which must not commit offsets itself. Raise
+        KafkaError(REQUEST_TIMED_OUT) after `timeout_ms` (None: `max_block_ms`).
         """
         self._check_usable()
         positions = {
@@ -96,48 +97,47 @@ class ProducerTransactions:
         }
         for partition, position in positions.items():
             require_offset(position.offset, f"commit of {partition}")
-        work = self.manager.add_offsets(group_metadata, positions)
-        await self._driver.wait_until(lambda: work.is_done, "send_offsets_to_transaction", timeout_ms)
+        work = self._manager.add_offsets(group_metadata, positions)
+        await self._driver.wait_until(lambda: work.is_complete, "send_offsets_to_transaction", timeout_ms)
         if work.error is not None:
             raise type(work.error)(work.error.code, str(work.error))
 
     async def commit_transaction(self, timeout_ms: int | None = None) -> None:
-        """Write all that was sent, then commit it.
+        """Write all records that were sent, then commit the transaction.
 
-        After KafkaError(REQUEST_TIMED_OUT), or when the task was cancelled, nobody knows whether it is
-        committed; call again to know. After AbortableTransactionError call `abort_transaction`.
+        After KafkaError(REQUEST_TIMED_OUT), or if the calling task was cancelled, it is unknown whether the
+        transaction is committed; call it again for the result. After AbortableTransactionError, call
+        `abort_transaction`.
         """
         self._check_usable()
-        manager = self.manager
-        if manager.unclaimed is not Operation.COMMIT:
-            manager.begin_commit(is_v2=self._driver.is_v2)
-        await self._finish(Operation.COMMIT, timeout_ms)
+        if self.lifecycle.pending_operation is not Operation.COMMIT:
+            self._manager.begin_commit(is_v2=self._driver.is_v2)
+        await self._wait_for_result(Operation.COMMIT, timeout_ms)
 
     async def abort_transaction(self, timeout_ms: int | None = None) -> None:
-        """Drop what was not sent, and let nobody see what was.
+        """Drop the records that were not sent, and abort the transaction, which hides those that were.
 
-        After KafkaError(REQUEST_TIMED_OUT), or when the task was cancelled, call again.
+        After KafkaError(REQUEST_TIMED_OUT), or if the calling task was cancelled, call it again.
         """
         self._check_usable()
-        manager = self.manager
-        if manager.unclaimed is not Operation.ABORT:
-            manager.begin_abort(is_v2=self._driver.is_v2)
-        await self._finish(Operation.ABORT, timeout_ms)
+        if self.lifecycle.pending_operation is not Operation.ABORT:
+            self._manager.begin_abort(is_v2=self._driver.is_v2)
+        await self._wait_for_result(Operation.ABORT, timeout_ms)
 
     @asynccontextmanager
     async def transaction(self, commit_timeout_ms: int | None = None) -> AsyncIterator[None]:
-        """A transaction that is committed at the end, and aborted after an exception (also a cancelled task).
+        """Open a transaction for a block; commit it at the end, and abort it after an exception.
 
-        A commit that fails is aborted, too; one that is cancelled or takes longer than `commit_timeout_ms`
-        (None: `max_block_ms`, as for an abort) goes on, see `commit_transaction`. That an abort fails is
-        noted on the exception that it follows.
+        A cancelled task also aborts it. If the commit fails, the transaction is aborted. A commit that is
+        cancelled, or that takes longer than `commit_timeout_ms` (None: `max_block_ms`, which also limits an
+        abort), continues; see `commit_transaction`. If the abort fails, a note is added to the first
+        exception.
         """
         self.begin_transaction()
-        manager = self.manager
-        serial = manager.serial
+        serial = self.lifecycle.serial
         try:
             yield
-            if manager.serial != serial:
+            if self.lifecycle.serial != serial:
                 text = "another task has ended this transaction and begun the next one"
                 raise KafkaError(ErrorCode.INVALID_TXN_STATE, text)
         except BaseException as error:
@@ -149,42 +149,42 @@ class ProducerTransactions:
             await self._abort_if_possible(serial, error)
             raise
 
+    async def end(self, timeout_ms: int | None, transaction_timeout_ms: int) -> None:
+        """Abort an open transaction and wait for the end of one in progress, before the producer is closed.
+
+        Wait at most `timeout_ms` (None: no limit; 0: do nothing). If the result is unknown then, log it; the
+        coordinator aborts the transaction after `transaction_timeout_ms`.
+        """
+        if timeout_ms == 0:
+            return
+        lifecycle = self.lifecycle
+        if lifecycle.can_abort:
+            self._manager.begin_abort(is_v2=self._driver.is_v2)
+        try:
+            await self._driver.wait_until(
+                lambda: not lifecycle.is_ending, "the end of the transaction", timeout_ms
+            )
+        except KafkaError:
+            _log.warning(
+                "Producer %r was closed before its transaction ended; the coordinator aborts an open"
+                " transaction %d ms after its start",
+                lifecycle.transactional_id,
+                transaction_timeout_ms,
+            )
+
     # --- inside ---------------------------------------------------------------------------
 
     async def _abort_if_possible(self, serial: int, cause: BaseException) -> None:
-        """Abort after an error; that is what the application is told of, with a note when this fails, too."""
+        """Abort the transaction after `cause`, which the caller raises; note on it if the abort fails."""
         try:
             self._check_usable()
-            manager = self.manager
-            if manager.can_abort and manager.serial == serial:
+            if self.lifecycle.can_abort and self.lifecycle.serial == serial:
                 await self.abort_transaction()
         except KafkaError as error:
-            cause.add_note(f"abort_transaction failed then: {error}")
+            cause.add_note(f"abort_transaction also failed: {error}")
 
-    async def end(self, timeout_ms: int | None, transaction_timeout_ms: int) -> None:
-        """Abort an open transaction and wait for one that is ending, before the producer is closed.
-
-        Waits at most `timeout_ms` (None: as long as it takes; 0: not at all). A transaction whose end is not
-        known then is logged; its coordinator aborts it after `transaction_timeout_ms`.
-        """
-        manager = self.manager
-        if timeout_ms == 0:
-            return
-        if manager.can_abort:
-            manager.begin_abort(is_v2=self._driver.is_v2)
-        try:
-            await self._driver.wait_until(
-                lambda: not manager.is_ending, "the end of the transaction", timeout_ms
-            )
-        except KafkaError as error:
-            text = (
-                "%r is closed: %s; if it was not ended, its coordinator aborts it %d ms after its beginning"
-            )
-            _log.warning(text, manager.transactional_id, error, transaction_timeout_ms)
-
-    async def _finish(self, operation: Operation, timeout_ms: int | None) -> None:
-        manager = self.manager
-        begun = manager.begun
-        assert begun is not None and begun.operation is operation
-        await self._driver.wait_until(lambda: begun.has_ended, operation.value, timeout_ms)
-        manager.claim(begun)
+    async def _wait_for_result(self, operation: Operation, timeout_ms: int | None) -> None:
+        pending = self.lifecycle.pending
+        assert pending is not None and pending.operation is operation
+        await self._driver.wait_until(lambda: pending.has_ended, operation.value, timeout_ms)
+        self.lifecycle.take_result(pending)

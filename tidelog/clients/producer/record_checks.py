@@ -1,4 +1,4 @@
-"""Says what is wrong with a record: its types, once encoding it has failed, its timestamp, its size."""
+"""Errors about a record that an application gives: its types, its timestamp and its size."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _BYTES: Final = (bytes, bytearray, memoryview)
 
 
 def refuse_bad_timestamp(timestamp_ms: object) -> None:
-    """TypeError for a timestamp that is no int; KafkaError(INVALID_TIMESTAMP) for one out of range."""
+    """Raise TypeError if the timestamp is not an int, KafkaError(INVALID_TIMESTAMP) if it is out of range."""
     if not isinstance(timestamp_ms, int) or isinstance(timestamp_ms, bool):
         kind = type(timestamp_ms).__name__
         raise TypeError(f"timestamp_ms={timestamp_ms!r} is a {kind}, expected a whole number of ms")
     if not 0 <= timestamp_ms <= _TIMESTAMP_MAX:
-        text = f"timestamp_ms={timestamp_ms} is {'negative' if timestamp_ms < 0 else 'over 2^63 - 1'}"
+        text = f"timestamp_ms={timestamp_ms} is not in 0..{_TIMESTAMP_MAX}"
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, text)
 
 
 def refuse_bad_record(value: object, key: object, headers: object, cause: Exception) -> None:
-    """Raise a TypeError naming what cannot stand in a record; asked only after encoding it has failed.
+    """Raise a TypeError that names the part of a record with a wrong type; called when encoding has failed.
 
-    Returns when nothing is wrong with its types.
+    Return if all types are correct.
     """
     text = _explain(value, key, headers)
     if text is not None:
@@ -32,13 +32,13 @@ def refuse_bad_record(value: object, key: object, headers: object, cause: Except
 
 
 def too_large(size: int, config: ProducerConfig) -> KafkaError:
-    """The refusal of a record of at most `size` bytes, which names the option that bounds it."""
+    """Return the error for a record of up to `size` bytes, which names the option that limits the size."""
     limit = (
         f"max_request_size={config.max_request_size}"
         if size > config.max_request_size
         else f"buffer_memory={config.buffer_memory}"
     )
-    return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a record of {size} bytes is over {limit}")
+    return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"record of {size} bytes is larger than {limit}")
 
 
 def _explain(value: object, key: object, headers: object) -> str | None:
@@ -56,6 +56,6 @@ def _explain(value: object, key: object, headers: object) -> str | None:
 
 
 def _shown(content: object) -> str:
-    """At most the first characters, as a message may be large."""
+    """Return the beginning of the value's representation, which may be long."""
     text = repr(content)
     return text if len(text) <= 60 else text[:57] + "..."

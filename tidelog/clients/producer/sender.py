@@ -1,7 +1,7 @@
-"""Sends what the accumulator has ready (shell): one task that drains batches to the brokers they lead.
+"""Sends the batches that are ready to the leaders of their partitions (shell), in one task.
 
-Each node has an in-flight window of at most `max_in_flight` requests. The rules about retries, order
-and identity are in `ProduceCore`; here are only connections, answers and waking up.
+At most `max_in_flight_requests_per_connection` requests to one node are in flight. `ProduceCore` has the
+rules about retries, order and identity; this file has the connections, the responses and the wake-ups.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog.clients.config.client_config import ProducerConfig
 from tidelog.clients.config.environment import Environment
 from tidelog.clients.metadata.metadata_updater import MetadataUpdater
 from tidelog.clients.producer.accumulator import Readiness
-from tidelog.clients.producer.produce_core import BatchAnswer, ProduceCore, produce_request
+from tidelog.clients.producer.produce_core import BatchResult, ProduceCore, produce_request
 from tidelog.clients.producer.producer_batch import ProducerBatch
 from tidelog.clients.transactions.transaction_manager import TransactionManager
 from tidelog.clients.transactions.transaction_requests import PRODUCE_HIGHEST_V1
@@ -40,7 +40,7 @@ _LONGEST_SLEEP_MS = 60_000
 class Sender:
     """The sending task of one producer.
 
-    `on_progress` runs after batches are done, so that whoever waits for memory or a flush looks again.
+    `on_progress` is called when batches are done, so that calls that wait for memory or a flush check again.
     """
 
     def __init__(
@@ -66,24 +66,24 @@ class Sender:
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._helpers: set[asyncio.Task[None]] = set()
+        self._connect_tasks: set[asyncio.Task[None]] = set()
         self._identity_task: asyncio.Task[None] | None = None
         self._fatal: KafkaError | None = None
 
     def start(self) -> None:
-        """Start the task; once."""
+        """Start the task; called once."""
         assert self._task is None
         self._updater.on_update.append(self.wake)
         self._task = asyncio.create_task(self._run(), name="tidelog-sender")
         self._task.add_done_callback(self._on_end)
 
     def wake(self) -> None:
-        """Look again at what is ready."""
+        """Make the task check again which batches are ready."""
         self._wake.set()
 
     async def close(self) -> None:
-        """Stop at once; batches that are left fail."""
-        tasks = [task for task in (self._task, self._identity_task, *self._helpers) if task is not None]
+        """Stop the task; the remaining batches fail."""
+        tasks = [task for task in (self._task, self._identity_task, *self._connect_tasks) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -92,18 +92,18 @@ class Sender:
 
     @property
     def fatal_error(self) -> KafkaError | None:
-        """Why nothing can be sent any more, if so."""
+        """Why no batch can be sent any more; None while batches can be sent."""
         return self._fatal
 
     @property
     def has_ended(self) -> bool:
-        """Whether the task is no more, by `close` or by a bug."""
+        """Whether the task has ended, by `close` or by an internal error."""
         return self._task is not None and self._task.done()
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
-        """The task ends only by `close`; anything else is our bug and must not go unseen."""
+        """Report an end of the task that is not caused by `close`: that is an internal error."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.critical("sender task ended", exc_info=error)
+            _log.critical("Sender task ended by an internal error", exc_info=error)
             self._fatal = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"sender task ended: {error!r}")
             self._core.fail_all(self._fatal)
             self._on_progress()
@@ -117,28 +117,28 @@ class Sender:
                     await self._wake.wait()
 
     def _round(self, now_ms: int) -> int:
-        """Send everything that can be sent now; how long until time alone makes more sendable."""
+        """Send all batches that can be sent now; return the time until the next check in ms."""
         core = self._core
         if core.expire(now_ms):
             self._on_progress()
         readiness = core.ready(self._metadata, now_ms)
         identity = core.identity
-        asks_for_id = identity is not None and not (identity.has_id or identity.is_transactional)
-        if asks_for_id and core.accumulator.incomplete:
+        needs_id = identity is not None and not (identity.has_id or identity.is_transactional)
+        if needs_id and core.accumulator.incomplete:
             self._ensure_identity()
         for topic in readiness.unknown_leader_topics:
             self._updater.use_topic(topic)
             self._updater.request_update()
         wait_ms = min(readiness.next_check_ms, core.accumulator.next_expiry_ms(now_ms))
         for node_id in readiness.nodes:
-            self._serve(node_id, readiness, now_ms)
+            self._send_to(node_id, readiness, now_ms)
         return max(1, wait_ms)
 
-    def _serve(self, node_id: BrokerId, readiness: Readiness, now_ms: int) -> None:
+    def _send_to(self, node_id: BrokerId, readiness: Readiness, now_ms: int) -> None:
         connection = self._network.ready_connection(node_id)
         if connection is None:
             if not self._network.is_connecting(node_id):
-                self._help(self._connect(node_id))
+                self._start_connecting(node_id)
             return
         connection.on_writable = self.wake
         queues = readiness.nodes[node_id]
@@ -160,65 +160,65 @@ class Sender:
             version = connection.version_of(ApiKey.PRODUCE, self._highest_version(by_name))
             if self._acks == 0:
                 connection.send_unanswered(request, version)
-                self._settle(batches, BatchAnswer(ErrorCode.NONE))
+                self._set_result(batches, BatchResult(ErrorCode.NONE))
                 return
             future = connection.send(request, version)
         except KafkaError as error:
-            self._settle(batches, BatchAnswer(error.code, error_message=str(error)))
+            self._set_result(batches, BatchResult(error.code, error_message=str(error)))
             return
-        future.add_done_callback(partial(self._on_answer, batches))
+        future.add_done_callback(partial(self._on_response, batches))
 
     def _highest_version(self, by_name: bool) -> int | None:
-        """The highest version of Produce that means what we mean."""
+        """Return the highest usable version of Produce; None if every version is usable."""
         if self._transactions is not None and not self._transactions.is_v2:
             return PRODUCE_HIGHEST_V1
         return _HIGHEST_VERSION_BY_NAME if by_name else None
 
-    def _on_answer(self, batches: list[ProducerBatch], future: asyncio.Future[ApiMessage]) -> None:
+    def _on_response(self, batches: list[ProducerBatch], future: asyncio.Future[ApiMessage]) -> None:
         if future.cancelled():
             return
         error = future.exception()
         if error is not None:
             code = error.code if isinstance(error, KafkaError) else ErrorCode.NETWORK_EXCEPTION
-            self._settle(batches, BatchAnswer(code, error_message=str(error)))
+            self._set_result(batches, BatchResult(code, error_message=str(error)))
             self._updater.request_update()
             return
         response = future.result()
         assert isinstance(response, ProduceResponse)
-        answers = self._answers(response)
+        entries = self._entries(response)
         now_ms = self._environment.monotonic_ms()
         for batch in batches:
-            entry = answers.get(batch.topic_partition)
+            entry = entries.get(batch.topic_partition)
             if entry is None:
-                text = f"the broker's answer has no {batch.topic_partition}"
-                answer = BatchAnswer(ErrorCode.UNKNOWN_SERVER_ERROR, error_message=text)
+                text = f"the Produce response has no entry for {batch.topic_partition}"
+                result = BatchResult(ErrorCode.UNKNOWN_SERVER_ERROR, error_message=text)
             else:
-                answer = BatchAnswer(
+                result = BatchResult(
                     entry.error_code,
                     entry.base_offset,
                     entry.log_append_time_ms,
                     entry.log_start_offset,
                     entry.error_message,
                 )
-            if self._core.answered(batch, answer, now_ms):
-                self._take_hint(batch.topic_partition, entry, response)
-        self._after_answers()
+            if self._core.on_result(batch, result, now_ms):
+                self._use_leader_hint(batch.topic_partition, entry, response)
+        self._after_results()
 
-    def _answers(self, response: ProduceResponse) -> dict[TopicPartition, PartitionProduceResponse]:
-        answers: dict[TopicPartition, PartitionProduceResponse] = {}
+    def _entries(self, response: ProduceResponse) -> dict[TopicPartition, PartitionProduceResponse]:
+        entries: dict[TopicPartition, PartitionProduceResponse] = {}
         for topic in response.responses:
             name = topic.name or self._metadata.topic_name(topic.topic_id) or ""
             for entry in topic.partition_responses:
-                answers[TopicPartition(name, entry.index)] = entry
-        return answers
+                entries[TopicPartition(name, entry.index)] = entry
+        return entries
 
-    def _take_hint(
+    def _use_leader_hint(
         self,
         topic_partition: TopicPartition,
         entry: PartitionProduceResponse | None,
         response: ProduceResponse,
     ) -> None:
-        """Use the leader that the broker names (KIP-951); ask for metadata in any case."""
+        """Use the leader that the response names (KIP-951), and request new metadata in any case."""
         if entry is not None and entry.current_leader.leader_id >= 0:
             leader = entry.current_leader
             endpoints = [
@@ -231,21 +231,21 @@ class Sender:
                 self._network.set_brokers(self._metadata.brokers.values())
         self._updater.request_update()
 
-    def _settle(self, batches: list[ProducerBatch], answer: BatchAnswer) -> None:
+    def _set_result(self, batches: list[ProducerBatch], result: BatchResult) -> None:
         now_ms = self._environment.monotonic_ms()
         for batch in batches:
-            if self._core.answered(batch, answer, now_ms):
+            if self._core.on_result(batch, result, now_ms):
                 self._updater.request_update()
-        self._after_answers()
+        self._after_results()
 
-    def _after_answers(self) -> None:
+    def _after_results(self) -> None:
         self._on_progress()
         self.wake()
 
-    def _help(self, work: object) -> None:
-        task: asyncio.Task[None] = asyncio.create_task(work)  # type: ignore[arg-type]
-        self._helpers.add(task)
-        task.add_done_callback(self._helpers.discard)
+    def _start_connecting(self, node_id: BrokerId) -> None:
+        task = asyncio.create_task(self._connect(node_id))
+        self._connect_tasks.add(task)
+        task.add_done_callback(self._connect_tasks.discard)
 
     async def _connect(self, node_id: BrokerId) -> None:
         try:
@@ -253,16 +253,16 @@ class Sender:
         except (KafkaError, OSError) as error:
             _log.info("%s", error)
             self._updater.request_update()
-            # The pool's backoff paces the attempts; wait for it here so as not to spin.
+            # Wait for the network's backoff; otherwise this task would retry in a busy loop.
             await asyncio.sleep(self._network.retry_in_ms(node_id) / 1000)
         self.wake()
 
     def _ensure_identity(self) -> None:
         if self._identity_task is None or self._identity_task.done():
-            self._identity_task = asyncio.create_task(self._get_identity(), name="tidelog-producer-id")
+            self._identity_task = asyncio.create_task(self._get_producer_id(), name="tidelog-producer-id")
 
-    async def _get_identity(self) -> None:
-        """Ask for a producer id until there is one; a refusal that is final fails everything queued."""
+    async def _get_producer_id(self) -> None:
+        """Request a producer id until one is assigned; a fatal error fails all queued batches."""
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
         attempt = 0
         while True:
@@ -281,6 +281,6 @@ class Sender:
                     self._core.fail_all(error)
                     self._on_progress()
                     return
-                _log.info("no producer id yet: %s", error)
+                _log.info("InitProducerId failed: %s; retrying", error)
             await asyncio.sleep(self._backoff.delay_ms(attempt, self._environment.rng) / 1000)
             attempt += 1

@@ -1,4 +1,4 @@
-"""Talks to the coordinators of one transactional producer (shell): one task, one request at a time."""
+"""Sends the requests of a transactional producer to its coordinators, one at a time (shell)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _SOON_MS = 20
 
 
 class TransactionDriver:
-    """The coordinating task of one producer; `on_progress` runs when batches may be sent, or were dropped."""
+    """The task that sends coordinator requests of one producer.
+
+    `on_progress` is called when batches may be sent that were not allowed before, or were dropped.
+    """
 
     def __init__(
         self,
@@ -47,39 +50,40 @@ class TransactionDriver:
 
     @property
     def is_v2(self) -> bool:
-        """Whether the cluster has said that transaction.version 2 is in force (KIP-890)."""
+        """Whether the cluster has finalized transaction.version 2 (KIP-890)."""
         return self._client.network.features.level(_FEATURE) >= 2
 
     def start(self) -> None:
-        """Start the task; once."""
+        """Start the task; called once."""
         assert self._task is None
         self._task = asyncio.create_task(self._run(), name="tidelog-transactions")
         self._task.add_done_callback(self._on_end)
 
     def wake(self) -> None:
-        """Look again at what is to be sent."""
+        """Make the task check again which request is next."""
         self._wake.set()
 
     async def close(self) -> None:
-        """Stop at once; who waits is told."""
+        """Stop the task; calls of `wait_until` then raise."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def wait_until(self, is_done: Callable[[], bool], what: str, timeout_ms: int | None) -> None:
-        """Wait for the task to get there; KafkaError(REQUEST_TIMED_OUT) after `timeout_ms` or `max_block_ms`.
+    async def wait_until(self, is_done: Callable[[], bool], operation: str, timeout_ms: int | None) -> None:
+        """Wait until `is_done` returns True.
 
-        What was begun goes on after that, and when the task that waits is cancelled.
+        Raise KafkaError(REQUEST_TIMED_OUT) after `timeout_ms` (None: `max_block_ms`). The operation continues
+        after the timeout, and when the waiting task is cancelled.
         """
         limit_ms = self._config.max_block_ms if timeout_ms is None else timeout_ms
         self.wake()
         try:
             await self._progress.wait_until(lambda: is_done() or self._has_ended, limit_ms)
         except TimeoutError:
-            text = f"{what} did not end within {limit_ms} ms, and goes on"
+            text = f"{operation} did not complete within {limit_ms} ms; it continues in the background"
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from None
         if not is_done():
-            text = f"{what}: the producer was closed before its end was known"
+            text = f"{operation}: the producer was closed before the result was known"
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
 
     @property
@@ -92,15 +96,15 @@ class TransactionDriver:
         attempt = 0
         while True:
             self._wake.clear()
-            self._settle_batches()
+            self._update_batches()
             request = self.manager.next_request(has_incomplete=bool(self._core.accumulator.incomplete))
-            self._progress.tell()
+            self._progress.notify()
             if request is None:
                 await self._wake.wait()
                 continue
-            step = await self._ask(request)
-            self._settle_batches()
-            self._progress.tell()
+            step = await self._send(request)
+            self._update_batches()
+            self._progress.notify()
             if step is Step.PROCEED:
                 attempt = 0
                 self._on_progress()
@@ -109,30 +113,30 @@ class TransactionDriver:
             await asyncio.sleep((_SOON_MS if step is Step.RETRY_SOON else delay_ms) / 1000)
             attempt += 1
 
-    def _settle_batches(self) -> None:
-        """Hurry, drop or fail what is buffered, as the state of the transaction demands."""
-        manager, accumulator = self.manager, self._core.accumulator
-        if manager.is_ending and not self._is_flushing:
+    def _update_batches(self) -> None:
+        """Flush, drop or fail the buffered batches, as the state of the transaction requires."""
+        lifecycle, accumulator = self.manager.lifecycle, self._core.accumulator
+        if lifecycle.is_ending and not self._is_flushing:
             self._is_flushing = True
             accumulator.begin_flush()
             self._on_progress()
-        elif not manager.is_ending and self._is_flushing:
+        elif not lifecycle.is_ending and self._is_flushing:
             self._is_flushing = False
             accumulator.end_flush()
-        if manager.is_rolling_back:
-            reason = manager.error or KafkaError(
+        if lifecycle.is_rolling_back:
+            reason = lifecycle.error or KafkaError(
                 ErrorCode.OPERATION_NOT_ATTEMPTED, "not sent: the transaction was aborted"
             )
             if self._core.drop_unsent(reason):
                 self._on_progress()
-        if manager.is_fatal and not self._has_failed_all:
+        if lifecycle.is_fatal and not self._has_failed_all:
             self._has_failed_all = True
-            assert manager.error is not None
-            self._core.fail_all(manager.error)
+            assert lifecycle.error is not None
+            self._core.fail_all(lifecycle.error)
             self._on_progress()
 
-    async def _ask(self, request: CoordinatorRequest) -> Step:
-        """Send one request and hand its answer to the manager."""
+    async def _send(self, request: CoordinatorRequest) -> Step:
+        """Send one request and pass its response to the manager."""
         lookup = self._lookup_for(request)
         sent_in: int | None = None
 
@@ -149,12 +153,17 @@ class TransactionDriver:
             )
         except KafkaError as error:
             if not error.code.retriable:
-                self.manager.refused(error)
+                self.manager.on_not_sent(error)
                 return Step.PROCEED
-            _log.info("%s of %r: %s", request.api_key.name, self.manager.transactional_id, error)
-            return self.manager.lost(was_sent=sent_in is not None)
+            _log.info(
+                "%s for transactional id %r failed: %s; retrying",
+                request.api_key.name,
+                self.manager.transactional_id,
+                error,
+            )
+            return self.manager.on_no_response(was_sent=sent_in is not None)
         assert sent_in is not None
-        step = self.manager.answered(response, sent_in)
+        step = self.manager.on_response(response, sent_in)
         if step is Step.FIND_COORDINATOR:
             lookup.forget()
         return step
@@ -167,9 +176,10 @@ class TransactionDriver:
         return self._group_lookup
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
-        """The task ends only by `close`; anything else is our bug and must not go unseen."""
+        """Report an end of the task that is not caused by `close`: that is an internal error."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.critical("transactions task ended", exc_info=error)
-            self.manager.give_up(f"transactions task ended: {error!r}")
-            self._settle_batches()
-        self._progress.tell()
+            _log.critical("Transactions task ended by an internal error", exc_info=error)
+            text = f"transactions task ended: {error!r}"
+            self.manager.lifecycle.fail(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+            self._update_batches()
+        self._progress.notify()

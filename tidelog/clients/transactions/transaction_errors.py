@@ -1,6 +1,7 @@
-"""What an error means to a transaction: try again, abort, or give the producer up.
+"""What a transactional producer does about an error: retry, abort the transaction, or fail for good.
 
-Pure. Each API of transactions has codes of its own meaning; all others are common to them.
+Pure. Each transactional API gives some error codes a meaning of its own; the other codes have one common
+meaning.
 
 Source: KIP-1050 (the classes of errors), KIP-588 (PRODUCER_FENCED), KIP-890 (TRANSACTION_ABORTABLE) and the
 producer of Apache Kafka 4.3.
@@ -23,118 +24,120 @@ class AbortableTransactionError(KafkaError):
 
 
 class FatalTransactionError(KafkaError):
-    """The producer cannot go on, fenced for instance; close it. A new one may take its place."""
+    """The producer cannot continue, for example because it is fenced; close it and create a new one."""
 
 
-class Verdict(Enum):
-    """What follows from an error code."""
+class ErrorAction(Enum):
+    """What the producer does after a response with an error code."""
 
-    DONE = auto()
-    """It worked."""
+    PROCEED = auto()
+    """There is no error."""
     RETRY = auto()
-    """Send the same again after backoff."""
+    """Send the same request again after backoff."""
     FIND_COORDINATOR = auto()
-    """Look the coordinator up, then send the same again."""
-    ABORTABLE = auto()
+    """Look up the coordinator, then send the same request again."""
+    ABORT = auto()
     """The transaction has to be aborted."""
-    BUMP = auto()
-    """The transaction has to be aborted and the producer's epoch raised."""
-    UNINITIALIZED = auto()
-    """There is no producer id; the application may ask again."""
-    FATAL = auto()
-    """Nothing can be done with this producer."""
+    ABORT_AND_BUMP = auto()
+    """The transaction has to be aborted, and the producer's epoch bumped."""
+    UNINITIALIZE = auto()
+    """There is no producer id; the application may call init_transactions again."""
+    FAIL = auto()
+    """The producer can only be closed."""
 
 
 _COMMON: Final = {
-    ErrorCode.NONE: Verdict.DONE,
-    ErrorCode.NOT_COORDINATOR: Verdict.FIND_COORDINATOR,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: Verdict.FIND_COORDINATOR,
-    ErrorCode.TRANSACTION_ABORTABLE: Verdict.ABORTABLE,
+    ErrorCode.NONE: ErrorAction.PROCEED,
+    ErrorCode.NOT_COORDINATOR: ErrorAction.FIND_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorAction.FIND_COORDINATOR,
+    ErrorCode.TRANSACTION_ABORTABLE: ErrorAction.ABORT,
 }
 _FENCED: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
-_OF_API: Final[dict[int, dict[ErrorCode, Verdict]]] = {
+_BY_API: Final[dict[int, dict[ErrorCode, ErrorAction]]] = {
     ApiKey.FIND_COORDINATOR: {
-        ErrorCode.GROUP_AUTHORIZATION_FAILED: Verdict.ABORTABLE,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED: ErrorAction.ABORT,
     },
     ApiKey.INIT_PRODUCER_ID: {
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Verdict.UNINITIALIZED,
-        ErrorCode.CLUSTER_AUTHORIZATION_FAILED: Verdict.UNINITIALIZED,
-        ErrorCode.TRANSACTION_ABORTABLE: Verdict.UNINITIALIZED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ErrorAction.UNINITIALIZE,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ErrorAction.UNINITIALIZE,
+        ErrorCode.TRANSACTION_ABORTABLE: ErrorAction.UNINITIALIZE,
     },
     ApiKey.ADD_PARTITIONS_TO_TXN: {
-        ErrorCode.UNKNOWN_PRODUCER_ID: Verdict.BUMP,
-        ErrorCode.INVALID_TXN_STATE: Verdict.FATAL,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING: Verdict.FATAL,
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Verdict.FATAL,
+        ErrorCode.UNKNOWN_PRODUCER_ID: ErrorAction.ABORT_AND_BUMP,
+        ErrorCode.INVALID_TXN_STATE: ErrorAction.FAIL,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING: ErrorAction.FAIL,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ErrorAction.FAIL,
     },
     ApiKey.ADD_OFFSETS_TO_TXN: {
-        ErrorCode.UNKNOWN_PRODUCER_ID: Verdict.BUMP,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED: Verdict.ABORTABLE,
+        ErrorCode.UNKNOWN_PRODUCER_ID: ErrorAction.ABORT_AND_BUMP,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED: ErrorAction.ABORT,
     },
     ApiKey.TXN_OFFSET_COMMIT: {
-        ErrorCode.REQUEST_TIMED_OUT: Verdict.FIND_COORDINATOR,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED: Verdict.ABORTABLE,
-        ErrorCode.FENCED_INSTANCE_ID: Verdict.ABORTABLE,
-        ErrorCode.UNKNOWN_MEMBER_ID: Verdict.ABORTABLE,
-        ErrorCode.ILLEGAL_GENERATION: Verdict.ABORTABLE,
+        ErrorCode.REQUEST_TIMED_OUT: ErrorAction.FIND_COORDINATOR,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED: ErrorAction.ABORT,
+        ErrorCode.FENCED_INSTANCE_ID: ErrorAction.ABORT,
+        ErrorCode.UNKNOWN_MEMBER_ID: ErrorAction.ABORT,
+        ErrorCode.ILLEGAL_GENERATION: ErrorAction.ABORT,
     },
     ApiKey.END_TXN: {
-        ErrorCode.UNKNOWN_PRODUCER_ID: Verdict.BUMP,
+        ErrorCode.UNKNOWN_PRODUCER_ID: ErrorAction.ABORT_AND_BUMP,
     },
     ApiKey.PRODUCE: {
-        ErrorCode.CLUSTER_AUTHORIZATION_FAILED: Verdict.FATAL,
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Verdict.FATAL,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING: Verdict.FATAL,
-        ErrorCode.UNSUPPORTED_VERSION: Verdict.FATAL,
-        ErrorCode.PRODUCER_FENCED: Verdict.FATAL,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ErrorAction.FAIL,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ErrorAction.FAIL,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING: ErrorAction.FAIL,
+        ErrorCode.UNSUPPORTED_VERSION: ErrorAction.FAIL,
+        ErrorCode.PRODUCER_FENCED: ErrorAction.FAIL,
     },
 }
-_ALL_ELSE: Final = {ApiKey.ADD_PARTITIONS_TO_TXN: Verdict.ABORTABLE}
+_DEFAULTS: Final = {ApiKey.ADD_PARTITIONS_TO_TXN: ErrorAction.ABORT}
+"""The action after a code that is neither listed nor retriable, where it is not FAIL."""
 _SEVERITY: Final = (
-    Verdict.DONE,
-    Verdict.RETRY,
-    Verdict.FIND_COORDINATOR,
-    Verdict.ABORTABLE,
-    Verdict.BUMP,
-    Verdict.FATAL,
+    ErrorAction.PROCEED,
+    ErrorAction.RETRY,
+    ErrorAction.FIND_COORDINATOR,
+    ErrorAction.ABORT,
+    ErrorAction.ABORT_AND_BUMP,
+    ErrorAction.FAIL,
 )
 
 
-def verdict_of(api_key: int, code: ErrorCode) -> Verdict:
-    """What `code` in an answer of `api_key` means, an API of transactions or FindCoordinator."""
+def action_for(api_key: int, code: ErrorCode) -> ErrorAction:
+    """Return the action after `code` in a response of `api_key`, a transactional API or FindCoordinator."""
     if code in _FENCED:
-        return Verdict.FATAL
-    found = _OF_API[api_key].get(code) or _COMMON.get(code)
+        return ErrorAction.FAIL
+    found = _BY_API[api_key].get(code) or _COMMON.get(code)
     if found is not None:
         return found
-    return Verdict.RETRY if code.retriable else _ALL_ELSE.get(ApiKey(api_key), Verdict.FATAL)
+    return ErrorAction.RETRY if code.retriable else _DEFAULTS.get(ApiKey(api_key), ErrorAction.FAIL)
 
 
-def verdict_of_batch(code: ErrorCode) -> Verdict:
-    """What it means that a batch of the transaction has failed for good with `code`.
+def action_for_batch(code: ErrorCode) -> ErrorAction:
+    """Return the action after a batch of the transaction has failed for good with `code`.
 
-    INVALID_PRODUCER_EPOCH is abortable here (KIP-588): aborting tells whether the producer is fenced.
+    INVALID_PRODUCER_EPOCH is abortable here (KIP-588): the abort shows whether the producer is fenced.
     """
-    return _OF_API[ApiKey.PRODUCE].get(code, Verdict.BUMP)
+    return _BY_API[ApiKey.PRODUCE].get(code, ErrorAction.ABORT_AND_BUMP)
 
 
-def worst_of(
-    api_key: int, asked: Iterable[TopicPartition], told: Mapping[TopicPartition, int]
+def most_severe_error(
+    api_key: int, requested: Iterable[TopicPartition], codes: Mapping[TopicPartition, int]
 ) -> tuple[TopicPartition, ErrorCode] | None:
-    """The partition whose error decides about the whole answer; None when all went well.
+    """Return the partition and the error that decide about the whole response; None if there is no error.
 
-    A partition that the answer lacks has failed. OPERATION_NOT_ATTEMPTED only says that another has failed.
+    A partition that the response does not list has failed. OPERATION_NOT_ATTEMPTED only means that another
+    partition has failed.
     """
 
     def severity(code: ErrorCode) -> int:
-        verdict = verdict_of(api_key, code)
-        return 2 * _SEVERITY.index(verdict) if code is not ErrorCode.OPERATION_NOT_ATTEMPTED else 1
+        action = action_for(api_key, code)
+        return 2 * _SEVERITY.index(action) if code is not ErrorCode.OPERATION_NOT_ATTEMPTED else 1
 
-    codes = [(tp, known_code(told.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR))) for tp in asked]
-    worst = max(codes, key=lambda entry: severity(entry[1]), default=None)
+    known = [(tp, known_code(codes.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR))) for tp in requested]
+    worst = max(known, key=lambda entry: severity(entry[1]), default=None)
     return None if worst is None or worst[1] is ErrorCode.NONE else worst
 
 
-def plain_code(code: ErrorCode) -> ErrorCode:
-    """`code` as the application is told: old coordinators say INVALID_PRODUCER_EPOCH for PRODUCER_FENCED."""
+def application_code(code: ErrorCode) -> ErrorCode:
+    """Return the code that the application gets: PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH."""
     return ErrorCode.PRODUCER_FENCED if code in _FENCED else code

@@ -1,9 +1,9 @@
-"""The transactions of one producer: what is to be sent next, and what an answer changes.
+"""The transactions of one producer: which request to send next, and what a response changes.
 
-Pure; the states are those of `TransactionLife`. One request to a coordinator is in flight at a time. One
-whose answer was lost is sent again as it was, in the same epoch: the coordinator knows it again. Before
-transaction.version 2 the lost one might also arrive late, and begin or end a later transaction
-(KAFKA-17754): the producer takes a new epoch after a transaction in which that happened.
+Pure; `TransactionLifecycle` has the states. One request to a coordinator is in flight at a time. A request
+whose response was lost is sent again unchanged, in the same epoch, and the coordinator recognizes it. Below
+transaction.version 2 the lost request may also arrive late and begin or end a later transaction
+(KAFKA-17754). The producer therefore takes a new epoch after a transaction in which a request was lost.
 
 Source: KIP-98, KIP-360, KIP-447, KIP-890; TransactionManager of Kafka's clients.
 """
@@ -15,14 +15,22 @@ from enum import Enum, auto
 from typing import Final
 
 from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
-from tidelog.clients.producer.producer_batch import ProducerBatch
-from tidelog.clients.producer.transactional_identity import TransactionalIdentity
-from tidelog.clients.transactions.transaction_errors import Verdict, verdict_of, verdict_of_batch, worst_of
-from tidelog.clients.transactions.transaction_life import Operation, TransactionLife, TransactionState
+from tidelog.clients.transactions.producer_id import ProducerIdAndEpoch
+from tidelog.clients.transactions.transaction_errors import (
+    ErrorAction,
+    action_for,
+    action_for_batch,
+    most_severe_error,
+)
+from tidelog.clients.transactions.transaction_lifecycle import (
+    Operation,
+    TransactionLifecycle,
+    TransactionState,
+)
 from tidelog.clients.transactions.transaction_requests import (
     EPOCH_BUMP_LOWEST,
     CoordinatorRequest,
-    Producing,
+    TransactionalProducer,
     add_offsets,
     add_partitions,
     commit_offsets,
@@ -42,89 +50,99 @@ from tidelog.protocol.schema import ApiMessage
 
 
 class Step(Enum):
-    """What to do after an answer."""
+    """What to do after a response."""
 
     PROCEED = auto()
     RETRY = auto()
-    """Send the same again after backoff."""
+    """Send the same request again after backoff."""
     RETRY_SOON = auto()
-    """The same, but the end of the previous transaction will not take long."""
+    """Send the same request again after a short time: the previous transaction is about to end."""
     FIND_COORDINATOR = auto()
-    """Look up the coordinator before the same is sent again."""
+    """Look up the coordinator before the same request is sent again."""
 
 
-_STEPS: Final = {Verdict.RETRY: Step.RETRY, Verdict.FIND_COORDINATOR: Step.FIND_COORDINATOR}
+_STEPS: Final = {
+    ErrorAction.RETRY: Step.RETRY,
+    ErrorAction.FIND_COORDINATOR: Step.FIND_COORDINATOR,
+}
 
 
 class OffsetsToCommit:
-    """Offsets that are to become part of the transaction; done when none are `left`, or with `error`."""
+    """Offsets that become part of the transaction; complete when `remaining` is empty or `error` is set."""
 
-    __slots__ = ("error", "group", "is_added", "left")
+    __slots__ = ("error", "group", "is_added", "remaining")
 
     def __init__(
         self, group: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
         self.group = group
-        self.left = dict(offsets)
+        self.remaining = dict(offsets)
         self.is_added = False
         self.error: KafkaError | None = None
 
     @property
-    def is_done(self) -> bool:
-        """Whether nothing more will come of it."""
-        return not self.left or self.error is not None
+    def is_complete(self) -> bool:
+        """Whether the offsets are committed or have failed."""
+        return not self.remaining or self.error is not None
 
 
-class TransactionManager(TransactionLife):
-    """The state of one transactional producer; `is_v2`: transaction.version 2 counts for what is open."""
+class TransactionManager:
+    """The state of one transactional producer.
+
+    `producer` is its id and epoch. `is_v2`: the open transaction uses transaction.version 2.
+    """
 
     def __init__(self, transactional_id: str, transaction_timeout_ms: int) -> None:
-        super().__init__(transactional_id)
-        self.identity = TransactionalIdentity(self)
+        self.lifecycle = TransactionLifecycle(transactional_id)
+        self.producer = ProducerIdAndEpoch()
         self.is_v2 = False
         self._next_is_v2 = False
         self._timeout_ms = transaction_timeout_ms
         self._can_bump_epoch = False
-        self._wants_epoch = False
+        self._needs_new_epoch = False
         self._is_started = False
         self._may_have_started = False
         self._partitions: set[TopicPartition] = set()
         self._new_partitions: dict[TopicPartition, None] = {}
-        self._asked: tuple[TopicPartition, ...] = ()
+        self._requested_partitions: tuple[TopicPartition, ...] = ()
         self._offsets: list[OffsetsToCommit] = []
         self._in_flight: CoordinatorRequest | None = None
 
-    # --- what the application does --------------------------------------------------------
+    @property
+    def transactional_id(self) -> str:
+        """The producer's transactional id."""
+        return self.lifecycle.transactional_id
+
+    # --- operations of the application ----------------------------------------------------
 
     def begin_init(self, *, is_v2: bool) -> None:
-        """Want a producer id."""
-        self.require(TransactionState.UNINITIALIZED, Operation.INIT.value)
-        self.identity.forget_id()
+        """Begin init_transactions: a producer id is needed."""
+        self.lifecycle.require(TransactionState.UNINITIALIZED, Operation.INIT.value)
+        self.producer = ProducerIdAndEpoch()
         self.is_v2 = is_v2
-        self._begin(Operation.INIT, TransactionState.INITIALIZING)
+        self.lifecycle.begin(Operation.INIT, TransactionState.INITIALIZING)
 
     def begin_transaction(self) -> None:
-        """Open a transaction; nothing is sent for it yet."""
-        self.require(TransactionState.READY, "begin_transaction")
-        self.serial += 1
-        self._move(TransactionState.IN_TRANSACTION)
+        """Open a transaction; no request is sent for this."""
+        self.lifecycle.require(TransactionState.READY, "begin_transaction")
+        self.lifecycle.open_transaction()
 
     def begin_commit(self, *, is_v2: bool) -> None:
-        """Take no more records, and commit when all are written; `is_v2` counts for the next transaction."""
-        self.require(TransactionState.IN_TRANSACTION, Operation.COMMIT.value)
+        """Accept no more records, and commit when all are written; `is_v2` is for the next transaction."""
+        self.lifecycle.require(TransactionState.IN_TRANSACTION, Operation.COMMIT.value)
         self._next_is_v2 = is_v2
-        self._begin(Operation.COMMIT, TransactionState.COMMITTING)
+        self.lifecycle.begin(Operation.COMMIT, TransactionState.COMMITTING)
 
     def begin_abort(self, *, is_v2: bool) -> None:
-        """Send nothing new, and abort when what was sent has been answered."""
-        if self.state is not TransactionState.ABORTABLE_ERROR:
-            self.require(TransactionState.IN_TRANSACTION, Operation.ABORT.value)
+        """Send no new records, and abort when all sent batches have responses; see `begin_commit`."""
+        if self.lifecycle.state is not TransactionState.ABORTABLE_ERROR:
+            self.lifecycle.require(TransactionState.IN_TRANSACTION, Operation.ABORT.value)
         self._next_is_v2 = is_v2
-        self._begin(Operation.ABORT, TransactionState.ABORTING)
-        self._drop_what_was_not_sent("the transaction was aborted")
+        self.lifecycle.begin(Operation.ABORT, TransactionState.ABORTING)
+        self._drop_unsent("the transaction was aborted")
 
     def add_partition(self, topic_partition: TopicPartition) -> None:
-        """A record for this partition belongs to the open transaction."""
+        """Make a partition part of the open transaction; a record for it was appended."""
         if topic_partition in self._partitions:
             return
         if self.is_v2:
@@ -136,224 +154,230 @@ class TransactionManager(TransactionLife):
     def add_offsets(
         self, group: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> OffsetsToCommit:
-        """Commit these offsets with the transaction; what is returned tells when they are recorded."""
-        self.require(TransactionState.IN_TRANSACTION, "send_offsets_to_transaction")
+        """Commit these offsets with the transaction; the result shows when they are recorded."""
+        self.lifecycle.require(TransactionState.IN_TRANSACTION, "send_offsets_to_transaction")
         work = OffsetsToCommit(group, offsets)
-        if not work.is_done:
+        if not work.is_complete:
             self._offsets.append(work)
         return work
 
-    def send_failed(self, error: KafkaError) -> None:
-        """A record could not be taken: without it the transaction must not be committed."""
+    def on_send_failed(self, error: KafkaError) -> None:
+        """Prevent the commit of a transaction that lacks a record which the producer rejected."""
         is_of_another = error.code is ErrorCode.INVALID_TXN_STATE
-        if self.state is TransactionState.IN_TRANSACTION and not is_of_another:
-            self._abortable(error.code, str(error))
+        if self.lifecycle.state is TransactionState.IN_TRANSACTION and not is_of_another:
+            self.lifecycle.require_abort(error.code, str(error))
 
-    # --- what batches ask and tell --------------------------------------------------------
+    # --- batches --------------------------------------------------------------------------
 
-    def allows(self, topic_partition: TopicPartition, *, was_sent: bool) -> bool:
-        """Whether a batch may be sent, for the first time or again."""
-        if self.state in (TransactionState.IN_TRANSACTION, TransactionState.COMMITTING):
+    def can_send(self, topic_partition: TopicPartition, *, was_sent: bool) -> bool:
+        """Return whether a batch may be sent, for the first time or (`was_sent`) again."""
+        if self.lifecycle.state in (TransactionState.IN_TRANSACTION, TransactionState.COMMITTING):
             return topic_partition in self._partitions
-        return was_sent and self.is_rolling_back
+        return was_sent and self.lifecycle.is_rolling_back
 
-    def batch_failed(self, batch: ProducerBatch, code: ErrorCode) -> None:
-        """A batch of the transaction was not written, or nobody knows."""
-        if self.is_fatal:
+    def on_batch_failed(
+        self, topic_partition: TopicPartition, record_count: int, code: ErrorCode, *, was_sent: bool
+    ) -> None:
+        """Act on a batch of the transaction that was not written, or whose result is unknown."""
+        if self.lifecycle.is_fatal:
             return
-        text = f"{batch.record_count} records for {batch.topic_partition} were not written [{code.name}]"
-        verdict = verdict_of_batch(code)
-        if verdict is Verdict.BUMP and not batch.has_sequence:
-            verdict = Verdict.ABORTABLE  # nobody but us knows of it
-        self._conclude(verdict, code, text)
+        text = f"{record_count} records for {topic_partition} were not written [{code.name}]"
+        action = action_for_batch(code)
+        if action is ErrorAction.ABORT_AND_BUMP and not was_sent:
+            action = ErrorAction.ABORT  # no broker knows the batch
+        self._apply(action, code, text)
 
-    # --- what is sent ---------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------
 
     def next_request(self, *, has_incomplete: bool) -> CoordinatorRequest | None:
-        """What to send now; `has_incomplete`: batches of the transaction are not done."""
+        """Return the request to send now; `has_incomplete`: batches of the transaction are not complete."""
         assert self._in_flight is None
-        if self.is_ending and not has_incomplete and not self._has_more_to_add:
+        if self.lifecycle.is_ending and not has_incomplete and not self._has_additions:
             if self._is_started or self._may_have_started:
-                committed = self.state is TransactionState.COMMITTING
-                self._in_flight = end_transaction(self._producing(), committed=committed, is_v2=self.is_v2)
+                committed = self.lifecycle.state is TransactionState.COMMITTING
+                self._in_flight = end_transaction(
+                    self._request_producer(), committed=committed, is_v2=self.is_v2
+                )
                 return self._in_flight
             self._complete()
-        if self.state is TransactionState.INITIALIZING:
-            self._in_flight = init_producer_id(self._producing(), self._timeout_ms)
-        elif self._has_more_to_add:
+        if self.lifecycle.state is TransactionState.INITIALIZING:
+            self._in_flight = init_producer_id(self._request_producer(), self._timeout_ms)
+        elif self._has_additions:
             self._in_flight = self._next_addition()
         return self._in_flight
 
     @property
-    def _has_more_to_add(self) -> bool:
+    def _has_additions(self) -> bool:
         return bool(self._new_partitions or self._offsets)
 
     def _next_addition(self) -> CoordinatorRequest:
-        producing = self._producing()
+        producer = self._request_producer()
         if self._new_partitions:
             self._may_have_started = True
-            self._asked = tuple(self._new_partitions)
-            return add_partitions(producing, self._asked)
+            self._requested_partitions = tuple(self._new_partitions)
+            return add_partitions(producer, self._requested_partitions)
         work = self._offsets[0]
         if self.is_v2:
             self._is_started = True
         elif not work.is_added:
             self._may_have_started = True
-            return add_offsets(producing, work.group.group_id)
-        return commit_offsets(producing, work.group, work.left, is_v2=self.is_v2)
+            return add_offsets(producer, work.group.group_id)
+        return commit_offsets(producer, work.group, work.remaining, is_v2=self.is_v2)
 
-    def _producing(self) -> Producing:
-        return Producing(
+    def _request_producer(self) -> TransactionalProducer:
+        return TransactionalProducer(
             transactional_id=self.transactional_id,
-            producer_id=self.identity.producer_id,
-            producer_epoch=self.identity.producer_epoch,
+            producer_id=self.producer.producer_id,
+            producer_epoch=self.producer.producer_epoch,
         )
 
-    # --- what comes back ------------------------------------------------------------------
+    # --- responses ------------------------------------------------------------------------
 
-    def lost(self, *, was_sent: bool) -> Step:
-        """No answer came to the request in flight; one that `was_sent` may have reached the coordinator."""
+    def on_no_response(self, *, was_sent: bool) -> Step:
+        """Record that no response came; a request that `was_sent` may have reached the coordinator."""
         request = self._take_in_flight()
         if was_sent and request.api_key != ApiKey.INIT_PRODUCER_ID and not self.is_v2:
-            self._wants_epoch = self._can_bump_epoch
+            self._needs_new_epoch = self._can_bump_epoch
         return Step.RETRY
 
-    def refused(self, error: KafkaError) -> None:
-        """The request in flight was not sent: its coordinator is not to be had, or does not know it."""
+    def on_not_sent(self, error: KafkaError) -> None:
+        """Act on a request that cannot be sent, because its coordinator cannot be found or lacks the API."""
         self._take_in_flight()
-        self._conclude(verdict_of(ApiKey.FIND_COORDINATOR, error.code), error.code, str(error))
+        self._apply(action_for(ApiKey.FIND_COORDINATOR, error.code), error.code, str(error))
 
-    def answered(self, response: ApiMessage, version: int) -> Step:
-        """Act on the answer to the request in flight, which was sent in `version`."""
+    def on_response(self, response: ApiMessage, version: int) -> Step:
+        """Act on the response to the request in flight, which was sent in `version`."""
         self._take_in_flight()
-        if self.is_fatal:
+        if self.lifecycle.is_fatal:
             return Step.PROCEED
         match response:
             case InitProducerIdResponse():
-                return self._initialized(response, version)
+                return self._on_init_producer_id(response, version)
             case AddPartitionsToTxnResponse():
-                return self._partitions_added(response)
+                return self._on_add_partitions(response)
             case AddOffsetsToTxnResponse():
-                return self._offsets_added(response)
+                return self._on_add_offsets(response)
             case TxnOffsetCommitResponse():
-                return self._offsets_committed(response)
+                return self._on_offset_commit(response)
             case _:
                 assert isinstance(response, EndTxnResponse)
-                return self._ended(response)
+                return self._on_end_transaction(response)
 
     def _take_in_flight(self) -> CoordinatorRequest:
         request, self._in_flight = self._in_flight, None
         assert request is not None
         return request
 
-    def _initialized(self, response: InitProducerIdResponse, version: int) -> Step:
+    def _on_init_producer_id(self, response: InitProducerIdResponse, version: int) -> Step:
         code = known_code(response.error_code)
         if code is not ErrorCode.NONE:
-            return self._conclude(verdict_of(ApiKey.INIT_PRODUCER_ID, code), code, "InitProducerId")
+            return self._apply(action_for(ApiKey.INIT_PRODUCER_ID, code), code, "InitProducerId")
         self._can_bump_epoch = version >= EPOCH_BUMP_LOWEST
-        self._wants_epoch = False
-        self.identity.set_id(response.producer_id, response.producer_epoch)
-        self._succeed(TransactionState.READY)
+        self._needs_new_epoch = False
+        self.producer = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+        self.lifecycle.succeed(TransactionState.READY)
         return Step.PROCEED
 
-    def _partitions_added(self, response: AddPartitionsToTxnResponse) -> Step:
-        told = {
+    def _on_add_partitions(self, response: AddPartitionsToTxnResponse) -> Step:
+        codes = {
             TopicPartition(topic.name, entry.partition_index): entry.partition_error_code
             for topic in response.results_by_topic_v3_and_below
             for entry in topic.results_by_partition
         }
-        worst = worst_of(ApiKey.ADD_PARTITIONS_TO_TXN, self._asked, told)
+        worst = most_severe_error(ApiKey.ADD_PARTITIONS_TO_TXN, self._requested_partitions, codes)
         if worst is None:
             self._is_started = True
-            for topic_partition in self._asked:
+            for topic_partition in self._requested_partitions:
                 self._new_partitions.pop(topic_partition, None)
                 self._partitions.add(topic_partition)
             return Step.PROCEED
         topic_partition, code = worst
         if code is ErrorCode.CONCURRENT_TRANSACTIONS and not self._partitions:
             return Step.RETRY_SOON
-        text = f"{topic_partition} cannot be part of the transaction"
-        return self._conclude(verdict_of(ApiKey.ADD_PARTITIONS_TO_TXN, code), code, text)
+        text = f"{topic_partition} cannot be added to the transaction"
+        return self._apply(action_for(ApiKey.ADD_PARTITIONS_TO_TXN, code), code, text)
 
-    def _offsets_added(self, response: AddOffsetsToTxnResponse) -> Step:
+    def _on_add_offsets(self, response: AddOffsetsToTxnResponse) -> Step:
         code = known_code(response.error_code)
         if code is not ErrorCode.NONE:
-            text = "offsets cannot be part of the transaction"
-            return self._conclude(verdict_of(ApiKey.ADD_OFFSETS_TO_TXN, code), code, text)
+            text = "offsets cannot be added to the transaction"
+            return self._apply(action_for(ApiKey.ADD_OFFSETS_TO_TXN, code), code, text)
         self._is_started = True
         if self._offsets:
             self._offsets[0].is_added = True
         return Step.PROCEED
 
-    def _offsets_committed(self, response: TxnOffsetCommitResponse) -> Step:
+    def _on_offset_commit(self, response: TxnOffsetCommitResponse) -> Step:
         if not self._offsets:
-            return Step.PROCEED  # the transaction is rolled back meanwhile
-        told = {
+            return Step.PROCEED  # the transaction has begun to roll back
+        codes = {
             TopicPartition(topic.name, entry.partition_index): entry.error_code
             for topic in response.topics
             for entry in topic.partitions
         }
         work = self._offsets[0]
-        worst = worst_of(ApiKey.TXN_OFFSET_COMMIT, work.left, told)
-        work.left = {tp: at for tp, at in work.left.items() if told.get(tp) != ErrorCode.NONE}
+        worst = most_severe_error(ApiKey.TXN_OFFSET_COMMIT, work.remaining, codes)
+        work.remaining = {tp: at for tp, at in work.remaining.items() if codes.get(tp) != ErrorCode.NONE}
         if worst is None:
             del self._offsets[0]
             return Step.PROCEED
         topic_partition, code = worst
-        text = f"offset of {topic_partition} for group {work.group.group_id!r} in the transaction"
-        return self._conclude(verdict_of(ApiKey.TXN_OFFSET_COMMIT, code), code, text)
+        text = f"commit of {topic_partition} for group {work.group.group_id!r} in the transaction"
+        return self._apply(action_for(ApiKey.TXN_OFFSET_COMMIT, code), code, text)
 
-    def _ended(self, response: EndTxnResponse) -> Step:
+    def _on_end_transaction(self, response: EndTxnResponse) -> Step:
         code = known_code(response.error_code)
-        verdict = verdict_of(ApiKey.END_TXN, code)
-        if self.state is TransactionState.ABORTING:
+        action = action_for(ApiKey.END_TXN, code)
+        if self.lifecycle.state is TransactionState.ABORTING:
             if code is ErrorCode.INVALID_TXN_STATE and not self._is_started:
-                verdict = Verdict.DONE  # what was lost had not begun anything
-            elif verdict is Verdict.BUMP and self._can_bump_epoch:
-                self._wants_epoch = True  # the coordinator has forgotten the producer, and what it had begun
-                verdict = Verdict.DONE
-            elif verdict is Verdict.ABORTABLE:
-                verdict = Verdict.RETRY
-        if verdict is not Verdict.DONE:
-            return self._conclude(verdict, code, "EndTxn")
+                action = ErrorAction.PROCEED  # the lost request did not begin a transaction
+            elif action is ErrorAction.ABORT_AND_BUMP and self._can_bump_epoch:
+                self._needs_new_epoch = True  # the coordinator has deleted the producer and its transaction
+                action = ErrorAction.PROCEED
+            elif action is ErrorAction.ABORT:
+                action = ErrorAction.RETRY
+        if action is not ErrorAction.PROCEED:
+            return self._apply(action, code, "EndTxn")
         if response.producer_id != NO_PRODUCER_ID:
-            self.identity.set_id(response.producer_id, response.producer_epoch)
+            self.producer = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
         self._complete()
         return Step.PROCEED
 
-    # --- inside ---------------------------------------------------------------------------
+    # --- the end of a transaction ---------------------------------------------------------
 
     def _complete(self) -> None:
-        """The transaction is over."""
+        """Prepare for the next transaction, under a new epoch if one is needed."""
         if self._next_is_v2 and not self.is_v2 and self._can_bump_epoch:
-            # So that nothing of the old kind counts for a transaction of the new (KIP-890).
-            self._wants_epoch = True
+            # A late request of the old protocol must not affect a transaction of the new one (KIP-890).
+            self._needs_new_epoch = True
         self.is_v2 = self._next_is_v2
         self._is_started = self._may_have_started = False
         self._partitions.clear()
-        self._succeed(TransactionState.INITIALIZING if self._wants_epoch else TransactionState.READY)
+        needs_id = self._needs_new_epoch
+        self.lifecycle.succeed(TransactionState.INITIALIZING if needs_id else TransactionState.READY)
 
-    def _conclude(self, verdict: Verdict, code: ErrorCode, subject: str) -> Step:
-        """Act on an error; how to go on after it."""
+    def _apply(self, action: ErrorAction, code: ErrorCode, subject: str) -> Step:
+        """Change the state as `action` requires; return how to continue."""
         text = str(failure(code, subject))
-        match verdict:
-            case Verdict.ABORTABLE:
-                self._abortable(code, text)
-            case Verdict.BUMP if self.is_v2:
-                self._abortable(code, text)  # the end of the transaction brings the new epoch
-            case Verdict.BUMP if self._can_bump_epoch:
-                self._wants_epoch = True
-                self._abortable(code, text)
-            case Verdict.UNINITIALIZED:
-                self._uninitialized(code, text)
-            case Verdict.BUMP | Verdict.FATAL:
-                self._fatal(code, text)
-        if self.is_rolling_back or self.is_fatal:
-            self._drop_what_was_not_sent(text)
-        return _STEPS.get(verdict, Step.PROCEED)
+        match action:
+            case ErrorAction.ABORT:
+                self.lifecycle.require_abort(code, text)
+            case ErrorAction.ABORT_AND_BUMP if self.is_v2:
+                self.lifecycle.require_abort(code, text)  # EndTxn returns the new epoch
+            case ErrorAction.ABORT_AND_BUMP if self._can_bump_epoch:
+                self._needs_new_epoch = True
+                self.lifecycle.require_abort(code, text)
+            case ErrorAction.UNINITIALIZE:
+                self.lifecycle.fail_initialization(code, text)
+            case ErrorAction.ABORT_AND_BUMP | ErrorAction.FAIL:
+                self.lifecycle.fail(code, text)
+        if self.lifecycle.is_rolling_back or self.lifecycle.is_fatal:
+            self._drop_unsent(text)
+        return _STEPS.get(action, Step.PROCEED)
 
-    def _drop_what_was_not_sent(self, reason: str) -> None:
+    def _drop_unsent(self, reason: str) -> None:
+        """Remove the partitions and offsets that were not added to the transaction yet."""
         self._new_partitions.clear()
         for work in self._offsets:
-            work.error = self.error or KafkaError(ErrorCode.OPERATION_NOT_ATTEMPTED, reason)
+            work.error = self.lifecycle.error or KafkaError(ErrorCode.OPERATION_NOT_ATTEMPTED, reason)
         self._offsets.clear()

@@ -1,9 +1,8 @@
 """The requests of a transactional producer to coordinators.
 
-Pure. Until transaction.version 2 the coordinator is told of each partition and group before anything is
-written there (AddPartitionsToTxn, AddOffsetsToTxn); from 2 on the brokers that are written to tell it
-(KIP-890), and EndTxn answers with the epoch of the next transaction. The version of a request says which of
-both is meant, so it is bounded.
+Pure. Below transaction.version 2 the producer adds each partition and group to the transaction before it
+writes there (AddPartitionsToTxn, AddOffsetsToTxn). From version 2 the brokers add them (KIP-890), and EndTxn
+returns the epoch of the next transaction. The version of a request selects the protocol, so it is bounded.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from tidelog.protocol.schema import ApiMessage
 INIT_HIGHEST: Final = 5
 """Version 6 is for two-phase commits (KIP-939)."""
 EPOCH_BUMP_LOWEST: Final = 3
-"""From this version of InitProducerId on a producer can raise its own epoch (KIP-360)."""
+"""From this version of InitProducerId, a producer can bump its own epoch (KIP-360)."""
 ADD_PARTITIONS_HIGHEST: Final = 3
 """Version 4 is for brokers."""
 PRODUCE_HIGHEST_V1: Final = 11
@@ -49,8 +48,8 @@ _MEMBER_LOWEST: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Producing:
-    """In whose name a transaction is written."""
+class TransactionalProducer:
+    """The transactional id, producer id and epoch in a request."""
 
     transactional_id: str
     producer_id: ProducerId
@@ -59,9 +58,9 @@ class Producing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorRequest:
-    """One request; `make` builds it for the version in use.
+    """One request; `make` builds it for the negotiated version.
 
-    `group_id` None: the coordinator of the transaction answers, else that of the group.
+    `group_id`: the group whose coordinator receives it; None for the transaction coordinator.
     """
 
     api_key: ApiKey
@@ -71,20 +70,20 @@ class CoordinatorRequest:
     group_id: str | None = None
 
 
-def init_producer_id(producing: Producing, transaction_timeout_ms: int) -> CoordinatorRequest:
-    """Ask for a producer id, or with one for its next epoch."""
+def init_producer_id(producer: TransactionalProducer, transaction_timeout_ms: int) -> CoordinatorRequest:
+    """Return the request for a producer id, or for the next epoch of a producer that has an id."""
     request = InitProducerIdRequest(
-        transactional_id=producing.transactional_id,
+        transactional_id=producer.transactional_id,
         transaction_timeout_ms=transaction_timeout_ms,
-        producer_id=producing.producer_id,
-        producer_epoch=producing.producer_epoch,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
     )
 
     def make(version: int) -> InitProducerIdRequest:
         if version >= EPOCH_BUMP_LOWEST:
             return request
         return InitProducerIdRequest(
-            transactional_id=producing.transactional_id, transaction_timeout_ms=transaction_timeout_ms
+            transactional_id=producer.transactional_id, transaction_timeout_ms=transaction_timeout_ms
         )
 
     return CoordinatorRequest(
@@ -95,12 +94,14 @@ def init_producer_id(producing: Producing, transaction_timeout_ms: int) -> Coord
     )
 
 
-def add_partitions(producing: Producing, partitions: Iterable[TopicPartition]) -> CoordinatorRequest:
-    """Tell the coordinator where the transaction is going to write."""
+def add_partitions(
+    producer: TransactionalProducer, partitions: Iterable[TopicPartition]
+) -> CoordinatorRequest:
+    """Return the request that adds partitions to the transaction, before records are sent there."""
     request = AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id=producing.transactional_id,
-        v3_and_below_producer_id=producing.producer_id,
-        v3_and_below_producer_epoch=producing.producer_epoch,
+        v3_and_below_transactional_id=producer.transactional_id,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.producer_epoch,
         v3_and_below_topics=tuple(
             AddPartitionsToTxnTopic(name=topic, partitions=tuple(numbers))
             for topic, numbers in partitions_by_topic(partitions).items()
@@ -114,12 +115,12 @@ def add_partitions(producing: Producing, partitions: Iterable[TopicPartition]) -
     )
 
 
-def add_offsets(producing: Producing, group_id: str) -> CoordinatorRequest:
-    """Tell the coordinator that the transaction is going to commit offsets of a group."""
+def add_offsets(producer: TransactionalProducer, group_id: str) -> CoordinatorRequest:
+    """Return the request that adds a group's offsets to the transaction, before they are committed."""
     request = AddOffsetsToTxnRequest(
-        transactional_id=producing.transactional_id,
-        producer_id=producing.producer_id,
-        producer_epoch=producing.producer_epoch,
+        transactional_id=producer.transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
         group_id=group_id,
     )
     return CoordinatorRequest(
@@ -131,15 +132,16 @@ def add_offsets(producing: Producing, group_id: str) -> CoordinatorRequest:
 
 
 def commit_offsets(
-    producing: Producing,
+    producer: TransactionalProducer,
     group: ConsumerGroupMetadata,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     *,
     is_v2: bool,
 ) -> CoordinatorRequest:
-    """Commit a group's offsets as part of the transaction.
+    """Return the request that commits a group's offsets as part of the transaction.
 
-    A broker that knows no members (before KIP-447) raises KafkaError(UNSUPPORTED_VERSION) for a member's.
+    Its `make` raises KafkaError(UNSUPPORTED_VERSION) for a group member's offsets if the broker does not know
+    members in this request (before KIP-447).
     """
     topics = []
     for topic, numbers in partitions_by_topic(offsets).items():
@@ -156,12 +158,12 @@ def commit_offsets(
 
     def make(version: int) -> TxnOffsetCommitRequest:
         if version < _MEMBER_LOWEST and group.member_id:
-            text = f"the broker does not take offsets of group members in transactions (version {version})"
+            text = f"the broker does not support group members in TxnOffsetCommit (version {version})"
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
         return TxnOffsetCommitRequest(
-            transactional_id=producing.transactional_id,
-            producer_id=producing.producer_id,
-            producer_epoch=producing.producer_epoch,
+            transactional_id=producer.transactional_id,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
             group_id=group.group_id,
             generation_id=group.generation,
             member_id=group.member_id,
@@ -178,12 +180,12 @@ def commit_offsets(
     )
 
 
-def end_transaction(producing: Producing, *, committed: bool, is_v2: bool) -> CoordinatorRequest:
-    """Commit or abort."""
+def end_transaction(producer: TransactionalProducer, *, committed: bool, is_v2: bool) -> CoordinatorRequest:
+    """Return the request that commits or aborts the transaction."""
     request = EndTxnRequest(
-        transactional_id=producing.transactional_id,
-        producer_id=producing.producer_id,
-        producer_epoch=producing.producer_epoch,
+        transactional_id=producer.transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
         committed=committed,
     )
     return CoordinatorRequest(

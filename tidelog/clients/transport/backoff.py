@@ -1,21 +1,15 @@
-"""How long to wait before the next attempt: exponential, bounded, with jitter."""
+"""The delay before the next attempt: exponential, bounded, with jitter."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
-
-class RandomSource(Protocol):
-    """The one thing that jitter needs of a random generator."""
-
-    def uniform(self, a: float, b: float) -> float:
-        """A number between `a` and `b`."""
+from tidelog.base.randomness import RandomSource
 
 
 @dataclass(frozen=True, slots=True)
 class ExponentialBackoff:
-    """`initial_ms * 2 ** attempt`, at most `max_ms`, times 1 +- `jitter`.
+    """Delays of `initial_ms * 2 ** attempt`, at most `max_ms`, each multiplied by 1 +- `jitter`.
 
     Source: KIP-580 (multiplier 2, jitter 0.2).
     """
@@ -25,6 +19,6 @@ class ExponentialBackoff:
     jitter: float = 0.2
 
     def delay_ms(self, attempt: int, rng: RandomSource) -> int:
-        """The delay after `attempt` failures before the latest one (0 is the first failure)."""
+        """Return the delay after a failure; `attempt` counts the failures before it, so the first is 0."""
         base = min(self.initial_ms * 2 ** min(attempt, 30), max(self.initial_ms, self.max_ms))
         return int(base * rng.uniform(1 - self.jitter, 1 + self.jitter))

@@ -1,4 +1,4 @@
-"""Waiting for what another task brings about (shell): looked at again whenever that task says so."""
+"""Waiting for a condition that another task changes (shell)."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Callable
 
 
 class Progress:
-    """Who waits for a condition that others make true."""
+    """The calls that wait for conditions; the task that changes a condition notifies them."""
 
     def __init__(self) -> None:
         self._waiters: set[asyncio.Future[None]] = set()
 
-    def tell(self) -> None:
-        """Something has changed: everybody looks again."""
+    def notify(self) -> None:
+        """Make all waiting calls check their conditions again."""
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
     async def wait_until(self, is_done: Callable[[], bool], timeout_ms: int | None) -> None:
-        """Wait until `is_done` says so; TimeoutError after `timeout_ms` (None: never)."""
+        """Wait until `is_done` returns True; raise TimeoutError after `timeout_ms` (None: no limit)."""
         async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
             while not is_done():
                 waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -58,11 +58,11 @@ def test_records_without_key_stay_until_a_batch_is_full() -> None:
     sticky = StickyPartitioner(1_000, random.Random(1))
     first = sticky.choose((0, 1, 2, 3), 4)
     for _ in range(9):
-        sticky.produced(100, (0, 1, 2, 3), 4, batch_is_ready=True)
+        sticky.on_appended(100, (0, 1, 2, 3), 4, batch_is_ready=True)
         assert sticky.choose((0, 1, 2, 3), 4) == first
     seen = set()
     for _ in range(40):
-        sticky.produced(1_000, (0, 1, 2, 3), 4, batch_is_ready=True)
+        sticky.on_appended(1_000, (0, 1, 2, 3), 4, batch_is_ready=True)
         seen.add(sticky.choose((0, 1, 2, 3), 4))
     assert seen == {0, 1, 2, 3}
 
@@ -73,9 +73,9 @@ def test_an_unready_batch_is_given_up_to_twice_the_bytes() -> None:
     available = tuple(range(1_000))
     first = sticky.choose(available, 1_000)
     for _ in range(19):
-        sticky.produced(100, available, 1_000, batch_is_ready=False)
+        sticky.on_appended(100, available, 1_000, batch_is_ready=False)
     assert sticky.choose(available, 1_000) == first
-    sticky.produced(100, available, 1_000, batch_is_ready=False)
+    sticky.on_appended(100, available, 1_000, batch_is_ready=False)
     assert sticky.choose(available, 1_000) != first
 
 
@@ -98,7 +98,7 @@ def test_long_queues_are_chosen_less_often() -> None:
     sticky.update_load((0, 1, 2), (0, 3, 1))
     chosen: Counter[int] = Counter()
     for _ in range(8_000):
-        sticky.produced(1, (0, 1, 2), 3, batch_is_ready=True)
+        sticky.on_appended(1, (0, 1, 2), 3, batch_is_ready=True)
         chosen[sticky.choose((0, 1, 2), 3)] += 1
     # Weights 4, 1, 3.
     assert [round(chosen[number] / 1_000) for number in range(3)] == [4, 1, 3]
@@ -110,6 +110,6 @@ def test_equal_queues_are_chosen_uniformly() -> None:
     sticky.update_load((0, 1), (2, 2))
     chosen: Counter[int] = Counter()
     for _ in range(2_000):
-        sticky.produced(1, (0, 1), 2, batch_is_ready=True)
+        sticky.on_appended(1, (0, 1), 2, batch_is_ready=True)
         chosen[sticky.choose((0, 1), 2)] += 1
     assert min(chosen.values()) > 850

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.accumulators import P0, P1, cluster, core, drain, full_batches, must_put, values
-from tidelog.clients.producer.produce_core import BatchAnswer, ProduceCore, produce_request
+from tidelog.clients.producer.produce_core import BatchResult, ProduceCore, produce_request
 from tidelog.clients.producer.producer_identity import ProducerIdentity
 from tidelog.protocol.batch import read_header
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -22,7 +22,7 @@ def test_a_written_batch_tells_every_record_its_offset() -> None:
     target = core()
     outcomes = [must_put(target.accumulator, P0, value) for value in (b"a", b"b", b"c")]
     (batch,) = drain(target, ONE, now_ms=10)
-    assert not target.answered(batch, BatchAnswer(ErrorCode.NONE, base_offset=40), 11)
+    assert not target.on_result(batch, BatchResult(ErrorCode.NONE, base_offset=40), 11)
     assert [outcome.result for outcome in outcomes] == [
         (P0.topic, P0.partition, offset, 1_000) for offset in (40, 41, 42)
     ]
@@ -33,7 +33,7 @@ def test_the_brokers_timestamp_counts_when_it_sets_one() -> None:
     target = core()
     outcome = must_put(target.accumulator, P0, b"a")
     (batch,) = drain(target, ONE, now_ms=10)
-    target.answered(batch, BatchAnswer(ErrorCode.NONE, base_offset=0, log_append_time_ms=5_555), 11)
+    target.on_result(batch, BatchResult(ErrorCode.NONE, base_offset=0, log_append_time_ms=5_555), 11)
     assert outcome.result is not None
     assert outcome.result.timestamp == 5_555
 
@@ -42,7 +42,7 @@ def test_a_duplicate_is_a_success_without_offset() -> None:
     target = core(identity())
     outcome = must_put(target.accumulator, P0, b"a")
     (batch,) = drain(target, ONE, now_ms=10)
-    target.answered(batch, BatchAnswer(ErrorCode.DUPLICATE_SEQUENCE_NUMBER), 11)
+    target.on_result(batch, BatchResult(ErrorCode.DUPLICATE_SEQUENCE_NUMBER), 11)
     assert outcome.result is not None
     assert outcome.result.offset == -1
 
@@ -52,7 +52,7 @@ def test_a_stale_leader_asks_for_metadata_and_the_batch_is_sent_again(code: Erro
     target = core()
     outcome = must_put(target.accumulator, P0, b"a")
     (batch,) = drain(target, ONE, now_ms=10)
-    assert target.answered(batch, BatchAnswer(code), 20)
+    assert target.on_result(batch, BatchResult(code), 20)
     assert not outcome.done()
     assert drain(target, ONE, now_ms=119) == []
     assert drain(target, ONE, now_ms=120) == [batch]
@@ -62,8 +62,8 @@ def test_an_error_that_no_retry_mends_fails_the_records() -> None:
     target = core()
     outcome = must_put(target.accumulator, P0, b"a")
     (batch,) = drain(target, ONE, now_ms=10)
-    answer = BatchAnswer(ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message="not for you")
-    assert not target.answered(batch, answer, 20)
+    answer = BatchResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message="not for you")
+    assert not target.on_result(batch, answer, 20)
     assert outcome.error is not None
     assert outcome.error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert "not for you" in str(outcome.error)
@@ -76,7 +76,7 @@ def test_retries_end() -> None:
     now_ms = 10
     for _ in range(3):
         (batch,) = drain(target, ONE, now_ms)
-        target.answered(batch, BatchAnswer(ErrorCode.NOT_ENOUGH_REPLICAS), now_ms)
+        target.on_result(batch, BatchResult(ErrorCode.NOT_ENOUGH_REPLICAS), now_ms)
         now_ms += 250
     assert outcome.error is not None
     assert outcome.error.code is ErrorCode.NOT_ENOUGH_REPLICAS
@@ -92,7 +92,7 @@ def test_records_expire_in_the_queue_and_on_the_wire() -> None:
     for outcome in (sent, queued):
         assert outcome.error is not None
         assert outcome.error.code is ErrorCode.REQUEST_TIMED_OUT
-    target.answered(batch, BatchAnswer(ErrorCode.NONE, base_offset=0), 1_006)
+    target.on_result(batch, BatchResult(ErrorCode.NONE, base_offset=0), 1_006)
     assert target.accumulator.memory_used == 0
 
 
@@ -100,11 +100,11 @@ def test_a_batch_that_is_too_large_is_split_without_using_up_retries() -> None:
     target = core(batch_size=1_000)
     outcomes = [must_put(target.accumulator, P0, bytes([65 + n]) * 100) for n in range(6)]
     (batch,) = drain(target, ONE, now_ms=10)
-    assert not target.answered(batch, BatchAnswer(ErrorCode.MESSAGE_TOO_LARGE), 20)
+    assert not target.on_result(batch, BatchResult(ErrorCode.MESSAGE_TOO_LARGE), 20)
     offset = 0
     while parts := drain(target, ONE, now_ms=20):
         (part,) = parts
-        target.answered(part, BatchAnswer(ErrorCode.NONE, base_offset=offset), 20)
+        target.on_result(part, BatchResult(ErrorCode.NONE, base_offset=offset), 20)
         offset += part.record_count
     assert [outcome.result.offset for outcome in outcomes if outcome.result] == list(range(6))
 
@@ -113,7 +113,7 @@ def test_a_single_record_that_is_too_large_fails() -> None:
     target = core()
     outcome = must_put(target.accumulator, P0, b"x" * 250)
     (batch,) = drain(target, ONE, now_ms=10)
-    target.answered(batch, BatchAnswer(ErrorCode.MESSAGE_TOO_LARGE), 20)
+    target.on_result(batch, BatchResult(ErrorCode.MESSAGE_TOO_LARGE), 20)
     assert outcome.error is not None
     assert outcome.error.code is ErrorCode.MESSAGE_TOO_LARGE
 
@@ -123,7 +123,7 @@ def test_one_request_at_a_time_keeps_order_without_idempotence() -> None:
     full_batches(target.accumulator, P0, 3)
     (first,) = drain(target, ONE)
     assert drain(target, ONE) == []
-    target.answered(first, BatchAnswer(ErrorCode.NOT_ENOUGH_REPLICAS), 0)
+    target.on_result(first, BatchResult(ErrorCode.NOT_ENOUGH_REPLICAS), 0)
     assert drain(target, ONE, now_ms=50) == []
     assert drain(target, ONE, now_ms=100) == [first]
 
@@ -168,7 +168,7 @@ def known_to_the_broker(known: ProducerIdentity, **options: int) -> ProduceCore:
     target = core(known, **options)
     full_batches(target.accumulator, P0, 1)
     (batch,) = drain(target, ONE)
-    target.answered(batch, BatchAnswer(ErrorCode.NONE, base_offset=0), 0)
+    target.on_result(batch, BatchResult(ErrorCode.NONE, base_offset=0), 0)
     return target
 
 
@@ -180,12 +180,12 @@ def test_until_the_first_batch_is_written_none_follows_it_though_a_broker_would_
     first, other = drain(target, ONE)
     assert (first.topic_partition, other.topic_partition) == (P0, P1)
     assert drain(target, ONE) == []
-    target.answered(first, BatchAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER), 0)
+    target.on_result(first, BatchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER), 0)
     assert drain(target, ONE, now_ms=100) == [first]
     assert drain(target, ONE, now_ms=100) == []
-    target.answered(first, BatchAnswer(ErrorCode.NONE, base_offset=0), 100)
+    target.on_result(first, BatchResult(ErrorCode.NONE, base_offset=0), 100)
     assert len(drain(target, ONE, now_ms=100) + drain(target, ONE, now_ms=100)) == 2
-    assert known.producer_epoch == 0
+    assert known.producer.producer_epoch == 0
 
 
 def test_nothing_is_sent_without_a_producer_id() -> None:
@@ -211,7 +211,7 @@ def test_a_retry_sends_the_same_bytes() -> None:
     full_batches(target.accumulator, P0, 2)
     (batch,) = drain(target, ONE)
     before = bytes(batch.close())
-    target.answered(batch, BatchAnswer(ErrorCode.NETWORK_EXCEPTION), 0)
+    target.on_result(batch, BatchResult(ErrorCode.NETWORK_EXCEPTION), 0)
     assert drain(target, ONE, now_ms=100) == [batch]
     assert bytes(batch.close()) == before
 
@@ -221,7 +221,7 @@ def test_retried_batches_return_in_sequence_order_whatever_the_order_of_answers(
     full_batches(target.accumulator, P0, 4)
     sent = [drain(target, ONE)[0] for _ in range(3)]
     for index in (1, 2, 0):
-        target.answered(sent[index], BatchAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER), 0)
+        target.on_result(sent[index], BatchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER), 0)
     assert list(target.accumulator.queue(P0).batches)[:3] == sent
 
 
@@ -230,10 +230,10 @@ def test_while_a_batch_is_retried_only_the_first_unanswered_one_is_sent() -> Non
     full_batches(target.accumulator, P0, 4)
     sent = [drain(target, ONE)[0] for _ in range(3)]
     for batch in sent:
-        target.answered(batch, BatchAnswer(ErrorCode.NETWORK_EXCEPTION), 0)
+        target.on_result(batch, BatchResult(ErrorCode.NETWORK_EXCEPTION), 0)
     assert drain(target, ONE, now_ms=200) == [sent[0]]
     assert drain(target, ONE, now_ms=200) == []
-    target.answered(sent[0], BatchAnswer(ErrorCode.NONE, base_offset=1), 200)
+    target.on_result(sent[0], BatchResult(ErrorCode.NONE, base_offset=1), 200)
     assert drain(target, ONE, now_ms=200) == [sent[1]]
 
 
@@ -241,10 +241,10 @@ def test_a_batch_behind_a_failed_one_is_out_of_order_and_simply_retried() -> Non
     target = known_to_the_broker(known := identity())
     full_batches(target.accumulator, P0, 3)
     first, second = drain(target, ONE) + drain(target, ONE)
-    target.answered(first, BatchAnswer(ErrorCode.NOT_ENOUGH_REPLICAS), 0)
-    target.answered(second, BatchAnswer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), 0)
+    target.on_result(first, BatchResult(ErrorCode.NOT_ENOUGH_REPLICAS), 0)
+    target.on_result(second, BatchResult(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), 0)
     assert drain(target, ONE, now_ms=100) == [first]
-    assert known.producer_epoch == 0
+    assert known.producer.producer_epoch == 0
     assert (first.base_sequence, second.base_sequence) == (1, 2)
 
 
@@ -252,11 +252,11 @@ def test_a_gap_that_is_certain_bumps_the_epoch_and_starts_at_zero() -> None:
     target = core(known := identity())
     full_batches(target.accumulator, P0, 3)
     first = drain(target, ONE)[0]
-    target.answered(first, BatchAnswer(ErrorCode.NONE, base_offset=0), 0)
+    target.on_result(first, BatchResult(ErrorCode.NONE, base_offset=0), 0)
     second = drain(target, ONE)[0]
-    target.answered(second, BatchAnswer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), 0)
+    target.on_result(second, BatchResult(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), 0)
     assert drain(target, ONE, now_ms=100) == [second]
-    assert known.producer_epoch == 1
+    assert known.producer.producer_epoch == 1
     header = read_header(second.close())
     assert (header.producer_epoch, header.base_sequence) == (1, 0)
 
@@ -265,14 +265,14 @@ def test_a_forgotten_producer_is_bumped_once_for_all_batches_in_flight() -> None
     target = known_to_the_broker(known := identity())
     full_batches(target.accumulator, P0, 4)
     sent = [drain(target, ONE)[0] for _ in range(3)]
-    lost = BatchAnswer(ErrorCode.UNKNOWN_PRODUCER_ID, log_start_offset=10)
-    target.answered(sent[0], lost, 0)
+    lost = BatchResult(ErrorCode.UNKNOWN_PRODUCER_ID, log_start_offset=10)
+    target.on_result(sent[0], lost, 0)
     target.ready(ONE, 0)
-    assert known.producer_epoch == 1
+    assert known.producer.producer_epoch == 1
     for batch in sent[1:]:
-        target.answered(batch, lost, 0)
+        target.on_result(batch, lost, 0)
     target.ready(ONE, 0)
-    assert known.producer_epoch == 1
+    assert known.producer.producer_epoch == 1
     assert [batch.base_sequence for batch in sent] == [0, 1, 2]
 
 
@@ -285,11 +285,11 @@ def test_after_a_batch_expired_on_the_wire_nothing_new_is_sent_until_the_rest_is
     assert target.expire(1_000) == 1
     assert drain(target, ONE, now_ms=1_000) == []
     # The batch behind it was written, so the expired one was written too.
-    target.answered(second, BatchAnswer(ErrorCode.NONE, base_offset=2), 1_000)
+    target.on_result(second, BatchResult(ErrorCode.NONE, base_offset=2), 1_000)
     third = drain(target, ONE, now_ms=1_000)
     assert [batch.base_sequence for batch in third] == [3]
-    assert known.producer_epoch == 0
-    assert first.done
+    assert known.producer.producer_epoch == 0
+    assert first.is_done
 
 
 def test_when_all_in_flight_expired_the_epoch_is_bumped() -> None:
@@ -299,18 +299,18 @@ def test_when_all_in_flight_expired_the_epoch_is_bumped() -> None:
     drain(target, ONE, 600)
     target.expire(1_000)
     (batch,) = drain(target, ONE, now_ms=1_000)
-    assert known.producer_epoch == 1
-    assert (batch.producer_epoch, batch.base_sequence) == (1, 0)
+    assert known.producer.producer_epoch == 1
+    assert (batch.producer.producer_epoch, batch.base_sequence) == (1, 0)
 
 
 def test_a_record_refused_for_good_does_not_block_those_behind_it() -> None:
     target = known_to_the_broker(known := identity())
     full_batches(target.accumulator, P0, 3)
     first, second = drain(target, ONE) + drain(target, ONE)
-    target.answered(first, BatchAnswer(ErrorCode.INVALID_TIMESTAMP), 0)
-    target.answered(second, BatchAnswer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), 0)
+    target.on_result(first, BatchResult(ErrorCode.INVALID_TIMESTAMP), 0)
+    target.on_result(second, BatchResult(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), 0)
     assert drain(target, ONE, now_ms=100) == [second]
-    assert known.producer_epoch == 1
+    assert known.producer.producer_epoch == 1
     assert second.base_sequence == 0
 
 
@@ -319,11 +319,11 @@ def test_the_parts_of_a_split_batch_take_over_its_sequences() -> None:
     for number in range(6):
         must_put(target.accumulator, P0, bytes([65 + number]) * 100)
     (batch,) = drain(target, ONE, now_ms=10)
-    target.answered(batch, BatchAnswer(ErrorCode.MESSAGE_TOO_LARGE), 20)
+    target.on_result(batch, BatchResult(ErrorCode.MESSAGE_TOO_LARGE), 20)
     seen = []
     while parts := drain(target, ONE, now_ms=20):
         seen.append((parts[0].base_sequence, len(values(parts[0]))))
-        target.answered(parts[0], BatchAnswer(ErrorCode.NONE, base_offset=parts[0].base_sequence), 20)
+        target.on_result(parts[0], BatchResult(ErrorCode.NONE, base_offset=parts[0].base_sequence), 20)
     assert len(seen) > 1
     assert [base for base, _ in seen] == [sum(count for _, count in seen[:i]) for i in range(len(seen))]
 
@@ -332,10 +332,10 @@ def test_a_fenced_producer_gets_a_new_identity() -> None:
     target = core(known := identity())
     outcomes = full_batches(target.accumulator, P0, 2)
     (batch,) = drain(target, ONE)
-    target.answered(batch, BatchAnswer(ErrorCode.INVALID_PRODUCER_EPOCH), 0)
+    target.on_result(batch, BatchResult(ErrorCode.INVALID_PRODUCER_EPOCH), 0)
     assert outcomes[0].error is not None
     assert not known.has_id
     known.set_id(78, 0)
     target.accumulator.begin_flush()
     (following,) = drain(target, ONE)
-    assert (following.producer_id, following.base_sequence) == (78, 0)
+    assert (following.producer.producer_id, following.base_sequence) == (78, 0)

@@ -161,7 +161,7 @@ async def test_a_commit_that_was_cancelled_goes_on_and_calling_again_tells_its_e
         with pytest.raises(asyncio.CancelledError):
             await task
         for refused in (producer.abort_transaction(), producer.send("tides", b"low")):
-            with pytest.raises(KafkaError, match="the end of commit_transaction was not awaited"):
+            with pytest.raises(KafkaError, match="the result of commit_transaction is pending"):
                 await refused
         await producer.commit_transaction()
         producer.begin_transaction()
@@ -176,7 +176,7 @@ async def test_a_commit_that_takes_too_long_can_be_waited_for_again(cluster: Coo
         await producer.init_transactions()
         producer.begin_transaction()
         await producer.send("tides", b"high")
-        with pytest.raises(KafkaError, match="commit_transaction did not end within 20 ms") as caught:
+        with pytest.raises(KafkaError, match="commit_transaction did not complete within 20 ms") as caught:
             await producer.commit_transaction(timeout_ms=20)
         assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
         await producer.commit_transaction()
@@ -238,7 +238,7 @@ async def test_offsets_of_a_lost_generation_can_only_be_aborted(cluster: Coordin
             async with producer.transaction():
                 await producer.send_offsets_to_transaction({P0: 5}, GROUP)
         assert caught.value.code is ErrorCode.ILLEGAL_GENERATION
-        assert producer._transactions is not None and producer._transactions.manager.state.name == "READY"
+        assert producer._transactions is not None and producer._transactions.lifecycle.state.name == "READY"
 
 
 async def test_closing_aborts_what_is_open(cluster: Coordinated) -> None:
@@ -262,10 +262,10 @@ async def test_closing_ends_who_waits(cluster: Coordinated) -> None:
 
 async def test_records_outside_of_a_transaction_are_refused(cluster: Coordinated) -> None:
     async with cluster.producer() as producer:
-        with pytest.raises(KafkaError, match="this one is UNINITIALIZED"):
+        with pytest.raises(KafkaError, match="this one is in UNINITIALIZED"):
             await producer.send("tides", b"high")
         await producer.init_transactions()
-        with pytest.raises(KafkaError, match="this one is READY"):
+        with pytest.raises(KafkaError, match="this one is in READY"):
             producer.send_nowait("tides", b"high")
         assert await producer.partitions_for("tides") == (0,)
     assert cluster.leader.requests(ApiKey.PRODUCE) == []

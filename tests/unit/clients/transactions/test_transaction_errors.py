@@ -23,9 +23,9 @@ from tests.support.transactional_producers import (
     ready,
 )
 from tidelog.clients.groups.group_offsets import OffsetAndMetadata
-from tidelog.clients.producer.produce_core import BatchAnswer
+from tidelog.clients.producer.produce_core import BatchResult
 from tidelog.clients.transactions.transaction_errors import AbortableTransactionError
-from tidelog.clients.transactions.transaction_life import TransactionState
+from tidelog.clients.transactions.transaction_lifecycle import TransactionState
 from tidelog.clients.transactions.transaction_manager import Step
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.end_txn import EndTxnRequest
@@ -134,8 +134,8 @@ def expect(
     assert bench.state is expected
     if expected is S.INITIALIZING:
         return
-    assert bench.manager.error is not None
-    assert bench.manager.error.code is (E.PRODUCER_FENCED if code in FENCED else code)
+    assert bench.manager.lifecycle.error is not None
+    assert bench.manager.lifecycle.error.code is (E.PRODUCER_FENCED if code in FENCED else code)
 
 
 @cases(INIT)
@@ -145,7 +145,7 @@ def test_answers_to_init_producer_id(code: ErrorCode, expected: Expected) -> Non
     expect(bench, bench.next(), initialized(-1, -1, code), code, expected)
     if bench.state is S.UNINITIALIZED:
         with pytest.raises(KafkaError):
-            bench.manager.claim()
+            bench.manager.lifecycle.take_result()
         bench.initialize()  # it may be allowed now
 
 
@@ -187,7 +187,7 @@ def test_answers_to_a_commit(code: ErrorCode, expected: Expected, is_v2: bool) -
     expect(bench, bench.next(), ended(code), code, expected)
     if expected is S.ABORTABLE_ERROR:
         with pytest.raises(AbortableTransactionError):
-            bench.manager.claim()
+            bench.manager.lifecycle.take_result()
         bench.abort()
         bench.exchange(ended(producer_id=7 if is_v2 else -1, producer_epoch=1))
 
@@ -208,7 +208,7 @@ def test_a_batch_that_fails_for_good(code: ErrorCode, expected: Expected, is_v2:
     bench.open(P0)
     written = put(bench)
     [batch] = drain(bench.core, LEADERS, now_ms=20)
-    bench.core.answered(batch, BatchAnswer(code), 30)
+    bench.core.on_result(batch, BatchResult(code), 30)
     assert bench.state is expected
     assert written.error is not None and written.error.code is code
     if expected is S.ABORTABLE_ERROR:
@@ -232,7 +232,7 @@ def test_a_coordinator_that_cannot_be_asked(code: ErrorCode, expected: Transacti
     bench.open()
     work = bench.manager.add_offsets(GROUP, AT_5)
     bench.next()
-    bench.manager.refused(KafkaError(code, "no"))
+    bench.manager.on_not_sent(KafkaError(code, "no"))
     assert bench.state is expected
     assert work.error is not None and work.error.code is code
 
@@ -242,7 +242,7 @@ def test_without_a_way_to_a_new_epoch_a_failed_batch_is_fatal() -> None:
     bench.open(P0)
     put(bench)
     [batch] = drain(bench.core, LEADERS, now_ms=20)
-    bench.core.answered(batch, BatchAnswer(E.OUT_OF_ORDER_SEQUENCE_NUMBER), 30)
+    bench.core.on_result(batch, BatchResult(E.OUT_OF_ORDER_SEQUENCE_NUMBER), 30)
     assert bench.state is S.FATAL_ERROR
 
 
@@ -257,7 +257,7 @@ def test_operation_not_attempted_only_says_that_another_partition_has_failed() -
         if expected is None:
             assert step is Step.RETRY
         else:
-            assert bench.manager.error is not None and bench.manager.error.code is code
+            assert bench.manager.lifecycle.error is not None and bench.manager.lifecycle.error.code is code
 
 
 def test_an_answer_that_lacks_a_partition_is_not_taken_for_success() -> None:
@@ -276,6 +276,6 @@ def test_offsets_that_are_refused_for_a_moment_are_sent_again_without_those_that
     work = bench.manager.add_offsets(GROUP, {P0: OffsetAndMetadata(5), P1: OffsetAndMetadata(6)})
     bench.next()
     assert bench.answer(offsets_committed({P0: E.NONE, P1: E.NOT_COORDINATOR})) is Step.FIND_COORDINATOR
-    assert list(work.left) == [P1]
+    assert list(work.remaining) == [P1]
     bench.exchange(offsets_committed({P1: E.NONE}))
-    assert work.is_done and work.error is None
+    assert work.is_complete and work.error is None

@@ -18,9 +18,9 @@ from tests.support.transactional_producers import (
     put,
     ready,
 )
-from tidelog.clients.producer.produce_core import BatchAnswer
+from tidelog.clients.producer.produce_core import BatchResult
 from tidelog.clients.transactions.transaction_errors import AbortableTransactionError, FatalTransactionError
-from tidelog.clients.transactions.transaction_life import Operation, TransactionState
+from tidelog.clients.transactions.transaction_lifecycle import Operation, TransactionState
 from tidelog.clients.transactions.transaction_manager import Step
 from tidelog.protocol.batch import read_header
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -49,13 +49,13 @@ def test_before_version_2_partitions_are_added_before_their_records_go_out() -> 
     assert read_header(batch.close()).is_transactional
     bench.commit()
     assert bench.next() is None, "not before the records are written"
-    bench.core.answered(batch, BatchAnswer(E.NONE, 0), 30)
+    bench.core.on_result(batch, BatchResult(E.NONE, 0), 30)
     assert written.result is not None
     message = bench.exchange(ended())
     assert isinstance(message, EndTxnRequest) and message.committed
-    bench.manager.claim()
+    bench.manager.lifecycle.take_result()
     assert bench.state is S.READY
-    assert (bench.manager.identity.producer_id, bench.manager.identity.producer_epoch) == (7, 0)
+    assert (bench.manager.producer.producer_id, bench.manager.producer.producer_epoch) == (7, 0)
 
 
 def test_with_version_2_nothing_is_added_and_the_end_brings_the_next_epoch() -> None:
@@ -64,15 +64,15 @@ def test_with_version_2_nothing_is_added_and_the_end_brings_the_next_epoch() -> 
     put(bench)
     assert bench.next() is None
     [batch] = drain(bench.core, LEADERS, now_ms=20)
-    bench.core.answered(batch, BatchAnswer(E.NONE, 0), 30)
+    bench.core.on_result(batch, BatchResult(E.NONE, 0), 30)
     bench.commit()
     message = bench.exchange(ended(producer_id=7, producer_epoch=1), 5)
     assert isinstance(message, EndTxnRequest) and message.producer_epoch == 0
-    bench.manager.claim()
+    bench.manager.lifecycle.take_result()
     bench.manager.begin_transaction()
     put(bench)
     [batch] = drain(bench.core, LEADERS, now_ms=50)
-    assert (batch.producer_epoch, batch.base_sequence) == (1, 0)
+    assert (batch.producer.producer_epoch, batch.base_sequence) == (1, 0)
 
 
 @BOTH_VERSIONS
@@ -96,11 +96,11 @@ def test_offsets_are_announced_before_version_2_and_committed_as_the_member() ->
     bench.open()
     work = bench.manager.add_offsets(GROUP, AT_5)
     assert isinstance(bench.exchange(offsets_added()), AddOffsetsToTxnRequest)
-    assert not work.is_done
+    assert not work.is_complete
     message = bench.exchange(offsets_committed({P0: E.NONE}))
     assert isinstance(message, TxnOffsetCommitRequest)
     assert (message.group_id, message.generation_id, message.member_id) == ("harbour", 3, "member")
-    assert work.is_done and work.error is None
+    assert work.is_complete and work.error is None
     bench.commit()
     assert isinstance(bench.exchange(ended()), EndTxnRequest)
 
@@ -123,7 +123,7 @@ def test_a_transaction_in_which_nothing_was_sent_ends_without_a_request(is_v2: b
         bench.open()
         getattr(bench, end)()
         assert bench.next() is None
-        bench.manager.claim()
+        bench.manager.lifecycle.take_result()
         assert bench.state is S.READY
 
 
@@ -133,12 +133,12 @@ def test_an_upgrade_to_version_2_takes_a_new_epoch_between_two_transactions() ->
     bench.manager.begin_commit(is_v2=True)
     assert bench.manager.next_request(has_incomplete=False).highest_version == 4  # type: ignore[union-attr]
     bench.answer(ended())
-    assert not bench.manager.is_settled
+    assert not bench.manager.lifecycle.is_idle
     message = bench.exchange(initialized(7, 1))
     assert isinstance(message, InitProducerIdRequest)
     assert (message.producer_id, message.producer_epoch) == (7, 0)
-    bench.manager.claim()
-    assert bench.manager.is_v2 and bench.manager.identity.producer_epoch == 1
+    bench.manager.lifecycle.take_result()
+    assert bench.manager.is_v2 and bench.manager.producer.producer_epoch == 1
 
 
 # --- answers that get lost -------------------------------------------------------------------
@@ -150,7 +150,7 @@ def test_a_commit_whose_answer_was_lost_is_sent_again_in_the_same_epoch(is_v2: b
     bench.open(P0)
     bench.commit()
     first = bench.next()
-    assert bench.manager.lost(was_sent=True) is Step.RETRY
+    assert bench.manager.on_no_response(was_sent=True) is Step.RETRY
     assert bench.next() == first
 
 
@@ -160,13 +160,13 @@ def test_before_version_2_a_lost_answer_is_followed_by_a_new_epoch_so_that_a_lat
     bench.open(P0)
     bench.commit()
     bench.next()
-    bench.manager.lost(was_sent=True)
+    bench.manager.on_no_response(was_sent=True)
     bench.exchange(ended())
-    assert not bench.manager.is_settled, "the late EndTxn could still end the next transaction"
+    assert not bench.manager.lifecycle.is_idle, "the late EndTxn could still end the next transaction"
     message = bench.exchange(initialized(7, 1))
     assert (message.producer_id, message.producer_epoch) == (7, 0)
-    bench.manager.claim()
-    assert bench.manager.identity.producer_epoch == 1
+    bench.manager.lifecycle.take_result()
+    assert bench.manager.producer.producer_epoch == 1
 
 
 def test_what_was_never_sent_needs_no_new_epoch() -> None:
@@ -174,7 +174,7 @@ def test_what_was_never_sent_needs_no_new_epoch() -> None:
     bench.open(P0)
     bench.commit()
     bench.next()
-    bench.manager.lost(was_sent=False)
+    bench.manager.on_no_response(was_sent=False)
     bench.exchange(ended())
     assert bench.state is S.READY
 
@@ -185,13 +185,13 @@ def test_an_abort_ends_what_a_lost_addition_may_have_begun() -> None:
         bench.manager.begin_transaction()
         put(bench)
         bench.next()
-        bench.manager.lost(was_sent=True)
+        bench.manager.on_no_response(was_sent=True)
         bench.abort()
         bench.core.drop_unsent(KafkaError(E.OPERATION_NOT_ATTEMPTED))
         message = bench.exchange(ended(code))
         assert isinstance(message, EndTxnRequest) and not message.committed
         bench.exchange(initialized(7, 1))
-        bench.manager.claim()
+        bench.manager.lifecycle.take_result()
         assert bench.state is S.READY
 
 
@@ -200,10 +200,10 @@ def test_a_commit_that_is_made_counts_though_the_epoch_after_it_cannot_be_had() 
     bench.open(P0)
     bench.commit()
     bench.next()
-    bench.manager.lost(was_sent=True)
+    bench.manager.on_no_response(was_sent=True)
     bench.exchange(ended())
     bench.exchange(initialized(code=E.PRODUCER_FENCED))
-    bench.manager.claim()
+    bench.manager.lifecycle.take_result()
     with pytest.raises(FatalTransactionError):
         bench.manager.begin_transaction()
 
@@ -212,14 +212,14 @@ def test_nothing_else_can_be_begun_until_the_end_of_a_commit_was_heard() -> None
     bench = ready()
     bench.open(P0)
     bench.commit()
-    for attempt in (bench.manager.begin_transaction, bench.abort, bench.manager.require_open):
-        with pytest.raises(KafkaError, match="the end of commit_transaction was not awaited"):
+    for attempt in (bench.manager.begin_transaction, bench.abort, bench.manager.lifecycle.require_open):
+        with pytest.raises(KafkaError, match="the result of commit_transaction is pending"):
             attempt()
     bench.exchange(ended())
-    with pytest.raises(KafkaError, match="the end of commit_transaction was not awaited"):
+    with pytest.raises(KafkaError, match="the result of commit_transaction is pending"):
         bench.manager.begin_transaction()
-    assert bench.manager.unclaimed is Operation.COMMIT
-    bench.manager.claim()
+    assert bench.manager.lifecycle.pending_operation is Operation.COMMIT
+    bench.manager.lifecycle.take_result()
     bench.manager.begin_transaction()
 
 
@@ -237,7 +237,7 @@ def test_an_abort_drops_what_was_not_sent_and_waits_for_what_was() -> None:
     assert bench.core.drop_unsent(KafkaError(E.OPERATION_NOT_ATTEMPTED, "aborted"))
     assert second.error is not None and second.error.code is E.OPERATION_NOT_ATTEMPTED
     assert bench.next() is None, "a batch is on its way"
-    bench.core.answered(batch, BatchAnswer(E.NONE, 0), 50)
+    bench.core.on_result(batch, BatchResult(E.NONE, 0), 50)
     assert first.result is not None
     assert isinstance(bench.exchange(ended(producer_id=7, producer_epoch=1)), EndTxnRequest)
 
@@ -248,10 +248,10 @@ def test_a_batch_in_retry_is_sent_on_during_an_abort_but_not_behind_one_that_fai
     put(bench, b"a" * 250)
     [batch] = drain(bench.core, LEADERS, now_ms=20)
     bench.abort()
-    bench.core.answered(batch, BatchAnswer(E.NOT_LEADER_OR_FOLLOWER), 30)
+    bench.core.on_result(batch, BatchResult(E.NOT_LEADER_OR_FOLLOWER), 30)
     [again] = drain(bench.core, LEADERS, now_ms=500)
     assert again is batch
-    bench.core.answered(batch, BatchAnswer(E.OUT_OF_ORDER_SEQUENCE_NUMBER), 510)
+    bench.core.on_result(batch, BatchResult(E.OUT_OF_ORDER_SEQUENCE_NUMBER), 510)
     assert not bench.core.accumulator.incomplete
 
 
@@ -276,14 +276,14 @@ def test_an_answer_for_a_batch_that_expired_is_taken_after_the_end_of_its_transa
     assert bench.state is S.ABORTABLE_ERROR
     bench.abort()
     bench.exchange(ended(producer_id=7, producer_epoch=1))
-    bench.core.answered(batch, BatchAnswer(E.NONE, 3), 6_000)
+    bench.core.on_result(batch, BatchResult(E.NONE, 3), 6_000)
     assert bench.state is S.READY
 
 
 def test_a_record_that_could_not_be_taken_keeps_its_transaction_from_being_committed() -> None:
     bench = ready(is_v2=True)
     bench.manager.begin_transaction()
-    bench.manager.send_failed(KafkaError(E.MESSAGE_TOO_LARGE, "a record of 9 bytes"))
+    bench.manager.on_send_failed(KafkaError(E.MESSAGE_TOO_LARGE, "a record of 9 bytes"))
     with pytest.raises(AbortableTransactionError, match="9 bytes"):
         bench.commit()
     bench.abort()
@@ -296,11 +296,11 @@ def test_a_producer_whose_state_was_removed_by_retention_goes_on_from_sequence_0
     bench.open(P0)
     put(bench, b"a" * 250)
     [first] = drain(bench.core, LEADERS, now_ms=20)
-    bench.core.answered(first, BatchAnswer(E.NONE, 0), 30)
+    bench.core.on_result(first, BatchResult(E.NONE, 0), 30)
     put(bench, b"b" * 250)
     [second] = drain(bench.core, LEADERS, now_ms=40)
     assert second.base_sequence == 1
-    bench.core.answered(second, BatchAnswer(E.UNKNOWN_PRODUCER_ID, log_start_offset=10), 50)
+    bench.core.on_result(second, BatchResult(E.UNKNOWN_PRODUCER_ID, log_start_offset=10), 50)
     assert bench.state is S.IN_TRANSACTION
     [again] = drain(bench.core, LEADERS, now_ms=500)
-    assert (again.base_sequence, again.producer_epoch) == (0, 0)
+    assert (again.base_sequence, again.producer.producer_epoch) == (0, 0)

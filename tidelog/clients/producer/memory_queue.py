@@ -1,4 +1,4 @@
-"""The line of senders that wait for room in a producer's buffer (shell)."""
+"""The queue of send calls that wait for buffer memory (shell)."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections import deque
 from contextlib import suppress
 
 
-class MemoryLine:
-    """First come, first served; bounded by the number of tasks that send."""
+class MemoryQueue:
+    """Wakes waiting calls in the order of their arrival; bounded by the number of tasks that send."""
 
     def __init__(self) -> None:
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._count = 0
 
     def __len__(self) -> int:
-        """How many wait or have just been woken."""
+        """Return the number of calls that wait or were woken and have not continued yet."""
         return self._count
 
     @property
     def is_empty(self) -> bool:
-        """Whether a new sender may try at once."""
+        """Whether a new call may try to append without waiting."""
         return not self._waiters
 
     async def wait(self, timeout_ms: int, *, at_front: bool) -> None:
-        """Stand in line until woken; TimeoutError after `timeout_ms`.
+        """Wait until woken; raise TimeoutError after `timeout_ms`.
 
-        `at_front` is for who was woken and still found no room.
+        `at_front` is for a call that was woken and still found too little memory.
         """
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if at_front:
@@ -39,7 +39,7 @@ class MemoryLine:
                 await waiter
         except BaseException:
             if waiter.done():
-                self.wake()  # our turn was wasted; the next one may have it
+                self.wake()  # this call was woken but has ended: wake the next one
             raise
         finally:
             self._count -= 1
@@ -47,7 +47,7 @@ class MemoryLine:
                 self._waiters.remove(waiter)
 
     def wake(self) -> None:
-        """Give the first in line its turn."""
+        """Wake the first waiting call."""
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():

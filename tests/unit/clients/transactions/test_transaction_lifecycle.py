@@ -7,7 +7,11 @@ import itertools
 import pytest
 
 from tidelog.clients.transactions.transaction_errors import AbortableTransactionError, FatalTransactionError
-from tidelog.clients.transactions.transaction_life import MOVES, TransactionLife, TransactionState
+from tidelog.clients.transactions.transaction_lifecycle import (
+    TRANSITIONS,
+    TransactionLifecycle,
+    TransactionState,
+)
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 S = TransactionState
@@ -16,20 +20,22 @@ PAIRS = list(itertools.product(S, S))
 
 @pytest.mark.parametrize(("source", "target"), PAIRS, ids=lambda state: state.name)
 def test_only_the_moves_of_the_table_are_made(source: TransactionState, target: TransactionState) -> None:
-    life = TransactionLife("gauge")
+    life = TransactionLifecycle("gauge")
     life.state = source
-    if target in MOVES[source]:
-        life._move(target)
+    if target in TRANSITIONS[source]:
+        life._transition(target)
         assert life.state is target
     else:
         with pytest.raises(AssertionError):
-            life._move(target)
+            life._transition(target)
 
 
 def test_the_table_is_that_of_kafka() -> None:
     # Kafka has two more: ABORTABLE_ERROR -> UNINITIALIZED and INITIALIZING -> ABORTABLE_ERROR, which are one
     # move here, and ABORTING reaches INITIALIZING as well as COMMITTING does, which there has no new epoch.
-    assert {source.name: sorted(target.name for target in targets) for source, targets in MOVES.items()} == {
+    assert {
+        source.name: sorted(target.name for target in targets) for source, targets in TRANSITIONS.items()
+    } == {
         "UNINITIALIZED": ["FATAL_ERROR", "INITIALIZING"],
         "INITIALIZING": ["FATAL_ERROR", "READY", "UNINITIALIZED"],
         "READY": ["FATAL_ERROR", "IN_TRANSACTION"],
@@ -42,9 +48,9 @@ def test_the_table_is_that_of_kafka() -> None:
 
 
 def test_after_an_abortable_error_everything_but_aborting_is_refused_with_it() -> None:
-    life = TransactionLife("gauge")
+    life = TransactionLifecycle("gauge")
     life.state = S.IN_TRANSACTION
-    life._abortable(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "may not")
+    life.require_abort(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "may not")
     for wanted in S:
         with pytest.raises(AbortableTransactionError, match="may not") as caught:
             life.require(wanted, "anything")
@@ -53,17 +59,17 @@ def test_after_an_abortable_error_everything_but_aborting_is_refused_with_it() -
 
 
 def test_a_second_abortable_error_of_one_transaction_is_not_the_one_that_is_told() -> None:
-    life = TransactionLife("gauge")
+    life = TransactionLifecycle("gauge")
     life.state = S.IN_TRANSACTION
-    life._abortable(ErrorCode.MESSAGE_TOO_LARGE, "first")
-    life._abortable(ErrorCode.REQUEST_TIMED_OUT, "second")
+    life.require_abort(ErrorCode.MESSAGE_TOO_LARGE, "first")
+    life.require_abort(ErrorCode.REQUEST_TIMED_OUT, "second")
     assert str(life.error) == "first"
 
 
 def test_a_fatal_error_stays_and_says_fenced_for_an_old_epoch() -> None:
-    life = TransactionLife("gauge")
-    life._fatal(ErrorCode.INVALID_PRODUCER_EPOCH, "old")
-    life._fatal(ErrorCode.INVALID_TXN_STATE, "later")
+    life = TransactionLifecycle("gauge")
+    life.fail(ErrorCode.INVALID_PRODUCER_EPOCH, "old")
+    life.fail(ErrorCode.INVALID_TXN_STATE, "later")
     with pytest.raises(FatalTransactionError, match="old") as caught:
         life.require(S.READY, "begin_transaction")
     assert caught.value.code is ErrorCode.PRODUCER_FENCED
@@ -71,8 +77,8 @@ def test_a_fatal_error_stays_and_says_fenced_for_an_old_epoch() -> None:
 
 
 def test_the_wrong_state_is_named_and_nothing_is_changed() -> None:
-    life = TransactionLife("gauge")
-    with pytest.raises(KafkaError, match="begin_transaction is for a producer that is READY") as caught:
+    life = TransactionLifecycle("gauge")
+    with pytest.raises(KafkaError, match="begin_transaction needs a producer in state READY") as caught:
         life.require(S.READY, "begin_transaction")
     assert caught.value.code is ErrorCode.INVALID_TXN_STATE
     assert life.state is S.UNINITIALIZED
@@ -90,7 +96,7 @@ def test_the_wrong_state_is_named_and_nothing_is_changed() -> None:
 def test_a_call_out_of_turn_is_told_which_has_to_come_first(
     state: TransactionState, wanted: TransactionState, advice: str
 ) -> None:
-    life = TransactionLife("gauge")
+    life = TransactionLifecycle("gauge")
     life.state = state
     with pytest.raises(KafkaError, match=f"{advice}.* first|{advice}$"):
         life.require(wanted, "that")
