@@ -36,11 +36,11 @@ BANNED = re.compile(r"\b(?:" + "|".join(REPLACEMENTS) + r")\b", re.IGNORECASE)
 
 OCCURRENCES = {
     "base": 11,
-    "broker/api": 25,
+    "broker/api": 21,
     "broker/channels": 12,
     "broker/config": 11,
     "broker/controller": 13,
-    "broker/coordinators": 123,
+    "broker/coordinators": 64,
     "broker/fetching": 15,
     "broker/logs": 16,
     "broker/metadata": 30,

@@ -93,7 +93,7 @@ class GroupBench:
     def perform(self, writes: Writes) -> ErrorCode:
         """Append, replay and commit; says what became of it."""
         if not writes.records:
-            assert writes.settled is None
+            assert writes.follow_up is None
             return ErrorCode.NONE
         if self.append_error is not None:
             error = self.append_error
@@ -117,8 +117,8 @@ class GroupBench:
             self._settle(writes, ErrorCode.NONE)
 
     def _settle(self, writes: Writes, error: ErrorCode) -> None:
-        if writes.settled is not None:
-            self.perform(writes.settled(error, self.now))
+        if writes.follow_up is not None:
+            self.perform(writes.follow_up(error, self.now))
 
     def finish(self, outcome: Outcome[R]) -> R:
         """The reply of an outcome whose records are written; the error of the append is raised."""
@@ -145,7 +145,7 @@ class GroupBench:
         """Let time pass, acting at each moment at which something is due."""
         end_ms = self.now_ms + duration_ms
         while True:
-            due_ms = self.coordinator.next_due_ms()
+            due_ms = self.coordinator.next_deadline_ms()
             if due_ms is None or due_ms + MONOTONIC_BEHIND_MS > end_ms:
                 break
             self.now_ms = max(self.now_ms, due_ms + MONOTONIC_BEHIND_MS)

@@ -37,7 +37,7 @@ class MemoryStateLog:
     def partition_count(self) -> int:
         return len(self.batches)
 
-    def is_likely_led(self, partition: int) -> bool:
+    def is_likely_leader(self, partition: int) -> bool:
         self._check_here()
         return not self.is_cut_off
 
@@ -45,7 +45,7 @@ class MemoryStateLog:
         if self.lost is not None:
             raise KafkaError(self.lost, "the log is lost")
 
-    async def confirm_led(self, partition: int) -> None:
+    async def confirm_leadership(self, partition: int) -> None:
         self._check_here()
         if self.is_succeeded:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another node leads")
@@ -93,6 +93,6 @@ class MemoryStateLog:
         for start in range(0, len(batches), self.chunk_batches):
             yield b"".join(batches[start : start + self.chunk_batches])
 
-    async def settled(self, partition: int, end_offset: int) -> None:
+    async def wait_until_committed(self, partition: int, end_offset: int) -> None:
         if partition in self.uncommitted:
             await self.uncommitted[partition].wait()

@@ -77,8 +77,8 @@ class TransactionBench:
 
     def write(self, writes: Writes[TransactionRecord]) -> None:
         if self.append_error is not None:
-            if writes.settled is not None:
-                writes.settled(self.append_error, self.now())
+            if writes.follow_up is not None:
+                writes.follow_up(self.append_error, self.now())
             raise KafkaError(self.append_error)
         for record in writes.records:
             self.core.replay(record, len(self.log))
@@ -92,8 +92,8 @@ class TransactionBench:
         held, self._held = self._held, []
         self.core.advance(len(self.log))
         for writes in held:
-            if writes.settled is not None:
-                self.write(writes.settled(ErrorCode.NONE, self.now()))
+            if writes.follow_up is not None:
+                self.write(writes.follow_up(ErrorCode.NONE, self.now()))
 
     def tick(self) -> None:
         for writes in self.core.tick(self.now()):
@@ -145,7 +145,7 @@ class TransactionBench:
 
     @property
     def metadata(self) -> TransactionMetadata:
-        found = self.core.registry.committed(ID)
+        found = self.core.registry.committed_metadata(ID)
         assert found is not None
         return found
 

@@ -42,7 +42,7 @@ _ABLATIONS: Final = {
         EndTransactionCommand, "_allows_previous_epoch", lambda command, metadata: True
     ),
     Safeguard.PREPARED_IS_COMPLETED: Ablation(
-        TransactionCoordinator, "_mark_prepared", lambda coordinator: None
+        TransactionCoordinator, "_write_markers_of_prepared", lambda coordinator: None
     ),
     Safeguard.MARKERS_AFTER_COMMIT: Ablation(TransactionCoordinator, "replay", _replay_and_advance),
 }

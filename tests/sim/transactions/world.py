@@ -202,7 +202,7 @@ class Coordinator:
         core.advance(self._committed)
         for writes in core.finish_loading(self._world.moment()):
             self._perform(core, writes)
-        self._world.after(UPKEEP_MS, lambda: self._upkeep(core))
+        self._world.after(UPKEEP_MS, lambda: self._timeouts(core))
 
     def crash(self, down_ms: int) -> None:
         if self.core is None:
@@ -213,11 +213,11 @@ class Coordinator:
         del self._log[self._world.rng.randint(self._committed, len(self._log)) :]
         self._world.after(down_ms, self.start)
 
-    def _upkeep(self, core: TransactionCoordinator) -> None:
+    def _timeouts(self, core: TransactionCoordinator) -> None:
         if self.core is core:
             for writes in (*core.tick(self._world.moment()), *core.abort_timed_out(self._world.moment())):
                 self._perform(core, writes)
-            self._world.after(UPKEEP_MS, lambda: self._upkeep(core))
+            self._world.after(UPKEEP_MS, lambda: self._timeouts(core))
 
     def _perform(
         self, core: TransactionCoordinator, writes: Writes[TransactionRecord], done: Answer | None = None
@@ -232,8 +232,8 @@ class Coordinator:
                 return
             self._committed = max(self._committed, end)
             core.advance(end)
-            if writes.settled is not None:
-                self._perform(core, writes.settled(ErrorCode.NONE, self._world.moment()))
+            if writes.follow_up is not None:
+                self._perform(core, writes.follow_up(ErrorCode.NONE, self._world.moment()))
             if done is not None:
                 done(ErrorCode.NONE)
 

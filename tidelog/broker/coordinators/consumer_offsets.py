@@ -1,4 +1,4 @@
-"""`__consumer_offsets` on this node's partitions, for what transactions write there.
+"""Writes of transactions to the partitions of `__consumer_offsets` that this node leads.
 
 Source: org.apache.kafka.coordinator.common.runtime.PartitionWriter.
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidelog.base.clock import Clock
-from tidelog.broker.coordinators.coordinator_logs import appended
+from tidelog.broker.coordinators.coordinator_logs import appended_records
 from tidelog.broker.coordinators.groups.transactions import EndOfTransaction, TransactionalProducer
 from tidelog.broker.coordinators.shared.state_log import AppendedRecords
 from tidelog.broker.coordinators.verification.transaction import ClientSupport, ProducerTransaction
@@ -27,11 +27,11 @@ from tidelog.protocol.record import BatchBuilder
 from tidelog.storage.log.partition_log import AppendInfo, AppendOrigin
 
 _BASE_SEQUENCE: Final = 0
-"""Nobody counts the batches that a coordinator writes; Kafka's have this one."""
+"""The batches that a coordinator writes are not numbered; Kafka's have this sequence."""
 
 
 class TransactionalOffsetsLog:
-    """Fulfils `tidelog.broker.coordinators.groups.transactions.TransactionalLog`."""
+    """Implements `tidelog.broker.coordinators.groups.transactions.TransactionalLog`."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class TransactionalOffsetsLog:
     async def verified_producer(
         self, partition: int, request: TxnOffsetCommitRequest, version: int
     ) -> TransactionalProducer:
-        """The producer, when the offsets' partition is part of its transaction; KafkaError when it is not."""
+        """Return the producer if the partition is part of its transaction. Raise KafkaError if it is not."""
         topic_partition = TopicPartition(GROUP_METADATA_TOPIC, partition)
         transaction = ProducerTransaction(
             request.transactional_id,
@@ -67,8 +67,8 @@ class TransactionalOffsetsLog:
     def append_in_transaction(
         self, partition: int, records: Sequence[tuple[bytes, bytes | None]], producer: TransactionalProducer
     ) -> AppendedRecords:
-        """Append all records as one batch. Errors: KafkaError when none of them is in the log."""
-        led, now_ms = self._partition(partition), self._clock.wall_ms()
+        """Append all records as one batch. Raise KafkaError if no record has been appended."""
+        leader, now_ms = self._partition(partition), self._clock.wall_ms()
         builder = BatchBuilder(
             compression=self._compression,
             producer_id=producer.producer_id,
@@ -78,27 +78,27 @@ class TransactionalOffsetsLog:
         )
         for key, value in records:
             builder.append(now_ms, key, value)
-        info = led.append(
+        info = leader.append(
             builder.build(),
             ACKS_ALL,
             now_ms,
             AppendOrigin.COORDINATOR,
             verification=producer.verification,
         )
-        return appended(led, info, self._replicas, self._fetch_purgatory)
+        return appended_records(leader, info, self._replicas, self._fetch_purgatory)
 
     def append_marker(self, partition: int, end: EndOfTransaction) -> AppendedRecords:
-        """Append the marker. Errors: KafkaError when it is not in the log."""
-        led, now_ms = self._partition(partition), self._clock.wall_ms()
-        info = append_marker(led, end, now_ms)
-        return appended(led, info, self._replicas, self._fetch_purgatory)
+        """Append the marker that ends a transaction. Raise KafkaError if it has not been appended."""
+        leader, now_ms = self._partition(partition), self._clock.wall_ms()
+        info = append_marker(leader, end, now_ms)
+        return appended_records(leader, info, self._replicas, self._fetch_purgatory)
 
     def _partition(self, partition: int) -> Partition:
         return self._replicas.partition(TopicPartition(GROUP_METADATA_TOPIC, partition))
 
 
 def append_marker(partition: Partition, end: EndOfTransaction, now_ms: int) -> AppendInfo:
-    """Append the marker that ends a transaction in a partition that is led here.
+    """Append the marker that ends a transaction to a partition that this node leads.
 
     Errors: KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, and those of any append.
     """

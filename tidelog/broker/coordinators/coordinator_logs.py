@@ -1,4 +1,4 @@
-"""Internal topics on this node's partitions: where coordinators keep what they must know.
+"""The internal topics on this node's partitions in which coordinators store their state.
 
 Source: org.apache.kafka.coordinator.common.runtime.PartitionWriter, and TransactionStateManager.
 """
@@ -25,10 +25,10 @@ from tidelog.storage.log.partition_log import AppendInfo, AppendOrigin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateTopic:
-    """An internal topic: how many partitions it will be created with, how it is read and written.
+    """The settings of an internal topic; `num_partitions` counts when the topic is created.
 
-    `load_buffer_size` bytes are read at once. `loads_committed`: whoever loads a partition waits until
-    all that stands in its log is committed, so that nothing is done by what may be lost again.
+    `load_buffer_size` bytes are read at a time. If `loads_committed` is true, a coordinator that has loaded a
+    partition waits until all of its records are committed. It then never acts on a record that may be lost.
     """
 
     name: str
@@ -39,7 +39,7 @@ class StateTopic:
 
 
 class TopicStateLog:
-    """Appends to and reads from the led partitions; fulfils `broker.coordinator.state_log.StateLog`."""
+    """Appends to and reads from the partitions that this node leads; implements `StateLog`."""
 
     def __init__(
         self,
@@ -58,32 +58,31 @@ class TopicStateLog:
         self._clock = clock
 
     def partition_count(self) -> int:
-        """Partitions of the topic; before it exists, as many as it will get."""
+        """Return the number of partitions of the topic, also before it has been created."""
         topic = self._image().topics_by_name.get(self._topic.name)
         return len(topic.partitions) if topic is not None else self._topic.num_partitions
 
-    def is_likely_led(self, partition: int) -> bool:
-        """Whether this node was heard of as its leader lately."""
+    def is_likely_leader(self, partition: int) -> bool:
+        """Return whether this node's leadership was confirmed recently."""
         return self._lease.is_likely(self._partition(partition))
 
-    async def confirm_led(self, partition: int) -> None:
-        """Return when no other node led the partition as this was called."""
+    async def confirm_leadership(self, partition: int) -> None:
+        """Return when it is certain that no other node led the partition at the time of this call."""
         await self._lease.confirm(self._partition(partition))
 
     def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> AppendedRecords:
-        """Append all records as one batch. Errors: KafkaError when none of them is in the log."""
-        led = self._partition(partition)
+        """Append all records as one batch. Raise KafkaError if no record has been appended."""
+        leader = self._partition(partition)
         now_ms = self._clock.wall_ms()
         builder = BatchBuilder(compression=self._topic.compression)
         for key, value in records:
             builder.append(now_ms, key, value)
-        info = led.append(builder.build(), ACKS_ALL, now_ms, AppendOrigin.COORDINATOR)
-        return appended(led, info, self._replicas, self._fetch_purgatory)
+        info = leader.append(builder.build(), ACKS_ALL, now_ms, AppendOrigin.COORDINATOR)
+        return appended_records(leader, info, self._replicas, self._fetch_purgatory)
 
     async def read(self, partition: int) -> AsyncIterator[bytes | memoryview]:
-        """Whole batches from the log start to the log end, a few of them at a time."""
-        led = self._partition(partition)
-        log = led.log
+        """Yield the batches from the log start to the log end, several at a time."""
+        log = self._partition(partition).log
         offset = log.log_start_offset
         while offset < log.log_end_offset:
             read = log.read(offset, self._topic.load_buffer_size, at_least_one=True)
@@ -95,8 +94,8 @@ class TopicStateLog:
             yield batches
             await asyncio.sleep(0)
 
-    async def settled(self, partition: int, end_offset: Offset) -> None:
-        """Return when what was read up to `end_offset` is committed, if that must be waited for."""
+    async def wait_until_committed(self, partition: int, end_offset: Offset) -> None:
+        """Return when the records below `end_offset` are committed, or at once if that is not required."""
         if self._topic.loads_committed:
             await self._replicas.leadership.commits.wait(self._partition(partition), end_offset)
 
@@ -104,10 +103,10 @@ class TopicStateLog:
         return self._replicas.partition(TopicPartition(self._topic.name, partition))
 
 
-def appended(
-    led: Partition, info: AppendInfo, replicas: ReplicaManager, fetch_purgatory: Purgatory
+def appended_records(
+    leader: Partition, info: AppendInfo, replicas: ReplicaManager, fetch_purgatory: Purgatory
 ) -> AppendedRecords:
-    """Have waiting fetches look at what a coordinator has appended; what it waits for itself."""
-    fetch_purgatory.check_and_complete(led.topic_partition)
-    committed = replicas.leadership.commits.wait(led, info.last_offset + 1)
+    """Complete the fetches that wait for an appended batch. Return its offset and its commit."""
+    fetch_purgatory.check_and_complete(leader.topic_partition)
+    committed = replicas.leadership.commits.wait(leader, info.last_offset + 1)
     return AppendedRecords(info.first_offset, committed)

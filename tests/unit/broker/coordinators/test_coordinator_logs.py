@@ -52,7 +52,7 @@ async def values(log: TopicStateLog) -> list[bytes | None]:
         for position, header in iterate_headers(batches):
             found += [record.value for record in read_records(batches, position, header)]
             end_offset = header.next_offset
-    await log.settled(0, end_offset)
+    await log.wait_until_committed(0, end_offset)
     return found
 
 

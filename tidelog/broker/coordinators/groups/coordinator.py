@@ -1,9 +1,9 @@
 """The group coordinator of one partition of `__consumer_offsets`: all of its commands in one place.
 
 How it is used: call a command, append the records it gives to the log, `replay` each of them
-with the offset it got, and `advance` when they are committed; then tell `writes.settled` and
+with the offset it got, and `advance` when they are committed; then tell `writes.follow_up` and
 send the reply. If the append fails, replay nothing and tell `settled` the error. Nothing may
-come between a command and the replay of its records. Call `tick` when `next_due_ms` has come.
+come between a command and the replay of its records. Call `tick` when `next_deadline_ms` has come.
 
 Only `replay` changes what a restart must know: committed offsets and which groups exist with
 what generation and assignment. Members that join or wait live in memory, as they join again.
@@ -139,15 +139,15 @@ class GroupCoordinator:
 
     # Time
 
-    def next_due_ms(self) -> int | None:
+    def next_deadline_ms(self) -> int | None:
         """When `tick` must be called next, on the monotonic clock; None when nothing is pending."""
-        return self._deadlines.next_due_ms()
+        return self._deadlines.next_deadline_ms()
 
     def tick(self, now: Moment) -> list[Writes]:
         """Do what is due, at most `DEADLINES_PER_TICK_MAX` things at once."""
         writes = []
         for _ in range(DEADLINES_PER_TICK_MAX):
-            key = self._deadlines.pop_due(now.monotonic_ms)
+            key = self._deadlines.pop_expired(now.monotonic_ms)
             if key is None:
                 break
             writes.append(self._act(key, now))

@@ -60,12 +60,12 @@ class Deadlines:
         """Forget the deadline of `key`, if there is one."""
         self._due.pop(key, None)
 
-    def next_due_ms(self) -> int | None:
+    def next_deadline_ms(self) -> int | None:
         """The earliest deadline, or None when there is none."""
         self._settle()
         return self._heap[0][0] if self._heap else None
 
-    def pop_due(self, now_ms: int) -> DeadlineKey | None:
+    def pop_expired(self, now_ms: int) -> DeadlineKey | None:
         """Take one deadline that has come, earliest first."""
         self._settle()
         if not self._heap or self._heap[0][0] > now_ms:

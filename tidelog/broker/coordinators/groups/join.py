@@ -125,14 +125,14 @@ class JoinCommand:
             self._groups.remove(group)
             raise
 
-        def settled(error: ErrorCode, now: Moment) -> Writes:
+        def follow_up(error: ErrorCode, now: Moment) -> Writes:
             if error is not ErrorCode.NONE:
                 for member in group.members.values():
                     group.answer_join(member, JoinGroupResponse(error_code=error_of_append(error)))
                 self._groups.remove(group)
             return NOTHING
 
-        return Writes((record,), settled)
+        return Writes((record,), follow_up)
 
     def _join_new(
         self,

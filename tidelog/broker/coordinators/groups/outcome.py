@@ -8,4 +8,4 @@ from tidelog.broker.coordinators.groups.records import CoordinatorRecord
 from tidelog.broker.coordinators.shared import outcome
 
 Writes: TypeAlias = outcome.Writes[CoordinatorRecord]
-Settled: TypeAlias = "outcome.Settled[CoordinatorRecord]"
+FollowUp: TypeAlias = "outcome.FollowUp[CoordinatorRecord]"

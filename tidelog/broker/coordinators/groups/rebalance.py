@@ -16,7 +16,7 @@ from tidelog.broker.coordinators.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS
 from tidelog.broker.coordinators.groups.deadlines import DeadlineKey, DeadlineKind, Deadlines
 from tidelog.broker.coordinators.groups.group import Group
 from tidelog.broker.coordinators.groups.member import Member
-from tidelog.broker.coordinators.groups.outcome import Settled, Writes
+from tidelog.broker.coordinators.groups.outcome import FollowUp, Writes
 from tidelog.broker.coordinators.groups.pending import Pending
 from tidelog.broker.coordinators.groups.records import group_metadata
 from tidelog.broker.coordinators.groups.states import CAN_START_REBALANCE, GroupState
@@ -242,12 +242,12 @@ def _sync(group: Group) -> DeadlineKey:
     return DeadlineKey(DeadlineKind.SYNC, group.group_id)
 
 
-def _log_failure(group: Group) -> Settled:
-    def settled(error: ErrorCode, now: Moment) -> Writes:
+def _log_failure(group: Group) -> FollowUp:
+    def follow_up(error: ErrorCode, now: Moment) -> Writes:
         # The generation before this one stays in the log. Its members are gone, so after a
         # reload they would just run out of their sessions.
         if error is not ErrorCode.NONE:
             logger.warning("group %s: the empty generation is not written: %s", group.group_id, error.name)
         return NOTHING
 
-    return settled
+    return follow_up

@@ -30,7 +30,7 @@ from tidelog.broker.coordinators.groups.records import encode_record
 from tidelog.broker.coordinators.groups.states import GroupState
 from tidelog.broker.coordinators.groups.transactions import GroupTransactions, TransactionalLog
 from tidelog.broker.coordinators.shared.outcome import error_of_append
-from tidelog.broker.coordinators.shared.shard import RecordForm, Shard, ShardState, Timer, TimerHandle
+from tidelog.broker.coordinators.shared.shard import RecordFormat, Shard, ShardState, Timer, TimerHandle
 from tidelog.broker.coordinators.shared.shards import Shards
 from tidelog.broker.coordinators.shared.state_log import StateLog
 from tidelog.broker.scheduling.slices import Slices
@@ -83,7 +83,7 @@ class GroupService:
         self._shards: Shards[GroupCoordinator] = Shards(
             "groups",
             lambda _: GroupCoordinator(config, new_suffix, self.member_memory),
-            RecordForm(encode_record, replay_batches),
+            RecordFormat(encode_record, replay_batches),
             log,
             timer,
             clock,
@@ -122,7 +122,7 @@ class GroupService:
         """The shard that serves a group, for requests that need the group to have a name."""
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-        return self._shards.serving(group_id)
+        return self._shards.active_shard(group_id)
 
     # Membership
 
@@ -167,7 +167,7 @@ class GroupService:
                 return HeartbeatResponse()
             return HeartbeatResponse(error_code=error.code)
         response = shard.coordinator.heartbeat(request, shard.now())
-        shard.arm()
+        shard.schedule_tick()
         return response
 
     async def leave(self, request: LeaveGroupRequest, version: int) -> LeaveGroupResponse:
@@ -181,10 +181,10 @@ class GroupService:
 
     async def commit_offsets(self, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
         """Topics must have names and ids. Errors of the whole request raise KafkaError."""
-        shard = self._shards.serving(request.group_id)
+        shard = self._shards.active_shard(request.group_id)
         prepared = await self._slices.complete(shard.coordinator.prepare_offsets(request, shard.now()))
         # The group may have moved, and its members changed, meanwhile: now everything is done in one piece.
-        shard = self._shards.serving(request.group_id)
+        shard = self._shards.active_shard(request.group_id)
         outcome = shard.coordinator.commit_offsets(request, version, shard.now(), prepared)
         await self._shards.write(shard, outcome.writes)
         return outcome.reply
@@ -206,7 +206,7 @@ class GroupService:
         found: list[_GroupShard | ErrorCode] = []
         for group in groups:
             try:
-                found.append(self._shards.serving(group.group_id))
+                found.append(self._shards.active_shard(group.group_id))
             except KafkaError as error:
                 found.append(error.code)
             yield None
@@ -218,7 +218,7 @@ class GroupService:
             await self._shards.confirm(shard)
             if require_stable and shard.has_uncommitted:
                 async with asyncio.timeout(self._config.offsets_commit_timeout_ms / 1000):
-                    await shard.all_committed()
+                    await shard.wait_for_commits()
         except KafkaError as error:
             return error.code
         except TimeoutError:
@@ -254,7 +254,7 @@ class GroupService:
 
     def on_topics_deleted(self, topics: Mapping[str, UUID]) -> None:
         """Topics, by name with their ids, are gone: forget all offsets in them."""
-        for shard in self._shards.active():
+        for shard in self._shards.active_shards():
             shard.perform(shard.coordinator.forget_topics(topics))
 
     def transactions(self, log: TransactionalLog) -> GroupTransactions:
@@ -267,14 +267,14 @@ class GroupService:
         """Return the groups of all partitions; COORDINATOR_LOAD_IN_PROGRESS while one is loading."""
         states, types = tuple(states), tuple(types)
         found: list[ListedGroup] = []
-        for shard in self._shards.all_serving():
+        for shard in self._shards.loaded_shards():
             found += yield from shard.coordinator.list_groups(states, types)
         return found
 
     def describe_group(self, group_id: str, version: int) -> DescribedGroup:
         """One group with its members; errors are in the reply."""
         try:
-            shard = self._shards.serving(group_id)
+            shard = self._shards.active_shard(group_id)
         except KafkaError as error:
             return DescribedGroup(group_id=group_id, error_code=error.code)
         return shard.coordinator.describe_group(group_id, version)
@@ -292,7 +292,7 @@ class GroupService:
         error: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         result = DeletableGroupResult(group_id=group_id)
         try:
-            shard = self._shards.serving(group_id)
+            shard = self._shards.active_shard(group_id)
             outcome = shard.coordinator.delete_groups((group_id,))
             (result,) = outcome.reply
             error = self._shards.begin_write(shard, outcome.writes)
@@ -303,7 +303,7 @@ class GroupService:
     def group_counts(self) -> Counter[GroupState]:
         """How many groups are in each state, for metrics."""
         counts: Counter[GroupState] = Counter()
-        for shard in self._shards.active():
+        for shard in self._shards.active_shards():
             counts += shard.coordinator.group_counts()
         return counts
 
@@ -319,7 +319,7 @@ class GroupService:
 
     async def _expire_all(self) -> None:
         """Write tombstones for what has expired, one partition at a time."""
-        for shard in self._shards.active():
+        for shard in self._shards.active_shards():
             if shard.state is ShardState.ACTIVE:
                 writes = shard.coordinator.expire_offsets(shard.now())
                 if writes.records:

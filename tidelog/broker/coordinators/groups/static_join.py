@@ -66,7 +66,7 @@ class StaticJoin:
         if group.state is not GroupState.STABLE or group.select_protocol() != group.protocol_name:
             return self._rebalance.start_or_complete(group, reason, now)
 
-        def settled(error: ErrorCode, then: Moment) -> Writes:
+        def follow_up(error: ErrorCode, then: Moment) -> Writes:
             if member.awaiting_join is not reply:
                 return NOTHING
             if error is not ErrorCode.NONE:
@@ -81,7 +81,7 @@ class StaticJoin:
             return NOTHING
 
         assignments = {other.member_id: other.assignment for other in group.members.values()}
-        return Writes((group_metadata(group, assignments),), settled)
+        return Writes((group_metadata(group, assignments),), follow_up)
 
     def _fence(self, group: Group, member: Member) -> None:
         """Requests of the old incarnation get FENCED_INSTANCE_ID."""

@@ -82,7 +82,7 @@ class SyncCommand:
         generation = group.generation
         group.handed_in_generation = generation
 
-        def settled(error: ErrorCode, now: Moment) -> Writes:
+        def follow_up(error: ErrorCode, now: Moment) -> Writes:
             if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != generation:
                 return NOTHING
             if error is not ErrorCode.NONE:
@@ -91,7 +91,7 @@ class SyncCommand:
             self._publish(group, assignments, now)
             return NOTHING
 
-        return Writes((group_metadata(group, assignments),), settled)
+        return Writes((group_metadata(group, assignments),), follow_up)
 
     def _publish(self, group: Group, assignments: dict[str, bytes], now: Moment) -> None:
         """Give every member its assignment; sessions start anew, as nobody could send heartbeats."""

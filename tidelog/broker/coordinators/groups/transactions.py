@@ -16,7 +16,7 @@ from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.groups.records import encode_record
 from tidelog.broker.coordinators.shared.outcome import error_of_append
 from tidelog.broker.coordinators.shared.shard import Shard, ShardState
-from tidelog.broker.coordinators.shared.shards import Shards, settled
+from tidelog.broker.coordinators.shared.shards import Shards, write_and_wait
 from tidelog.broker.coordinators.shared.state_log import AppendedRecords
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, ProducerEpoch, ProducerId
@@ -125,8 +125,9 @@ class GroupTransactions:
         def replay(offset: Offset) -> None:
             shard.coordinator.replay_transaction_end(end.producer_id, end.is_commit, offset)
 
-        error = await settled(
-            lambda done: shard.append_and_replay(append, replay, _ONE_MARKER, done), timeout_ms
+        error = await write_and_wait(
+            lambda on_completed: shard.append_and_replay(append, replay, _ONE_MARKER, on_completed),
+            timeout_ms,
         )
         if error is ErrorCode.NOT_COORDINATOR:
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -136,4 +137,4 @@ class GroupTransactions:
     def _serving(self, group_id: str) -> Shard[GroupCoordinator]:
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-        return self._shards.serving(group_id)
+        return self._shards.active_shard(group_id)

@@ -1,6 +1,6 @@
-"""What coordinators share that keep their state in partitions of an internal topic.
+"""Shared parts of the coordinators that store their state in partitions of an internal topic.
 
-A coordinator of one partition is a core: commands give records and a reply, only replay changes
-state. `shard.Shard` appends its records, replays them and settles them when they are committed;
-`shards.Shards` follows which partitions this node leads.
+The coordinator of one partition is a core: a command returns records and a reply, and only replay changes
+the state. `shard.Shard` appends and replays the records and reports their commit. `shards.Shards` has a
+shard for each partition that this node leads.
 """

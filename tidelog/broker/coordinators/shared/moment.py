@@ -1,4 +1,4 @@
-"""One moment on the two clocks that coordinators are given."""
+"""The current time on both clocks, as it is passed to coordinators."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import NamedTuple
 
 
 class Moment(NamedTuple):
-    """One moment on two clocks: `wall_ms` stamps records and may jump, `monotonic_ms` measures time-outs."""
+    """One moment on two clocks.
+
+    `wall_ms` is for the timestamps of records and may jump; `monotonic_ms` is for timeouts.
+    """
 
     wall_ms: int
     monotonic_ms: int

@@ -1,4 +1,4 @@
-"""What a command gives back: a reply, the records that must be in the log first, and what then happens."""
+"""The result of a command: a reply, the records that must be committed before, and a follow-up."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tidelog.protocol.errors import ErrorCode
 R = TypeVar("R")
 RecordT = TypeVar("RecordT")
 
-Settled: TypeAlias = "Callable[[ErrorCode, Moment], Writes[RecordT]]"
+FollowUp: TypeAlias = "Callable[[ErrorCode, Moment], Writes[RecordT]]"
 
 
 class Writes(NamedTuple, Generic[RecordT]):
     """Records to append and replay, in order.
 
-    `settled` is called once: with NONE when they are committed, else with why they are not. It
-    may give further writes. `may_split`: they are independent and may go into several batches,
-    because there can be any number of them; otherwise all or none are written. `encoded`: keys and values
-    of the records, where somebody has encoded them already.
+    `follow_up` is called once: with NONE when the records are committed, or with the error if they are not.
+    It may return further writes. If `may_split` is true, the records are independent, there can be any number
+    of them, and they may be appended in several batches. Otherwise all or none are appended. `encoded` has
+    the keys and values of the records if they have been encoded already.
     """
 
     records: Sequence[RecordT] = ()
-    settled: Settled[RecordT] | None = None
+    follow_up: FollowUp[RecordT] | None = None
     may_split: bool = False
     encoded: Sequence[tuple[bytes, bytes | None]] | None = None
 
@@ -33,21 +33,21 @@ NOTHING: Final[Writes[Any]] = Writes()
 
 
 class Outcome(NamedTuple, Generic[R]):
-    """A reply that is valid once `writes` are committed."""
+    """A reply that may be sent when `writes` are committed."""
 
     reply: R
     writes: Writes[Any] = NOTHING
 
 
 def error_of_append(code: ErrorCode) -> ErrorCode:
-    """What the asker is told when its coordinator could not write.
+    """Return the error of a reply whose records could not be appended.
 
     Source: the coordinator's error translation in Apache Kafka.
     """
-    return _REPLY_TO_APPEND_ERROR.get(code, code)
+    return _ERROR_OF_APPEND.get(code, code)
 
 
-_REPLY_TO_APPEND_ERROR = {
+_ERROR_OF_APPEND = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,

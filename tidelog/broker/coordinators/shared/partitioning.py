@@ -1,4 +1,4 @@
-"""Which partition of an internal topic keeps a key: Java's hash of it, modulo the partitions."""
+"""Selects the partition of an internal topic that stores a key, by Java's hash of the key."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _MASK_31 = 0x7FFFFFFF
 
 
 def java_string_hash(text: str) -> int:
-    """Java's String.hashCode as an unsigned 32-bit number: over UTF-16 units, overflowing."""
+    """Return Java's String.hashCode of `text` as an unsigned 32-bit number."""
     data = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for unit in struct.unpack(f">{len(data) // 2}H", data):
@@ -18,7 +18,7 @@ def java_string_hash(text: str) -> int:
 
 
 def partition_for(key: str, partition_count: int) -> int:
-    """The partition of a key; Kafka takes the absolute value of the hash, and 0 for the lowest."""
+    """Return the partition of `key`. Kafka uses the absolute value of the hash, and 0 for the lowest int."""
     value = java_string_hash(key)
     if value > _MASK_31:
         value = (-value) & _MASK_32

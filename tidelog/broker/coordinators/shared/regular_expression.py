@@ -1,6 +1,6 @@
 """Regular expressions that clients send: RE2's syntax, as in Kafka, matched in time linear in the text.
 
-Python's own matcher goes back and forth: a pattern of twenty characters could hold the event loop for hours.
+Python's own matcher uses backtracking: a pattern of twenty characters could block the event loop for hours.
 
 Bounds: a pattern has at most `CHARACTERS_MAX` characters, and takes at most `MEMORY_MAX_BYTES`, so that even
 the worst match takes no more than about half a microsecond per character of the text.
@@ -20,11 +20,11 @@ MEMORY_MAX_BYTES: Final = 1 << 20
 
 
 class RegularExpression:
-    """A pattern that has to match a whole text. Errors: KafkaError INVALID_REGULAR_EXPRESSION."""
+    """A compiled pattern that must match a whole text. Errors: KafkaError INVALID_REGULAR_EXPRESSION."""
 
     def __init__(self, pattern: str) -> None:
         if len(pattern) > CHARACTERS_MAX:
-            raise _refused(pattern, f"it has more than {CHARACTERS_MAX} characters")
+            raise _invalid(pattern, f"{len(pattern)} characters; at most {CHARACTERS_MAX} are allowed")
         options = re2.Options()
         options.max_mem = MEMORY_MAX_BYTES
         options.never_capture = True
@@ -32,13 +32,13 @@ class RegularExpression:
         try:
             self._compiled = re2.compile(pattern, options)
         except re2.error as error:
-            reason = error.args[0] if error.args else "not understood"
-            raise _refused(pattern, reason.decode() if isinstance(reason, bytes) else str(reason)) from error
+            reason = error.args[0] if error.args else "invalid syntax"
+            raise _invalid(pattern, reason.decode() if isinstance(reason, bytes) else str(reason)) from error
 
     def matches(self, text: str) -> bool:
         """Return whether the whole of `text` matches."""
         return self._compiled.fullmatch(text) is not None
 
 
-def _refused(pattern: str, why: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"pattern {pattern[:100]!r}: {why}")
+def _invalid(pattern: str, reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"pattern {pattern[:100]!r}: {reason}")

@@ -1,6 +1,6 @@
 """One partition of an internal topic that this node leads: its coordinator, its log, its timer.
 
-I/O: appends through the StateLog it is given; must be used from one event loop.
+I/O: appends through the StateLog. To be used from one event loop.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from tidelog.base.clock import Clock
 from tidelog.broker.coordinators.shared.moment import Moment
-from tidelog.broker.coordinators.shared.outcome import NOTHING, Settled, Writes
+from tidelog.broker.coordinators.shared.outcome import NOTHING, FollowUp, Writes
 from tidelog.broker.coordinators.shared.state_log import AppendedRecords, StateLog
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset
@@ -22,47 +22,47 @@ from tidelog.protocol.ids import Offset
 logger = logging.getLogger(__name__)
 
 RECORDS_PER_BATCH_MAX: Final = 500
-"""For writes that may be split."""
+"""The batch size of writes that may be split."""
 
 RECORDS_BETWEEN_PAUSES: Final = 500
-"""While loading: how much is replayed before others get their turn on the loop."""
+"""The number of records that loading replays before it yields to other work of the event loop."""
 
-SettledCallback = Callable[[ErrorCode], None]
+CompletionCallback = Callable[[ErrorCode], None]
 
 
 class Coordinator(Protocol):
-    """The core of one partition; only `replay` changes what a restart must know."""
+    """The core of one partition. Only `replay` changes the state that a restart must restore."""
 
     def replay(self, record: Any, record_offset: Offset, /) -> None:
         """Apply one record of the log."""
 
     def advance(self, high_watermark: Offset, /) -> None:
-        """Records below `high_watermark` are committed."""
+        """Note that the records below `high_watermark` are committed."""
 
     def finish_loading(self, now: Moment, /) -> Sequence[Writes[Any]]:
-        """All records of the log are replayed; what is to be written first."""
+        """Note that all records of the log are replayed. Return the first writes."""
         ...
 
-    def next_due_ms(self) -> int | None:
-        """When `tick` must be called next, on the monotonic clock; None when nothing is pending."""
+    def next_deadline_ms(self) -> int | None:
+        """Return the monotonic time of the next call of `tick`; None if no deadline is set."""
         ...
 
     def tick(self, now: Moment, /) -> Sequence[Writes[Any]]:
-        """Do what is due."""
+        """Act on the deadlines that have expired. Return what must be written."""
         ...
 
     def resign(self) -> None:
-        """Another node leads the partition: whoever waits is sent there, and all is forgotten."""
+        """Fail all waiting requests, because another node leads the partition, and drop the state."""
 
 
 CoordinatorT = TypeVar("CoordinatorT", bound=Coordinator)
 
 
-class RecordForm(NamedTuple, Generic[CoordinatorT]):
-    """How a coordinator's records stand in its log.
+class RecordFormat(NamedTuple, Generic[CoordinatorT]):
+    """The functions that encode and replay a coordinator's records.
 
-    `encode`: key and value of a record. `replay_batches` replays whole batches one after the other, and
-    gives after each its record count and the next offset; it raises DecodeError for what it cannot read.
+    `encode` returns the key and the value of a record. `replay_batches` replays batches one after the other
+    and yields the record count and the next offset of each. It raises DecodeError for an invalid record.
     """
 
     encode: Callable[[Any], tuple[bytes, bytes | None]]
@@ -70,10 +70,10 @@ class RecordForm(NamedTuple, Generic[CoordinatorT]):
 
 
 class TimerHandle(Protocol):
-    """A timer that runs."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """Stop it; harmless when it is over."""
+        """Cancel the call; do nothing if it has been made."""
 
 
 class Timer(Protocol):
@@ -85,7 +85,7 @@ class Timer(Protocol):
 
 
 class ShardState(Enum):
-    """Whether what a partition keeps can be served."""
+    """Whether a partition can be served."""
 
     LOADING = 0
     ACTIVE = 1
@@ -94,28 +94,27 @@ class ShardState(Enum):
 
 
 class _InFlight(NamedTuple):
-    """An append that is replayed and waits to be committed."""
+    """An append that has been replayed and is not committed yet. It does not hold the records."""
 
     next_offset: Offset
     committed: asyncio.Future[None]
-    settled: Settled[Any] | None
-    """What follows; not the records, which may wait for a slow replica."""
-    done: SettledCallback | None
+    follow_up: FollowUp[Any] | None
+    on_completed: CompletionCallback | None
 
 
 class Shard(Generic[CoordinatorT]):
-    """Performs what its coordinator decides.
+    """Writes what the commands of its coordinator return.
 
-    `on_diverged` is called when an append fails after it was replayed: memory is then ahead of
-    the log, and the partition must be loaded anew.
-    Bounds: appends in flight are bounded by the requests in flight.
+    `on_diverged` is called if records that have been replayed are not committed: the state in memory is then
+    ahead of the log, and the partition must be loaded again.
+    Bounds: the appends in flight are bounded by the requests in flight.
     """
 
     def __init__(
         self,
         partition: int,
         coordinator: CoordinatorT,
-        form: RecordForm[CoordinatorT],
+        record_format: RecordFormat[CoordinatorT],
         log: StateLog,
         timer: Timer,
         clock: Clock,
@@ -124,37 +123,37 @@ class Shard(Generic[CoordinatorT]):
         self.partition = partition
         self.coordinator = coordinator
         self.state = ShardState.LOADING
-        self._form = form
+        self._record_format = record_format
         self._log = log
         self._timer = timer
         self._clock = clock
         self._on_diverged = on_diverged
         self._in_flight: deque[_InFlight] = deque()
-        self._waiting_for_all: dict[asyncio.Future[None], Offset] = {}
+        self._waiting_for_commits: dict[asyncio.Future[None], Offset] = {}
         self._timer_handle: TimerHandle | None = None
-        self._timer_due_ms = 0
+        self._timer_deadline_ms = 0
 
     def now(self) -> Moment:
-        """This moment on both clocks."""
+        """Return the current time on both clocks."""
         return Moment(self._clock.wall_ms(), self._clock.monotonic_ms())
 
-    async def load(self, places: asyncio.Semaphore) -> None:
-        """Replay the log; linear in its size, and other work goes on meanwhile.
+    async def load(self, permits: asyncio.Semaphore) -> None:
+        """Replay the log, which takes time linear in its size, with pauses for other work.
 
-        It takes one of `places` to read, and none to wait until what was read may be acted on.
-        A partition that cannot be read is not served: what it keeps would be lost.
+        Reading needs one of `permits`; waiting for the commit does not. A partition that cannot be read is
+        not served, because its state would be lost.
         """
         started_ms = self._clock.monotonic_ms()
         try:
-            async with places:
+            async with permits:
                 count, end_offset = await self._replay_log()
             if self.state is ShardState.LOADING:
-                await self._log.settled(self.partition, end_offset)
+                await self._log.wait_until_committed(self.partition, end_offset)
             if self.state is not ShardState.LOADING:
                 return
             following = self.coordinator.finish_loading(self.now())
         except Exception as error:
-            # Whatever it is, else clients would be told to wait for ever.
+            # Any error: otherwise clients would get COORDINATOR_LOAD_IN_PROGRESS for ever.
             bug = None if isinstance(error, KafkaError | OSError | ValueError) else error
             logger.error("cannot load partition %s: %s", self.partition, error, exc_info=bug)
             if self.state is ShardState.LOADING:
@@ -163,18 +162,18 @@ class Shard(Generic[CoordinatorT]):
         self.state = ShardState.ACTIVE
         for writes in following:
             self.perform(writes)
-        self.arm()
+        self.schedule_tick()
         took_ms = self._clock.monotonic_ms() - started_ms
-        logger.info("partition %s: %s records loaded in %s ms", self.partition, count, took_ms)
+        logger.info("partition %s: loaded %s records in %s ms", self.partition, count, took_ms)
 
     async def _replay_log(self) -> tuple[int, Offset]:
-        """Replay everything, or until the shard is closed; how many records that were, and where they end."""
+        """Replay the log until its end or until the shard is closed. Return record count and end offset."""
         total = unpaused = 0
         next_offset: Offset = 0
         if self.state is not ShardState.LOADING:
             return total, next_offset
         async for batches in self._log.read(self.partition):
-            for count, next_offset in self._form.replay_batches(self.coordinator, batches):
+            for count, next_offset in self._record_format.replay_batches(self.coordinator, batches):
                 self.coordinator.advance(next_offset)
                 total += count
                 unpaused += count
@@ -185,52 +184,53 @@ class Shard(Generic[CoordinatorT]):
                     return total, next_offset
         return total, next_offset
 
-    def perform(self, writes: Writes[Any], done: SettledCallback | None = None) -> None:
-        """Append and replay at once; `done` is called when that is committed, or with why it is not.
+    def perform(self, writes: Writes[Any], on_completed: CompletionCallback | None = None) -> None:
+        """Append and replay the records of `writes`, and run their follow-up after the commit.
 
-        Everything before the append returns is one step: nothing comes between.
+        `on_completed` is called with NONE after the commit, or with the error. The command, the append and
+        the replay are one step: no other command may run in between.
         """
         for part, is_last in _split(writes):
-            error = self._append(part, done if is_last else None)
+            error = self._append(part, on_completed if is_last else None)
             if error is not ErrorCode.NONE:
-                self._settle(writes.settled, error)
-                if done is not None:
-                    done(error)
+                self._follow_up(writes.follow_up, error)
+                if on_completed is not None:
+                    on_completed(error)
                 break
-        self.arm()
+        self.schedule_tick()
 
-    def _append(self, writes: Writes[Any], done: SettledCallback | None) -> ErrorCode:
+    def _append(self, writes: Writes[Any], on_completed: CompletionCallback | None) -> ErrorCode:
         if not writes.records:
-            if done is not None:
-                done(ErrorCode.NONE)
+            if on_completed is not None:
+                on_completed(ErrorCode.NONE)
             return ErrorCode.NONE
 
         def append() -> AppendedRecords:
             encoded = writes.encoded
             if encoded is None:
-                encoded = [self._form.encode(record) for record in writes.records]
+                encoded = [self._record_format.encode(record) for record in writes.records]
             return self._log.append(self.partition, encoded)
 
         def replay(base_offset: Offset) -> None:
             for offset, record in enumerate(writes.records, base_offset):
                 self.coordinator.replay(record, offset)
 
-        return self._append_and_replay(append, replay, len(writes.records), writes, done)
+        return self._append_and_replay(append, replay, len(writes.records), writes, on_completed)
 
     def append_and_replay(
         self,
         append: Callable[[], AppendedRecords],
         replay: Callable[[Offset], None],
         count: int,
-        done: SettledCallback,
+        on_completed: CompletionCallback,
     ) -> None:
-        """`perform` for `count` records that are not written as others are; both or neither of the two.
+        """Append `count` records with `append` and replay them with `replay`, or do neither.
 
-        `replay` gets the offset of the first of them, and must not fail.
+        `replay` gets the offset of the first record and must not fail.
         """
-        error = self._append_and_replay(append, replay, count, NOTHING, done)
+        error = self._append_and_replay(append, replay, count, NOTHING, on_completed)
         if error is not ErrorCode.NONE:
-            done(error)
+            on_completed(error)
 
     def _append_and_replay(
         self,
@@ -238,12 +238,12 @@ class Shard(Generic[CoordinatorT]):
         replay: Callable[[Offset], None],
         count: int,
         writes: Writes[Any],
-        done: SettledCallback | None,
+        on_completed: CompletionCallback | None,
     ) -> ErrorCode:
         try:
             appended = append()
         except KafkaError as error:
-            # Storage reports its errors itself, and a full disk makes every append fail.
+            # The storage logs its own errors, and on a full disk every append fails.
             level = logging.DEBUG if error.code is ErrorCode.KAFKA_STORAGE_ERROR else logging.WARNING
             logger.log(level, "partition %s: records are not appended: %s", self.partition, error)
             return error.code
@@ -252,70 +252,71 @@ class Shard(Generic[CoordinatorT]):
             return ErrorCode.UNKNOWN_SERVER_ERROR
         replay(appended.base_offset)
         committed = asyncio.ensure_future(appended.committed)
-        self._in_flight.append(_InFlight(appended.base_offset + count, committed, writes.settled, done))
+        next_offset = appended.base_offset + count
+        self._in_flight.append(_InFlight(next_offset, committed, writes.follow_up, on_completed))
         if committed.done():
-            self._drain()
+            self._complete_committed()
         else:
             committed.add_done_callback(self._on_committed)
         return ErrorCode.NONE
 
     def _on_committed(self, committed: asyncio.Future[None]) -> None:
-        """Settle an append; its error is retrieved even if the shard was closed and does not wait for it."""
+        """Complete an append. Its error is retrieved even if the shard has been closed."""
         if not committed.cancelled():
             committed.exception()
-        self._drain()
+        self._complete_committed()
 
-    def _drain(self) -> None:
-        """Settle what is committed, in the order of the log."""
+    def _complete_committed(self) -> None:
+        """Complete the appends that are committed, in the order of the log."""
         while self._in_flight and self._in_flight[0].committed.done():
             entry = self._in_flight.popleft()
             error = _outcome_of(entry.committed)
             if error is not ErrorCode.NONE:
-                self._settle(entry.settled, error)
-                if entry.done is not None:
-                    entry.done(error)
+                self._follow_up(entry.follow_up, error)
+                if entry.on_completed is not None:
+                    entry.on_completed(error)
                 self._on_diverged(self)
                 return
             self.coordinator.advance(entry.next_offset)
-            self._settle(entry.settled, ErrorCode.NONE)
-            if entry.done is not None:
-                entry.done(ErrorCode.NONE)
-            self._wake_waiting(entry.next_offset)
-        self.arm()
+            self._follow_up(entry.follow_up, ErrorCode.NONE)
+            if entry.on_completed is not None:
+                entry.on_completed(ErrorCode.NONE)
+            self._complete_waiting(entry.next_offset)
+        self.schedule_tick()
 
-    def _settle(self, settled: Settled[Any] | None, error: ErrorCode) -> None:
-        if settled is not None:
-            following = settled(error, self.now())
-            if following is not NOTHING:
-                self.perform(following)
+    def _follow_up(self, follow_up: FollowUp[Any] | None, error: ErrorCode) -> None:
+        if follow_up is not None:
+            writes = follow_up(error, self.now())
+            if writes is not NOTHING:
+                self.perform(writes)
 
     @property
     def has_uncommitted(self) -> bool:
         """Whether an append is not committed yet."""
         return bool(self._in_flight)
 
-    async def all_committed(self) -> None:
-        """Wait until everything that is appended by now is committed; NOT_COORDINATOR when it never is."""
+    async def wait_for_commits(self) -> None:
+        """Wait for the commit of all current appends. Raise NOT_COORDINATOR if they are never committed."""
         assert self._in_flight
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting_for_all[future] = self._in_flight[-1].next_offset
+        self._waiting_for_commits[future] = self._in_flight[-1].next_offset
         try:
             await future
         finally:
-            self._waiting_for_all.pop(future, None)
+            self._waiting_for_commits.pop(future, None)
 
-    def _wake_waiting(self, next_offset: Offset) -> None:
-        # In the order in which they came, so that of the offsets, too.
-        while self._waiting_for_all:
-            future, offset = next(iter(self._waiting_for_all.items()))
+    def _complete_waiting(self, next_offset: Offset) -> None:
+        # The order of the dictionary is also the order of the offsets.
+        while self._waiting_for_commits:
+            future, offset = next(iter(self._waiting_for_commits.items()))
             if offset > next_offset:
                 return
-            del self._waiting_for_all[future]
+            del self._waiting_for_commits[future]
             if not future.done():
                 future.set_result(None)
 
     def close(self) -> None:
-        """Serve no more: all that waits is told NOT_COORDINATOR."""
+        """Stop serving, and fail all waiting requests with NOT_COORDINATOR."""
         self.state = ShardState.CLOSED
         if self._timer_handle is not None:
             self._timer_handle.cancel()
@@ -323,44 +324,43 @@ class Shard(Generic[CoordinatorT]):
         self.coordinator.resign()
         in_flight, self._in_flight = self._in_flight, deque()
         for entry in in_flight:
-            if entry.done is not None:
-                entry.done(ErrorCode.NOT_COORDINATOR)
-        waiting, self._waiting_for_all = self._waiting_for_all, {}
+            if entry.on_completed is not None:
+                entry.on_completed(ErrorCode.NOT_COORDINATOR)
+        waiting, self._waiting_for_commits = self._waiting_for_commits, {}
         for future in waiting:
             if not future.done():
-                future.set_exception(
-                    KafkaError(ErrorCode.NOT_COORDINATOR, f"partition {self.partition} moved")
-                )
+                text = f"partition {self.partition} has another leader"
+                future.set_exception(KafkaError(ErrorCode.NOT_COORDINATOR, text))
 
-    # Time
+    # Deadlines
 
-    def arm(self) -> None:
-        """Have the timer go off when the coordinator has something to do; too early does no harm."""
-        due_ms = self.coordinator.next_due_ms()
-        if self.state is not ShardState.ACTIVE or due_ms is None:
+    def schedule_tick(self) -> None:
+        """Schedule the timer for the coordinator's next deadline. A timer that is early has no effect."""
+        deadline_ms = self.coordinator.next_deadline_ms()
+        if self.state is not ShardState.ACTIVE or deadline_ms is None:
             return
         if self._timer_handle is not None:
-            if self._timer_due_ms <= due_ms:
+            if self._timer_deadline_ms <= deadline_ms:
                 return
             self._timer_handle.cancel()
-        self._timer_due_ms = due_ms
-        delay_ms = max(due_ms - self._clock.monotonic_ms(), 0)
-        self._timer_handle = self._timer.schedule(delay_ms, self._timer_went_off)
+        self._timer_deadline_ms = deadline_ms
+        delay_ms = max(deadline_ms - self._clock.monotonic_ms(), 0)
+        self._timer_handle = self._timer.schedule(delay_ms, self._on_timer)
 
-    def _timer_went_off(self) -> None:
+    def _on_timer(self) -> None:
         self._timer_handle = None
         if self.state is ShardState.ACTIVE:
             for writes in self.coordinator.tick(self.now()):
                 self.perform(writes)
-            self.arm()
+            self.schedule_tick()
 
 
 def _split(writes: Writes[Any]) -> list[tuple[Writes[Any], bool]]:
-    """Parts that each fit a batch, and whether a part is the last one."""
+    """Return parts that each fit into one batch, and whether a part is the last one."""
     records = writes.records
     if not writes.may_split or len(records) <= RECORDS_PER_BATCH_MAX:
         return [(writes, True)]
-    assert writes.settled is None, "what may be split has nothing that follows it"
+    assert writes.follow_up is None, "writes that may be split have no follow-up"
     starts = range(0, len(records), RECORDS_PER_BATCH_MAX)
     return [(Writes(records[start : start + RECORDS_PER_BATCH_MAX]), start == starts[-1]) for start in starts]
 
@@ -372,7 +372,7 @@ def _outcome_of(committed: asyncio.Future[None]) -> ErrorCode:
     if error is None:
         return ErrorCode.NONE
     code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
-    # Leadership moves whenever a node stops.
+    # Leadership moves whenever a node is stopped: this is not an error.
     level = logging.INFO if code is ErrorCode.NOT_LEADER_OR_FOLLOWER else logging.ERROR
     logger.log(level, "appended records are not committed: %s", error)
     return code

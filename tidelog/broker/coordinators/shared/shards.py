@@ -1,10 +1,9 @@
 """The partitions of one internal topic that this node leads, each with its coordinator.
 
-Follows leadership: `on_leadership` loads a partition, `on_resignation` forgets it. Until a
-partition is loaded its keys answer COORDINATOR_LOAD_IN_PROGRESS, and where it is not led
-NOT_COORDINATOR. A reply that depends on the log comes when its records are committed, or after
-the commit time-out as COORDINATOR_NOT_AVAILABLE; the records may still be committed then, and are
-applied when they are.
+`on_leadership` loads a partition, `on_resignation` unloads it. Requests for a key of a partition that is
+being loaded get COORDINATOR_LOAD_IN_PROGRESS; requests for a partition of another leader get NOT_COORDINATOR.
+A reply that depends on the log is sent when its records are committed. After the commit timeout it is
+COORDINATOR_NOT_AVAILABLE; the records may still be committed later, and are then applied.
 
 I/O: the StateLog. To be used from one event loop.
 """
@@ -20,9 +19,9 @@ from tidelog.base.clock import Clock
 from tidelog.broker.coordinators.shared.outcome import Writes, error_of_append
 from tidelog.broker.coordinators.shared.partitioning import partition_for
 from tidelog.broker.coordinators.shared.shard import (
+    CompletionCallback,
     CoordinatorT,
-    RecordForm,
-    SettledCallback,
+    RecordFormat,
     Shard,
     ShardState,
     Timer,
@@ -37,13 +36,17 @@ LOADS_AT_ONCE_MAX: Final = 4
 
 
 class Shards(Generic[CoordinatorT]):
-    """`make` makes the coordinator of a partition, by its number; `name` is what it coordinates."""
+    """The shards of one internal topic.
+
+    `name` is what the coordinators coordinate, for logs. `create_coordinator` creates the coordinator of a
+    partition.
+    """
 
     def __init__(
         self,
         name: str,
-        make: Callable[[int], CoordinatorT],
-        form: RecordForm[CoordinatorT],
+        create_coordinator: Callable[[int], CoordinatorT],
+        record_format: RecordFormat[CoordinatorT],
         log: StateLog,
         timer: Timer,
         clock: Clock,
@@ -51,8 +54,8 @@ class Shards(Generic[CoordinatorT]):
         commit_timeout_ms: int,
     ) -> None:
         self._name = name
-        self._make = make
-        self._form = form
+        self._create_coordinator = create_coordinator
+        self._record_format = record_format
         self._log = log
         self._timer = timer
         self._clock = clock
@@ -63,7 +66,7 @@ class Shards(Generic[CoordinatorT]):
         self._is_running = False
         self._has_stopped = False
 
-    # Life
+    # Start and stop
 
     def start(self) -> None:
         """Serve requests from now on."""
@@ -71,7 +74,7 @@ class Shards(Generic[CoordinatorT]):
         self._is_running = True
 
     async def stop(self) -> None:
-        """Tell everybody who waits NOT_COORDINATOR, and end all tasks, for good."""
+        """Fail all waiting requests with NOT_COORDINATOR and end all tasks."""
         self._is_running = False
         self._has_stopped = True
         for partition in list(self._shards):
@@ -82,34 +85,38 @@ class Shards(Generic[CoordinatorT]):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def on_leadership(self, partition: int) -> None:
-        """This node leads `partition` now; one that is served already stays as it is.
+        """Load `partition`, of which this node has become the leader.
 
-        One that could not be loaded gets another chance.
+        A partition that is served already stays as it is. One that could not be loaded is loaded again.
         """
         known = self._shards.get(partition)
         if self._has_stopped or (known is not None and known.state is not ShardState.FAILED):
             return
-        coordinator = self._make(partition)
-        shard = Shard(partition, coordinator, self._form, self._log, self._timer, self._clock, self._reload)
+        coordinator = self._create_coordinator(partition)
+        shard = Shard(
+            partition, coordinator, self._record_format, self._log, self._timer, self._clock, self._reload
+        )
         self._shards[partition] = shard
         self.spawn(shard.load(self._loads))
 
     def on_resignation(self, partition: int) -> None:
-        """This node does not lead `partition` any more."""
+        """Unload `partition`, of which this node is not the leader any more."""
         shard = self._shards.pop(partition, None)
         if shard is not None:
             shard.close()
 
     def _reload(self, shard: Shard[CoordinatorT]) -> None:
-        """What is in memory is not what is in the log: start over from the log."""
+        """Load a partition again, because its state in memory differs from its log."""
         if self._shards.get(shard.partition) is shard:
-            logger.error("partition %s: loading %s again after a failed append", shard.partition, self._name)
+            logger.error(
+                "the append to partition %s of %s failed; loading it again", shard.partition, self._name
+            )
             self.on_resignation(shard.partition)
             if self._is_running:
                 self.on_leadership(shard.partition)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` as a task that ends with `stop`."""
+        """Run `work` as a task, which `stop` cancels."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
@@ -117,82 +124,80 @@ class Shards(Generic[CoordinatorT]):
     # Finding the coordinator
 
     def partition_for(self, key: str) -> int:
-        """The partition that keeps a group or a transactional id."""
+        """Return the partition that stores a group or a transactional id."""
         return partition_for(key, self._log.partition_count())
 
     def check_running(self) -> None:
-        """KafkaError COORDINATOR_NOT_AVAILABLE unless requests are served."""
+        """Raise KafkaError COORDINATOR_NOT_AVAILABLE unless requests are served."""
         if not self._is_running:
             text = f"the coordinator of {self._name} is not running"
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
 
-    def serving(self, key: str) -> Shard[CoordinatorT]:
-        """The shard that serves a key, or KafkaError that says why there is none."""
+    def active_shard(self, key: str) -> Shard[CoordinatorT]:
+        """Return the shard that serves a key. Raise KafkaError with the reason if there is none."""
         self.check_running()
         partition = self.partition_for(key)
         shard = self._shards.get(partition)
         if shard is not None and shard.state is ShardState.ACTIVE:
-            self._check_likely_led(partition)
+            self._check_leadership(partition)
             return shard
         if shard is not None and shard.state is ShardState.LOADING:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"partition {partition} is loading")
-        raise KafkaError(ErrorCode.NOT_COORDINATOR, f"partition {partition} is not served here")
+        raise KafkaError(ErrorCode.NOT_COORDINATOR, f"this node does not lead partition {partition}")
 
-    def _check_likely_led(self, partition: int) -> None:
-        """NOT_COORDINATOR when another node may lead the partition, or when its log is lost here.
+    def _check_leadership(self, partition: int) -> None:
+        """Raise NOT_COORDINATOR if another node may lead the partition, or if its log is not available.
 
-        A failed disk takes the log before the metadata takes the leadership, and no client of a
-        coordinator knows KAFKA_STORAGE_ERROR.
+        The log of a failed disk is lost before the metadata moves the leadership. Clients of a coordinator
+        do not expect KAFKA_STORAGE_ERROR.
         """
         try:
-            is_likely_led = self._log.is_likely_led(partition)
+            is_likely_leader = self._log.is_likely_leader(partition)
         except KafkaError as error:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, str(error)) from error
-        if not is_likely_led:
-            text = f"partition {partition} may have another coordinator, of whom this node has not heard"
+        if not is_likely_leader:
+            text = f"the leadership of partition {partition} is not confirmed; another node may lead it"
             raise KafkaError(ErrorCode.NOT_COORDINATOR, text)
 
-    def all_serving(self) -> list[Shard[CoordinatorT]]:
-        """Every shard; KafkaError COORDINATOR_LOAD_IN_PROGRESS while one is loading."""
+    def loaded_shards(self) -> list[Shard[CoordinatorT]]:
+        """Return every active shard. Raise COORDINATOR_LOAD_IN_PROGRESS while a partition is loading."""
         self.check_running()
         loading = [s.partition for s in self._shards.values() if s.state is ShardState.LOADING]
         if loading:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"partitions {loading} are loading")
-        return self.active()
+        return self.active_shards()
 
-    def active(self) -> list[Shard[CoordinatorT]]:
-        """The shards that are loaded."""
+    def active_shards(self) -> list[Shard[CoordinatorT]]:
+        """Return the shards that are loaded."""
         return [shard for _, shard in sorted(self._shards.items()) if shard.state is ShardState.ACTIVE]
 
     def get(self, partition: int) -> Shard[CoordinatorT] | None:
-        """The shard of a partition, loaded or not."""
+        """Return the shard of a partition in any state; None if this node does not lead the partition."""
         return self._shards.get(partition)
 
-    # Certainty
+    # Reads and writes
 
     async def confirm(self, shard: Shard[CoordinatorT]) -> None:
-        """Return when no other coordinator had the shard as this was called; else NOT_COORDINATOR."""
+        """Return when it is certain that no other coordinator had the shard at the time of this call.
+
+        Raise KafkaError NOT_COORDINATOR otherwise.
+        """
         try:
-            await self._log.confirm_led(shard.partition)
+            await self._log.confirm_leadership(shard.partition)
         except KafkaError as error:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, str(error)) from error
         if shard.state is not ShardState.ACTIVE:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"partition {shard.partition} moved")
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"partition {shard.partition} has another leader")
 
     def begin_write(self, shard: Shard[CoordinatorT], writes: Writes[Any]) -> asyncio.Future[ErrorCode]:
-        """Append and replay now; the future is done, with what became of it, when that is committed."""
-        outcome: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-
-        def done(error: ErrorCode) -> None:
-            if not outcome.done():
-                outcome.set_result(error)
-
-        shard.perform(writes, done)
-        return outcome
+        """Append and replay now. Return a future that completes with the result of the commit."""
+        return _begin(lambda on_completed: shard.perform(writes, on_completed))
 
     async def write(self, shard: Shard[CoordinatorT], writes: Writes[Any]) -> None:
-        """Append, replay and wait for the commit; KafkaError with the code for the reply."""
-        error = await settled(lambda done: shard.perform(writes, done), self._commit_timeout_ms)
+        """Append, replay and wait for the commit. Raise KafkaError with the error of the reply."""
+        error = await write_and_wait(
+            lambda on_completed: shard.perform(writes, on_completed), self._commit_timeout_ms
+        )
         _check(error, shard.partition)
 
     async def append_and_replay(
@@ -202,9 +207,10 @@ class Shards(Generic[CoordinatorT]):
         replay: Callable[[Offset], None],
         count: int,
     ) -> None:
-        """`write` for records that are not written as others are; see `Shard.append_and_replay`."""
-        error = await settled(
-            lambda done: shard.append_and_replay(append, replay, count, done), self._commit_timeout_ms
+        """Do the same as `write` with other functions that append and replay; see the shard's method."""
+        error = await write_and_wait(
+            lambda on_completed: shard.append_and_replay(append, replay, count, on_completed),
+            self._commit_timeout_ms,
         )
         _check(error, shard.partition)
 
@@ -214,19 +220,24 @@ def _check(error: ErrorCode, partition: int) -> None:
         raise KafkaError(error_of_append(error), f"partition {partition}: {error.text}")
 
 
-async def settled(write: Callable[[SettledCallback], None], timeout_ms: int) -> ErrorCode:
-    """What becomes of what `write` appends; REQUEST_TIMED_OUT when that takes too long."""
-    outcome: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+def _begin(write: Callable[[CompletionCallback], None]) -> asyncio.Future[ErrorCode]:
+    result: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
-    def done(error: ErrorCode) -> None:
-        if not outcome.done():
-            outcome.set_result(error)
+    def on_completed(error: ErrorCode) -> None:
+        if not result.done():
+            result.set_result(error)
 
-    write(done)
+    write(on_completed)
+    return result
+
+
+async def write_and_wait(write: Callable[[CompletionCallback], None], timeout_ms: int) -> ErrorCode:
+    """Call `write` and return the result of the commit, or REQUEST_TIMED_OUT after `timeout_ms`."""
+    result = _begin(write)
     try:
-        if not outcome.done():
+        if not result.done():
             async with asyncio.timeout(timeout_ms / 1000):
-                await outcome
-        return outcome.result()
+                await result
+        return result.result()
     except TimeoutError:
         return ErrorCode.REQUEST_TIMED_OUT

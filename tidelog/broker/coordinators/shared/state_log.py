@@ -1,4 +1,4 @@
-"""The log that keeps a coordinator's state, as the coordinator sees it."""
+"""The log that stores a coordinator's state, as the coordinator uses it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tidelog.protocol.ids import Offset
 
 
 class AppendedRecords(NamedTuple):
-    """Records that are in the leader's log from `base_offset` on.
+    """Records that the leader has appended from `base_offset` on.
 
-    `committed`: done when all in-sync replicas have them. It raises KafkaError only if they
-    will never be committed, so the leadership is lost; being slow is no error. It completes in
-    the order of the appends.
+    `committed` completes when all in-sync replicas have the records. It raises KafkaError only if they will
+    never be committed because the leadership is lost; a slow replica is not an error. It completes in the
+    order of the appends.
     """
 
     base_offset: Offset
@@ -21,45 +21,46 @@ class AppendedRecords(NamedTuple):
 
 
 class StateLog(Protocol):
-    """An internal topic as far as this node leads it."""
+    """The partitions of an internal topic that this node leads."""
 
     def partition_count(self) -> int:
-        """How many partitions the topic has, or will have once it is created."""
+        """Return the number of partitions that the topic has, or will have when it is created."""
         ...
 
-    def is_likely_led(self, partition: int) -> bool:
-        """Whether this node was heard of as the leader lately; if not it is cut off, or was frozen.
+    def is_likely_leader(self, partition: int) -> bool:
+        """Return whether this node's leadership was confirmed recently.
 
-        Errors: KafkaError when the partition is not here.
+        If not, this node is disconnected from the cluster, or was paused. Raise KafkaError if the partition
+        is not on this node.
         """
         ...
 
-    async def confirm_led(self, partition: int) -> None:
-        """Return when what is in memory is the truth as of this call: nobody else led the partition then.
+    async def confirm_leadership(self, partition: int) -> None:
+        """Return when it is certain that no other node led the partition at the time of this call.
 
-        Errors: KafkaError when that cannot be known.
+        Raise KafkaError if that cannot be determined.
         """
         ...
 
     def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> AppendedRecords:
-        """Append all records, key and value, as one batch, at once.
+        """Append all records, each a key and a value, as one batch.
 
-        Errors: KafkaError (NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, MESSAGE_TOO_LARGE,
-        KAFKA_STORAGE_ERROR ...) when none of them is in the log.
+        Raise KafkaError (NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, MESSAGE_TOO_LARGE,
+        KAFKA_STORAGE_ERROR ...) if no record has been appended.
         """
         ...
 
     def read(self, partition: int) -> AsyncIterator[bytes | memoryview]:
-        """Whole record batches from the start of the partition to its end, some of them at a time.
+        """Yield the record batches of the partition from start to end, several batches at a time.
 
-        At most the load buffer's size at once, or one batch if that is larger.
+        Each part has at most the size of the load buffer, or is one batch that is larger.
         Errors: KafkaError, OSError.
         """
         ...
 
-    async def settled(self, partition: int, end_offset: Offset) -> None:
-        """Return when what was read up to `end_offset` may be acted on, which can take any time.
+    async def wait_until_committed(self, partition: int, end_offset: Offset) -> None:
+        """Return when the records below `end_offset` may be used, which can take any time.
 
-        Errors: KafkaError when this node does not lead the partition any more.
+        Raise KafkaError if this node does not lead the partition any more.
         """
         ...

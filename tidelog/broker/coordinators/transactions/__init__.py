@@ -1,7 +1,7 @@
-"""The transaction coordinator: who writes under a transactional id, and how its transaction ends.
+"""The transaction coordinator: producers with a transactional id, and how their transactions end.
 
 `coordinator.TransactionCoordinator` is the core for one partition of `__transaction_state`: plain
-functions, no I/O, time passed in. `service.TransactionService` is the shell that owns the log, the
-clock and producer ids; `marker_sender.MarkerSender` tells the leaders of partitions how a transaction
-ended.
+functions, no I/O; the time is an argument. `service.TransactionService` is the shell that owns the log, the
+clock and producer ids. `marker_sender.MarkerSender` sends the end of a transaction to the leaders of its
+partitions.
 """

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn and AddOffsetsToTxn, and the question whether a partition was added (KIP-890)."""
+"""AddPartitionsToTxn and AddOffsetsToTxn, and the verification that a partition was added (KIP-890)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidelog.protocol.ids import TopicPartition
 
 
 class AddPartitionsCommand:
-    """See the module."""
+    """Handles AddPartitionsToTxn, with and without `verify_only`."""
 
     def __init__(self, registry: TransactionRegistry) -> None:
         self._registry = registry
@@ -29,29 +29,31 @@ class AddPartitionsCommand:
         client_transaction_version: int,
         now: Moment,
     ) -> Outcome[None]:
-        """Have partitions take part in the transaction, which begins with the first.
+        """Add partitions to the transaction. The first one starts it.
 
         Errors: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
         """
-        metadata = self._registry.settled(transactional_id)
+        metadata = self._registry.metadata_to_change(transactional_id)
         _check_producer(metadata, producer)
         if metadata.state is TransactionState.ONGOING and metadata.partitions.issuperset(partitions):
             return Outcome(None)
-        added = metadata.with_partitions(partitions, client_transaction_version, now.wall_ms)
+        added = metadata.prepare_add_partitions(partitions, client_transaction_version, now.wall_ms)
         return Outcome(None, Writes((TransactionRecord(transactional_id, added),)))
 
     def verify_partitions(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Per partition whether it takes part: TRANSACTION_ABORTABLE when it does not.
+        """Return NONE for each partition of the transaction and TRANSACTION_ABORTABLE for every other.
 
-        Only what is committed counts: a partition must not take records of a transaction that a new
-        coordinator would not know to have it.
+        Only committed metadata counts: otherwise a partition could accept records of a transaction that a new
+        coordinator would not know.
         Errors: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
         """
-        metadata = self._registry.committed(transactional_id)
+        metadata = self._registry.committed_metadata(transactional_id)
         if metadata is None:
-            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{transactional_id!r} is not known")
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"the transactional id {transactional_id!r} is unknown"
+            )
         _check_producer(metadata, producer)
         if metadata.state.is_prepared:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{transactional_id!r} is ending")
@@ -66,5 +68,5 @@ def _check_producer(metadata: TransactionMetadata, producer: ProducerIdAndEpoch)
         text = f"{metadata.transactional_id!r} has the producer id {metadata.producer_id}, not {producer}"
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
     if metadata.producer_epoch != producer.epoch:
-        text = f"{metadata.transactional_id!r} is at epoch {metadata.producer_epoch}, not {producer}"
+        text = f"{metadata.transactional_id!r} has the epoch {metadata.producer_epoch}, not {producer}"
         raise KafkaError(ErrorCode.PRODUCER_FENCED, text)

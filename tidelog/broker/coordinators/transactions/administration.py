@@ -1,4 +1,4 @@
-"""DescribeTransactions and ListTransactions: what is committed of the ids of one partition."""
+"""DescribeTransactions and ListTransactions: the committed metadata of the ids of one partition."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ NO_DURATION = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionFilter:
-    """What of the ids is wanted; an empty set, a negative duration or no pattern leave nobody out.
+    """Selects transactional ids; a field with its default value selects all.
 
-    `duration_ms`: transactions that began longer ago than that.
+    `duration_ms` selects transactions that started longer ago than that.
     """
 
     states: frozenset[TransactionState] | None = None
@@ -31,8 +31,8 @@ class TransactionFilter:
     duration_ms: int = NO_DURATION
     pattern: RegularExpression | None = None
 
-    def takes(self, metadata: TransactionMetadata, now_wall_ms: int) -> bool:
-        """Whether this id is wanted."""
+    def matches(self, metadata: TransactionMetadata, now_wall_ms: int) -> bool:
+        """Return whether the filter selects this id."""
         if self.states is not None and metadata.state not in self.states:
             return False
         if self.producer_ids and metadata.producer_id not in self.producer_ids:
@@ -43,15 +43,15 @@ class TransactionFilter:
 
 
 class Administration:
-    """Looks at the registry and changes nothing."""
+    """Reads the registry for admin requests."""
 
     def __init__(self, registry: TransactionRegistry) -> None:
         self._registry = registry
 
     def describe(self, transactional_id: str) -> describe_transactions.TransactionState:
-        """One id with its transaction; TRANSACTIONAL_ID_NOT_FOUND when it is not known.
+        """Return the state of one id and its transaction; TRANSACTIONAL_ID_NOT_FOUND for an unknown id.
 
-        Of a prepared transaction those partitions are told that have no marker yet.
+        For a prepared transaction, only the partitions without a marker are returned.
         """
         entry = self._registry.get(transactional_id)
         if entry is None or entry.committed is None:
@@ -59,7 +59,7 @@ class Administration:
                 transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
             )
         metadata = entry.committed
-        partitions = entry.unmarked if metadata.state.is_prepared else metadata.partitions
+        partitions = entry.partitions_without_marker if metadata.state.is_prepared else metadata.partitions
         return describe_transactions.TransactionState(
             transactional_id=transactional_id,
             transaction_state=metadata.state.value,
@@ -70,13 +70,15 @@ class Administration:
             topics=_topics(partitions),
         )
 
-    def list(self, wanted: TransactionFilter, now: Moment) -> Steps[list[list_transactions.TransactionState]]:
-        """Return the ids that `wanted` takes; a step for each id, as its pattern may take long."""
+    def list(
+        self, filter_by: TransactionFilter, now: Moment
+    ) -> Steps[list[list_transactions.TransactionState]]:
+        """Return the ids that `filter_by` selects, in one step for each id: its pattern may take long."""
         found = []
         for entry in list(self._registry):
             yield None
             metadata = entry.committed
-            if metadata is not None and wanted.takes(metadata, now.wall_ms):
+            if metadata is not None and filter_by.matches(metadata, now.wall_ms):
                 found.append(
                     list_transactions.TransactionState(
                         transactional_id=metadata.transactional_id,

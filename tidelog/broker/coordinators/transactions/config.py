@@ -1,4 +1,4 @@
-"""Settings of the transaction coordinator, by Kafka's keys with Kafka's defaults."""
+"""The settings of the transaction coordinator, with Kafka's keys and defaults."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionConfig:
-    """Each field is the Kafka key of the same name with dots for underscores; bounds are the keys'."""
+    """The settings; each field is the Kafka key of the same name with underscores for dots."""
 
     transactional_id_expiration_ms: int = 604_800_000
     transaction_max_timeout_ms: int = 900_000

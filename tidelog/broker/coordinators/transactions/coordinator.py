@@ -1,16 +1,16 @@
 """The transaction coordinator of one partition of `__transaction_state`: all of its commands in one place.
 
-How it is used: call a command, append the records it gives to the log, `replay` each of them with the
-offset it got, and `advance` when they are committed; then tell `writes.settled` and send the reply. If
-the append fails, replay nothing and tell `settled` the error. Nothing may come between a command and
-the replay of its records. Call `tick` when `next_due_ms` has come.
+How to use it: call a command, append its records to the log and `replay` each with its offset. Call `advance`
+when they are committed, then `writes.follow_up`, and send the reply. If the append fails, replay nothing and
+call `follow_up` with the error. No other command may run between a command and the replay of its records.
+Call `tick` when `next_deadline_ms` has come.
 
-A transaction is prepared with the commit of that record: then `on_prepared` is told which markers must be
-written, and `marked` is to be called with the partitions that have them. With the last one the transaction
-is complete, which is written, again and again until it is in the log. A new coordinator does the same with
-what it finds prepared (KAFKA-16352). It also aborts at once what has timed out: its first regular check may
-be a whole interval away, and coordinators that move often might never come to it. An abort that cannot be
-written is tried again soon, too.
+A transaction is prepared when that record is committed. Then `on_prepared` is called with the markers that
+must be written, and `on_markers_written` must be called with the partitions that have them. The last one
+completes the transaction. The completion is written and retried until it is in the log. A new coordinator
+does the same with the transactions that it finds prepared (KAFKA-16352). It also aborts timed-out
+transactions at once: its first regular check comes after a whole interval, and a coordinator that moves often
+would never reach it. An abort that cannot be written is retried soon, too.
 
 I/O: none. Errors: commands raise KafkaError where their docstring says so.
 """
@@ -33,7 +33,7 @@ from tidelog.broker.coordinators.transactions.marking import Marking
 from tidelog.broker.coordinators.transactions.records import TransactionRecord
 from tidelog.broker.coordinators.transactions.registry import TransactionEntry, TransactionRegistry
 from tidelog.broker.coordinators.transactions.states import TransactionState
-from tidelog.broker.coordinators.transactions.upkeep import Upkeep
+from tidelog.broker.coordinators.transactions.timeouts import TransactionTimeouts
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import Offset, TopicPartition
 
@@ -44,7 +44,7 @@ ABORT_RETRY_MS: Final = 500
 
 
 class TransactionCoordinator:
-    """Transactional ids of one partition, in one leader epoch."""
+    """Coordinates the transactional ids of one partition in one leader epoch."""
 
     def __init__(
         self,
@@ -60,12 +60,12 @@ class TransactionCoordinator:
         self._on_prepared = on_prepared
         self._is_loaded = False
         self._markings: dict[str, Marking] = {}
-        self._marked: dict[str, None] = {}
-        """Ids whose markers are all written, and that are to be completed at `_retry_due_ms`."""
-        self._retry_due_ms: int | None = None
-        self._abort_due_ms: int | None = None
-        """When to look for timed-out transactions again, because an abort could not be written."""
-        self._upkeep = Upkeep(self.registry, config, transaction_version)
+        self._completable: dict[str, None] = {}
+        """Ids whose markers are all written, and that must be completed at `_retry_deadline_ms`."""
+        self._retry_deadline_ms: int | None = None
+        self._abort_deadline_ms: int | None = None
+        """The time of the next check for timeouts; set if an abort could not be written."""
+        self._timeouts = TransactionTimeouts(self.registry, config, transaction_version)
         adding = AddPartitionsCommand(self.registry)
         administration = Administration(self.registry)
         self.init_producer = InitProducerCommand(self.registry, config, transaction_version).init_producer
@@ -73,7 +73,7 @@ class TransactionCoordinator:
         self.verify_partitions = adding.verify_partitions
         self.end_transaction = EndTransactionCommand(self.registry).end_transaction
         self.waits_only_for_commit = self.registry.waits_only_for_commit
-        self.expire = self._upkeep.expire
+        self.expire = self._timeouts.expire
         self.describe = administration.describe
         self.list = administration.list
 
@@ -88,23 +88,23 @@ class TransactionCoordinator:
         prepared = self.registry.advance(high_watermark)
         if self._is_loaded:
             for entry in prepared:
-                self._mark(entry)
+                self._write_markers(entry)
 
     def finish_loading(self, now: Moment) -> list[Writes[TransactionRecord]]:
         """Note that all records are replayed; resume the previous coordinator's transactions."""
         self._is_loaded = True
-        self._mark_prepared()
-        return [*self._complete_marked(now), *self.abort_timed_out(now)]
+        self._write_markers_of_prepared()
+        return [*self._complete_all(now), *self.abort_timed_out(now)]
 
     # Markers
 
-    def _mark_prepared(self) -> None:
+    def _write_markers_of_prepared(self) -> None:
         """Start the markers of every transaction that the previous coordinator had prepared."""
         for entry in self.registry:
             if entry.committed is not None and entry.committed.state.is_prepared:
-                self._mark(entry)
+                self._write_markers(entry)
 
-    def _mark(self, entry: TransactionEntry) -> None:
+    def _write_markers(self, entry: TransactionEntry) -> None:
         metadata = entry.committed
         assert metadata is not None
         marking = Marking(
@@ -115,87 +115,92 @@ class TransactionCoordinator:
             producer_epoch=metadata.producer_epoch,
             is_commit=metadata.state is TransactionState.PREPARE_COMMIT,
             transaction_version=metadata.client_transaction_version,
-            partitions=frozenset(entry.unmarked),
+            partitions=frozenset(entry.partitions_without_marker),
         )
         self._markings[metadata.transactional_id] = marking
         if marking.partitions:
             self._on_prepared(marking)
         else:
-            self._marked[metadata.transactional_id] = None
-            self._retry_due_ms = 0
+            self._completable[metadata.transactional_id] = None
+            self._retry_deadline_ms = 0
 
     def on_markers_written(
         self, marking: Marking, partitions: Iterable[TopicPartition], now: Moment
     ) -> Writes[TransactionRecord]:
-        """Partitions have their marker, or are gone; the last of them completes the transaction.
+        """Remove partitions that have their marker or have been deleted; the last completes the transaction.
 
-        Of a transaction that is over, or of another coordinator, nothing is heard any more.
+        A call for a transaction that has ended, or of another coordinator, has no effect.
         """
         entry = self.registry.get(marking.transactional_id)
-        if self._markings.get(marking.transactional_id) is not marking or entry is None or not entry.unmarked:
+        if self._markings.get(marking.transactional_id) is not marking or entry is None:
             return NOTHING
-        entry.unmarked.difference_update(partitions)
-        return NOTHING if entry.unmarked else self._complete(marking.transactional_id, now)
+        without_marker = entry.partitions_without_marker
+        if not without_marker:
+            return NOTHING
+        without_marker.difference_update(partitions)
+        return NOTHING if without_marker else self._complete(marking.transactional_id, now)
 
     def _complete(self, transactional_id: str, now: Moment) -> Writes[TransactionRecord]:
-        metadata = self.registry.committed(transactional_id)
+        metadata = self.registry.committed_metadata(transactional_id)
         assert metadata is not None
         assert metadata.state.is_prepared, f"{transactional_id!r} is {metadata.state.value}"
 
-        def settled(error: ErrorCode, _: Moment) -> Writes[TransactionRecord]:
+        def follow_up(error: ErrorCode, _: Moment) -> Writes[TransactionRecord]:
             if error is ErrorCode.NONE:
                 self._markings.pop(transactional_id, None)
             else:
-                # Whoever leads the partition next completes it; until then this node tries.
-                self._marked[transactional_id] = None
-                self._retry_due_ms = now.monotonic_ms + COMPLETION_RETRY_MS
+                # The next leader of the partition completes it; until then this node retries.
+                self._completable[transactional_id] = None
+                self._retry_deadline_ms = now.monotonic_ms + COMPLETION_RETRY_MS
             return NOTHING
 
-        return Writes((TransactionRecord(transactional_id, metadata.completed(now.wall_ms)),), settled)
+        return Writes(
+            (TransactionRecord(transactional_id, metadata.prepare_complete(now.wall_ms)),), follow_up
+        )
 
-    def _complete_marked(self, now: Moment) -> list[Writes[TransactionRecord]]:
-        marked, self._marked = self._marked, {}
-        self._retry_due_ms = None
-        return [self._complete(transactional_id, now) for transactional_id in marked]
+    def _complete_all(self, now: Moment) -> list[Writes[TransactionRecord]]:
+        completable, self._completable = self._completable, {}
+        self._retry_deadline_ms = None
+        return [self._complete(transactional_id, now) for transactional_id in completable]
 
-    # Time
+    # Deadlines
 
     def abort_timed_out(self, now: Moment) -> list[Writes[TransactionRecord]]:
-        """Abort the transactions that took too long, since the start that is recorded in the log."""
+        """Return the aborts of the transactions that have timed out; their start is recorded in the log."""
 
-        def settled(error: ErrorCode, _: Moment) -> Writes[TransactionRecord]:
+        def follow_up(error: ErrorCode, _: Moment) -> Writes[TransactionRecord]:
             if error is not ErrorCode.NONE:
-                self._abort_due_ms = now.monotonic_ms + ABORT_RETRY_MS
+                self._abort_deadline_ms = now.monotonic_ms + ABORT_RETRY_MS
             return NOTHING
 
-        self._abort_due_ms = None
-        return [Writes((record,), settled) for record in self._upkeep.aborts_of_timed_out(now)]
+        self._abort_deadline_ms = None
+        return [Writes((record,), follow_up) for record in self._timeouts.aborts_of_timed_out(now)]
 
-    def next_due_ms(self) -> int | None:
-        """When `tick` must be called next, on the monotonic clock; None when nothing is pending."""
-        pending = [due_ms for due_ms in (self._retry_due_ms, self._abort_due_ms) if due_ms is not None]
-        return min(pending, default=None)
+    def next_deadline_ms(self) -> int | None:
+        """Return the monotonic time of the next call of `tick`; None if no retry is pending."""
+        deadlines = (self._retry_deadline_ms, self._abort_deadline_ms)
+        return min((each for each in deadlines if each is not None), default=None)
 
     def tick(self, now: Moment) -> list[Writes[TransactionRecord]]:
-        """Write what could not be written before."""
+        """Return the writes that failed before and must be retried now."""
         writes: list[Writes[TransactionRecord]] = []
-        if self._retry_due_ms is not None and now.monotonic_ms >= self._retry_due_ms:
-            writes += self._complete_marked(now)
-        if self._abort_due_ms is not None and now.monotonic_ms >= self._abort_due_ms:
+        if self._retry_deadline_ms is not None and now.monotonic_ms >= self._retry_deadline_ms:
+            writes += self._complete_all(now)
+        if self._abort_deadline_ms is not None and now.monotonic_ms >= self._abort_deadline_ms:
             writes += self.abort_timed_out(now)
         return writes
 
-    # The end
+    # Resignation
 
     def resign(self) -> None:
-        """Another node leads the partition: it writes the markers, and all is forgotten here."""
+        """Cancel all markers, because another node leads the partition, and drop the state."""
         for marking in self._markings.values():
             marking.is_cancelled = True
         self._markings.clear()
-        self._marked.clear()
-        self._retry_due_ms = self._abort_due_ms = None
+        self._completable.clear()
+        self._retry_deadline_ms = self._abort_deadline_ms = None
         self.registry.clear()
 
     def state_counts(self) -> Counter[TransactionState]:
-        """How many ids are in each state, for metrics."""
+        """Return the number of transactional ids in each state, for metrics."""
         return self.registry.state_counts()

@@ -68,7 +68,7 @@ class EndTransactionCommand:
         """
         if client_transaction_version < TRANSACTION_VERSION_2:
             return self._end_in_same_epoch(transactional_id, producer, is_commit, now)
-        metadata = self._registry.settled(transactional_id)
+        metadata = self._registry.metadata_to_change(transactional_id)
         is_retry = self._is_retry(metadata, producer)
         self._check_producer(metadata, producer, is_retry)
         if metadata.state is TransactionState.ONGOING:
@@ -83,16 +83,16 @@ class EndTransactionCommand:
     def _end_in_same_epoch(
         self, transactional_id: str, producer: ProducerIdAndEpoch, is_commit: bool, now: Moment
     ) -> Outcome[ProducerIdAndEpoch]:
-        committed = self._registry.committed(transactional_id)
+        committed = self._registry.committed_metadata(transactional_id)
         if committed is None or committed.producer_id != producer.producer_id:
             raise _unknown_producer(transactional_id, producer)
         if committed.producer_epoch != producer.epoch:
             raise _fenced(committed, producer)
-        metadata = self._registry.settled(transactional_id)
+        metadata = self._registry.metadata_to_change(transactional_id)
         if metadata.state is not TransactionState.ONGOING:
             _check_same_end(metadata, is_commit)
             return Outcome(NO_PRODUCER)
-        ended = metadata.ended(_prepared(is_commit), 0, now.wall_ms)
+        ended = metadata.prepare_end(_prepared(is_commit), 0, now.wall_ms)
         return Outcome(NO_PRODUCER, Writes((TransactionRecord(transactional_id, ended),)))
 
     def _end_in_next_epoch(
@@ -107,8 +107,10 @@ class EndTransactionCommand:
             if new_producer_id is None:
                 raise ProducerIdNeeded
             next_producer_id = new_producer_id
-        ended = metadata.ended(_prepared(is_commit), TRANSACTION_VERSION_2, now.wall_ms, next_producer_id)
-        completed = ended.completed(now.wall_ms)
+        ended = metadata.prepare_end(
+            _prepared(is_commit), TRANSACTION_VERSION_2, now.wall_ms, next_producer_id
+        )
+        completed = ended.prepare_complete(now.wall_ms)
         reply = ProducerIdAndEpoch(completed.producer_id, completed.producer_epoch)
         return Outcome(reply, Writes((TransactionRecord(metadata.transactional_id, ended),)))
 
@@ -149,16 +151,16 @@ def _check_same_end(metadata: TransactionMetadata, is_commit: bool) -> None:
 
 
 def _invalid_state(metadata: TransactionMetadata, is_commit: bool) -> KafkaError:
-    asked = "commit" if is_commit else "abort"
-    text = f"{asked} of {metadata.transactional_id!r}, which is {metadata.state.value}"
+    end = "commit" if is_commit else "abort"
+    text = f"{end} of {metadata.transactional_id!r} is not allowed in state {metadata.state.value}"
     return KafkaError(ErrorCode.INVALID_TXN_STATE, text)
 
 
 def _unknown_producer(transactional_id: str, producer: ProducerIdAndEpoch) -> KafkaError:
-    text = f"{transactional_id!r} has another producer id than {producer.producer_id}"
+    text = f"the producer id of {transactional_id!r} is not {producer.producer_id}"
     return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
 
 
 def _fenced(metadata: TransactionMetadata, producer: ProducerIdAndEpoch) -> KafkaError:
-    text = f"epoch {producer.epoch} of {metadata.transactional_id!r}, which is at {metadata.producer_epoch}"
+    text = f"the epoch of {metadata.transactional_id!r} is {metadata.producer_epoch}, not {producer.epoch}"
     return KafkaError(ErrorCode.PRODUCER_FENCED, text)

@@ -1,14 +1,14 @@
-"""InitProducerId of a transactional id: a producer begins, or goes on after an error (KIP-360).
+"""InitProducerId of a transactional id: a producer starts, or continues after an error (KIP-360).
 
-| state | asked without an epoch | with the present id and epoch | with the epoch before | with any other |
+| state | request without an epoch | current id and epoch | previous epoch | any other |
 |-------|------------------------|-------------------------------|-----------------------|----------------|
-| none yet | new id, epoch 0 | same | same | same |
-| Empty, Complete... | epoch + 1 | epoch + 1 | the present epoch again | PRODUCER_FENCED |
-| the same, no epochs left | new id, epoch 0 | new id, epoch 0 | the present epoch again | PRODUCER_FENCED |
-| Ongoing | aborted, CONCURRENT_TRANSACTIONS | same | same | same, but PRODUCER_FENCED for another id |
+| no metadata | new id, epoch 0 | same | same | same |
+| Empty, Complete... | epoch + 1 | epoch + 1 | the current epoch again | PRODUCER_FENCED |
+| the same, epochs exhausted | new id, epoch 0 | new id, epoch 0 | the current epoch again | PRODUCER_FENCED |
+| Ongoing | abort, CONCURRENT_TRANSACTIONS | same | same | same, but PRODUCER_FENCED for another id |
 | Prepare... | CONCURRENT_TRANSACTIONS | same | same | same |
 
-"With the epoch before" also stands for the last epoch of the id before: its answer may have been lost.
+"Previous epoch" includes the last epoch of the previous id: the response to it may have been lost.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from tidelog.protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerId
 
 
 class ProducerIdNeeded(Exception):
-    """The command needs a producer id that nobody has: call it again with one."""
+    """The command needs a new producer id: call it again with one."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """What a producer calls itself."""
+    """The identity of a producer."""
 
     producer_id: ProducerId = NO_PRODUCER_ID
     epoch: int = NO_PRODUCER_EPOCH
 
 
 class InitProducerCommand:
-    """See the module; `transaction_version` is the cluster's level of that feature."""
+    """Handles InitProducerId. `transaction_version` returns the finalized level of that feature."""
 
     def __init__(
         self,
@@ -59,36 +59,35 @@ class InitProducerCommand:
         new_producer_id: ProducerId | None,
         now: Moment,
     ) -> Outcome[ProducerIdAndEpoch]:
-        """The id and epoch to go on with, once that is committed.
+        """Return the id and epoch that the producer continues with after the commit.
 
-        A reply without an id stands for CONCURRENT_TRANSACTIONS: the former producer's transaction is
-        being aborted.
-        Errors: ProducerIdNeeded unless there is a `new_producer_id`; KafkaError as above, and
-        INVALID_TRANSACTION_TIMEOUT.
+        A reply without an id means CONCURRENT_TRANSACTIONS: the previous producer's transaction is being
+        aborted. Errors: ProducerIdNeeded if `new_producer_id` is None and needed; KafkaError as in the
+        table, and INVALID_TRANSACTION_TIMEOUT.
         """
         if not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
-            text = f"{timeout_ms} ms, at most {self._config.transaction_max_timeout_ms} are allowed"
+            text = f"{timeout_ms} ms; allowed are 1 to {self._config.transaction_max_timeout_ms}"
             raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, text)
         if self._registry.get(transactional_id) is None:
             created = TransactionMetadata(
                 transactional_id=transactional_id,
-                producer_id=_needed(new_producer_id),
+                producer_id=_require_id(new_producer_id),
                 timeout_ms=timeout_ms,
                 last_update_wall_ms=now.wall_ms,
             )
-            return self._begin(created, created.producer_id, 0, NO_PRODUCER_EPOCH, timeout_ms, now)
-        metadata = self._registry.settled(transactional_id)
+            return self._initialize(created, created.producer_id, 0, NO_PRODUCER_EPOCH, timeout_ms, now)
+        metadata = self._registry.metadata_to_change(transactional_id)
         if expected is not None and not _is_known(metadata, expected):
             text = f"{transactional_id!r} has the producer id {metadata.producer_id}, not {expected}"
             raise KafkaError(ErrorCode.PRODUCER_FENCED, text)
         if metadata.state is TransactionState.ONGOING:
-            aborted = metadata.fenced().ended(
+            aborted = metadata.prepare_fence().prepare_end(
                 TransactionState.PREPARE_ABORT, self._transaction_version(), now.wall_ms
             )
             return Outcome(ProducerIdAndEpoch(), Writes((TransactionRecord(transactional_id, aborted),)))
-        return self._go_on(metadata, expected, timeout_ms, new_producer_id, now)
+        return self._continue(metadata, expected, timeout_ms, new_producer_id, now)
 
-    def _go_on(
+    def _continue(
         self,
         metadata: TransactionMetadata,
         expected: ProducerIdAndEpoch | None,
@@ -96,21 +95,21 @@ class InitProducerCommand:
         new_producer_id: ProducerId | None,
         now: Moment,
     ) -> Outcome[ProducerIdAndEpoch]:
-        """No transaction is under way."""
+        """Return the reply for an id without an ongoing transaction."""
         epoch = metadata.producer_epoch
         if expected is not None and expected.epoch != epoch:
             if expected.epoch != metadata.last_producer_epoch:
-                text = f"epoch {expected.epoch} of {metadata.transactional_id!r}, which is at {epoch}"
+                text = f"the epoch of {metadata.transactional_id!r} is {epoch}, not {expected.epoch}"
                 raise KafkaError(ErrorCode.PRODUCER_FENCED, text)
             last_epoch = metadata.last_producer_epoch
-            return self._begin(metadata, metadata.producer_id, epoch, last_epoch, timeout_ms, now)
+            return self._initialize(metadata, metadata.producer_id, epoch, last_epoch, timeout_ms, now)
         last_epoch = NO_PRODUCER_EPOCH if expected is None else epoch
         if metadata.is_epoch_exhausted:
-            producer_id = _needed(new_producer_id)
-            return self._begin(metadata, producer_id, 0, last_epoch, timeout_ms, now)
-        return self._begin(metadata, metadata.producer_id, epoch + 1, last_epoch, timeout_ms, now)
+            producer_id = _require_id(new_producer_id)
+            return self._initialize(metadata, producer_id, 0, last_epoch, timeout_ms, now)
+        return self._initialize(metadata, metadata.producer_id, epoch + 1, last_epoch, timeout_ms, now)
 
-    def _begin(
+    def _initialize(
         self,
         metadata: TransactionMetadata,
         producer_id: ProducerId,
@@ -119,7 +118,7 @@ class InitProducerCommand:
         timeout_ms: int,
         now: Moment,
     ) -> Outcome[ProducerIdAndEpoch]:
-        initialized = metadata.initialized(
+        initialized = metadata.prepare_producer_epoch(
             producer_id=producer_id,
             epoch=epoch,
             last_epoch=last_epoch,
@@ -130,14 +129,14 @@ class InitProducerCommand:
         return Outcome(ProducerIdAndEpoch(producer_id, epoch), Writes((record,)))
 
 
-def _needed(producer_id: ProducerId | None) -> ProducerId:
+def _require_id(producer_id: ProducerId | None) -> ProducerId:
     if producer_id is None:
         raise ProducerIdNeeded
     return producer_id
 
 
 def _is_known(metadata: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
-    """Whether the producer has the present id, or the one before it in its last epoch."""
+    """Return whether the producer has the current id, or the previous id in its last epoch."""
     if expected.producer_id == metadata.producer_id:
         return True
     return expected.producer_id == metadata.previous_producer_id and is_exhausted(expected.epoch)

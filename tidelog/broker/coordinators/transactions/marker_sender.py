@@ -1,19 +1,19 @@
-"""Tells the leaders of partitions how transactions ended, until every one has written its marker.
+"""Sends the ends of transactions to the leaders of their partitions, until all have written their markers.
 
 Up to `REQUESTS_IN_FLIGHT` requests are in flight to a broker, because each is acknowledged only when all of
-its markers are replicated. When there are that many, the next one takes all markers that are queued by then.
-A partition whose leader does not respond, refuses or is not known is tried again at the leader of that time;
-one that is not in the metadata any more needs no marker.
+its markers are replicated. When there are that many, the next request takes all markers that are queued by
+then. A partition whose leader does not respond, returns an error or is unknown is retried with the leader of
+that time. A partition that has been deleted needs no marker.
 
-| response for a partition | what follows |
+| response for a partition | result |
 |---|---|
-| NONE | it is marked |
-| INVALID_PRODUCER_EPOCH | it is marked: a later epoch is given only when a transaction has ended |
-| UNSUPPORTED_FOR_MESSAGE_FORMAT | it is marked: it has no records of the transaction |
-| any other, or none | again after `RETRY_MS` |
+| NONE | the marker is written |
+| INVALID_PRODUCER_EPOCH | the same: a later epoch is given only after the end of a transaction |
+| UNSUPPORTED_FOR_MESSAGE_FORMAT | the same: the partition has no records of the transaction |
+| any other, or none | retry after `RETRY_MS` |
 
-Bounds: a request has at most `PARTITIONS_PER_REQUEST` partitions, or those of one transaction if these are
-more. What waits is what transactions that end have, of this node's coordinators.
+Bounds: a request has at most `PARTITIONS_PER_REQUEST` partitions, or those of one transaction if it has more.
+The queues hold the partitions of the prepared transactions of this node's coordinators.
 Source: TransactionMarkerChannelManager of Apache Kafka 4.3.
 """
 
@@ -44,11 +44,11 @@ PARTITIONS_PER_REQUEST: Final = 10_000
 RETRY_MS: Final = 50
 REQUESTS_IN_FLIGHT: Final = 4
 
-_MARKED: Final = frozenset(
+_WRITTEN: Final = frozenset(
     {ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}
 )
 
-MarkedCallback = Callable[[Marking, Iterable[TopicPartition]], None]
+WrittenCallback = Callable[[Marking, Iterable[TopicPartition]], None]
 
 
 class _Markers(NamedTuple):
@@ -59,92 +59,92 @@ class _Markers(NamedTuple):
 
 
 class MarkerSender:
-    """`on_marked` is told of partitions that have their marker, or need none. `close` at the end."""
+    """Sends markers, and calls `on_written` for partitions that have theirs or need none."""
 
     def __init__(
         self,
         brokers: BrokerChannel,
         image: Callable[[], MetadataImage],
         timer: Timer,
-        on_marked: MarkedCallback,
+        on_written: WrittenCallback,
     ) -> None:
         self._brokers = brokers
         self._image = image
         self._timer = timer
-        self._on_marked = on_marked
+        self._on_written = on_written
         self._queues: dict[BrokerId, deque[_Markers]] = {}
         self._tasks: dict[BrokerId, set[asyncio.Task[None]]] = {}
         self._new: list[_Markers] = []
-        self._unplaced: list[_Markers] = []
-        """What has no leader, or has failed, and waits to be placed again."""
-        self._placing: TimerHandle | None = None
+        self._waiting: list[_Markers] = []
+        """Markers without a leader or with an error, which wait for a retry."""
+        self._retry_handle: TimerHandle | None = None
         self._closed = False
 
     @property
-    def unplaced(self) -> int:
-        """How many transactions wait for a leader of one of their partitions."""
-        return len(self._unplaced)
+    def transactions_without_leader(self) -> int:
+        """The number of transactions that wait for the leader of a partition."""
+        return len(self._waiting)
 
     def send(self, marking: Marking) -> None:
-        """Have the markers of a transaction written. Returns at once, and calls nobody back before that."""
+        """Queue the markers of a transaction. Return at once, before any callback."""
         if not self._new:
-            asyncio.get_running_loop().call_soon(self._place_new)
+            asyncio.get_running_loop().call_soon(self._queue_new)
         self._new.append(_Markers(marking, tuple(sorted(marking.partitions))))
 
     async def close(self) -> None:
-        """Send no more."""
+        """Cancel all requests and send no more."""
         self._closed = True
-        if self._placing is not None:
-            self._placing.cancel()
+        if self._retry_handle is not None:
+            self._retry_handle.cancel()
         tasks = [task for of_broker in self._tasks.values() for task in of_broker]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # Where markers go
+    # Queues
 
-    def _place_new(self) -> None:
+    def _queue_new(self) -> None:
         new, self._new = self._new, []
-        self._place_all(new)
+        self._queue_all(new)
 
-    def _place_later(self, markers: _Markers) -> None:
+    def _retry_later(self, markers: _Markers) -> None:
         if markers.marking.is_cancelled or self._closed:
             return
-        self._unplaced.append(markers)
-        if self._placing is None:
-            self._placing = self._timer.schedule(RETRY_MS, self._place_again)
+        self._waiting.append(markers)
+        if self._retry_handle is None:
+            self._retry_handle = self._timer.schedule(RETRY_MS, self._retry)
 
-    def _place_again(self) -> None:
-        self._placing = None
-        unplaced, self._unplaced = self._unplaced, []
-        self._place_all(unplaced)
+    def _retry(self) -> None:
+        self._retry_handle = None
+        waiting, self._waiting = self._waiting, []
+        self._queue_all(waiting)
 
-    def _place_all(self, unplaced: Iterable[_Markers]) -> None:
-        for marking, partitions in unplaced:
+    def _queue_all(self, batch: Iterable[_Markers]) -> None:
+        for marking, partitions in batch:
             if not marking.is_cancelled and not self._closed:
-                self._place(marking, partitions)
+                self._queue(marking, partitions)
         for broker, queue in self._queues.items():
             if queue:
-                self._begin(broker)
+                self._start(broker)
 
-    def _place(self, marking: Marking, partitions: Iterable[TopicPartition]) -> None:
+    def _queue(self, marking: Marking, partitions: Iterable[TopicPartition]) -> None:
         image = self._image()
         by_leader: defaultdict[BrokerId | None, list[TopicPartition]] = defaultdict(list)
         for partition in partitions:
             by_leader[_leader_of(image, partition)].append(partition)
-        gone = by_leader.pop(None, None)
-        for leader, led in by_leader.items():
-            markers = _Markers(marking, tuple(led))
+        deleted = by_leader.pop(None, None)
+        for leader, of_leader in by_leader.items():
+            markers = _Markers(marking, tuple(of_leader))
             if leader == NO_LEADER:
-                self._place_later(markers)
+                self._retry_later(markers)
             elif leader is not None:
                 self._queues.setdefault(leader, deque()).append(markers)
-        if gone:
-            logger.info("%s: no markers for %s, which are deleted", marking.transactional_id, gone)
-            self._on_marked(marking, gone)
+        if deleted:
+            logger.info("%s needs no markers for deleted partitions %s", marking.transactional_id, deleted)
+            self._on_written(marking, deleted)
 
-    def _begin(self, broker: BrokerId) -> None:
-        """Have another request sent, if one more may be in flight; it takes what is queued when it begins."""
+    def _start(self, broker: BrokerId) -> None:
+        """Start another request if one more may be in flight. It takes the markers that are queued then."""
         tasks = self._tasks.setdefault(broker, set())
         if len(tasks) < REQUESTS_IN_FLIGHT:
             name = f"markers-to-{broker}"
@@ -153,23 +153,23 @@ class MarkerSender:
     # Sending
 
     async def _serve(self, broker: BrokerId, tasks: set[asyncio.Task[None]]) -> None:
-        """Send what is queued for one broker until there is nothing left."""
+        """Send the queued markers of one broker until the queue is empty."""
         queue = self._queues[broker]
         try:
             while batch := _take(queue):
                 try:
                     await self._write(broker, batch)
                 except KafkaError as error:
-                    # Other brokers may lead these by now: they need not wait for one more timeout.
+                    # Other brokers may lead these partitions now: the rest of the queue is retried, too.
                     batch += queue
                     queue.clear()
-                    logger.info("markers of %d transactions are not written: %s", len(batch), error)
-                    self._again(batch)
+                    logger.info("cannot write markers of %d transactions; retrying: %s", len(batch), error)
+                    self._retry_all_later(batch)
                 except Exception:
-                    logger.exception("markers to broker %s", broker)
-                    self._again(batch)
+                    logger.exception("cannot send markers to broker %s; retrying", broker)
+                    self._retry_all_later(batch)
         finally:
-            # Nothing comes between the last look at the queue and this.
+            # No other code runs between the last check of the queue and this.
             task = asyncio.current_task()
             assert task is not None
             tasks.remove(task)
@@ -177,31 +177,31 @@ class MarkerSender:
                 del self._tasks[broker], self._queues[broker]
 
     async def _write(self, broker: BrokerId, batch: list[_Markers]) -> None:
-        """Errors: KafkaError when there is no answer."""
+        """Send one request and process its response. Raise KafkaError if there is no response."""
         request = WriteTxnMarkersRequest(markers=tuple(_message(*markers) for markers in batch))
-        answers = _answers(await self._brokers.request(broker, request, WriteTxnMarkersResponse))
-        unmarked: list[_Markers] = []
+        error_codes = _error_codes(await self._brokers.request(broker, request, WriteTxnMarkersResponse))
+        missing: list[_Markers] = []
         errors: set[int | None] = set()
         for marking, partitions in batch:
-            told = answers.get(marking.producer_id, {})
-            marked = [each for each in partitions if told.get(each) in _MARKED]
-            if len(marked) < len(partitions):
-                left = {each: told.get(each) for each in partitions if told.get(each) not in _MARKED}
-                unmarked.append(_Markers(marking, tuple(left)))
-                errors.update(left.values())
-            if marked and not marking.is_cancelled:
-                self._on_marked(marking, marked)
-        if unmarked:
-            _log_unmarked(unmarked, errors)
-            self._again(unmarked)
+            codes = error_codes.get(marking.producer_id, {})
+            written = [each for each in partitions if codes.get(each) in _WRITTEN]
+            if len(written) < len(partitions):
+                failed = {each: codes.get(each) for each in partitions if codes.get(each) not in _WRITTEN}
+                missing.append(_Markers(marking, tuple(failed)))
+                errors.update(failed.values())
+            if written and not marking.is_cancelled:
+                self._on_written(marking, written)
+        if missing:
+            _log_missing(missing, errors)
+            self._retry_all_later(missing)
 
-    def _again(self, batch: Iterable[_Markers]) -> None:
+    def _retry_all_later(self, batch: Iterable[_Markers]) -> None:
         for markers in batch:
-            self._place_later(markers)
+            self._retry_later(markers)
 
 
 def _leader_of(image: MetadataImage, partition: TopicPartition) -> BrokerId | None:
-    """Who leads a partition; NO_LEADER while nobody can be asked, None when there is no such partition."""
+    """Return the leader of a partition; NO_LEADER if none is available, None if it does not exist."""
     topic = image.topics_by_name.get(partition.topic)
     placed = None if topic is None else topic.partitions.get(partition.partition)
     if placed is None:
@@ -211,7 +211,7 @@ def _leader_of(image: MetadataImage, partition: TopicPartition) -> BrokerId | No
 
 
 def _take(queue: deque[_Markers]) -> list[_Markers]:
-    """The next markers that still have to be written, as many as go into a request."""
+    """Return the next markers that must still be written, as many as fit into a request."""
     batch: list[_Markers] = []
     size = 0
     while queue and (not batch or size + len(queue[0].partitions) <= PARTITIONS_PER_REQUEST):
@@ -222,12 +222,12 @@ def _take(queue: deque[_Markers]) -> list[_Markers]:
     return batch
 
 
-def _log_unmarked(unmarked: list[_Markers], errors: Iterable[int | None]) -> None:
-    """One line for all: it is written again with every attempt, which may be for hours."""
-    marking, partitions = unmarked[0]
+def _log_missing(missing: list[_Markers], errors: Iterable[int | None]) -> None:
+    """Log one line for all transactions: it is repeated with every attempt, which may be for hours."""
+    marking, partitions = missing[0]
     logger.info(
-        "%d transactions have partitions without their marker (errors %s), one is %r with %s",
-        len(unmarked), errors, marking.transactional_id, partitions[0],
+        "markers of %d transactions are missing (errors %s); retrying; one is of %r in %s",
+        len(missing), errors, marking.transactional_id, partitions[0],
     )  # fmt: skip
 
 
@@ -248,11 +248,11 @@ def _message(marking: Marking, partitions: Iterable[TopicPartition]) -> Writable
     )
 
 
-def _answers(response: WriteTxnMarkersResponse) -> dict[ProducerId, dict[TopicPartition, int]]:
-    answers: defaultdict[ProducerId, dict[TopicPartition, int]] = defaultdict(dict)
+def _error_codes(response: WriteTxnMarkersResponse) -> dict[ProducerId, dict[TopicPartition, int]]:
+    codes: defaultdict[ProducerId, dict[TopicPartition, int]] = defaultdict(dict)
     for marker in response.markers:
         for topic in marker.topics:
             for result in topic.partitions:
                 partition = TopicPartition(topic.name, result.partition_index)
-                answers[marker.producer_id][partition] = result.error_code
-    return answers
+                codes[marker.producer_id][partition] = result.error_code
+    return codes

@@ -1,4 +1,4 @@
-"""One transaction whose end is decided, and the partitions that have to be told of it."""
+"""One transaction that has been committed or aborted, and the partitions that need its marker."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from tidelog.protocol.ids import ProducerId, TopicPartition
 class Marking:
     """The markers of one transaction; compared by identity.
 
-    `state_partition`: the partition of `__transaction_state` that keeps it. `coordinator_epoch`: the
-    leader epoch of that partition. `is_cancelled`: another coordinator writes them.
+    `state_partition` is the partition of `__transaction_state` that stores the transaction, and
+    `coordinator_epoch` the leader epoch of that partition. `is_cancelled` is true if another coordinator
+    writes the markers.
     """
 
     transactional_id: str

@@ -1,14 +1,14 @@
-"""What is known of one transactional id, as a value, and every step from one value to the next.
+"""The metadata of one transactional id as a value, and every transition from one value to the next.
 
-| step | state after | producer id and epoch after |
-|------|-------------|-----------------------------|
-| `initialized` | Empty | the same id, epoch + 1; or a new id, epoch 0 |
-| `with_partitions` | Ongoing | the same |
-| `fenced` | PrepareEpochFence | epoch + 1, which no client is told |
-| `ended` | PrepareCommit, PrepareAbort | the same; from transaction.version 2 on epoch + 1 |
-| `completed` | CompleteCommit, CompleteAbort | the same, or `next_producer_id` and epoch 0 |
+| transition | state after | producer id and epoch after |
+|------------|-------------|-----------------------------|
+| `prepare_producer_epoch` | Empty | the same id, epoch + 1; or a new id, epoch 0 |
+| `prepare_add_partitions` | Ongoing | the same |
+| `prepare_fence` | PrepareEpochFence | epoch + 1, which is not sent to any client |
+| `prepare_end` | PrepareCommit, PrepareAbort | the same; from transaction.version 2 on epoch + 1 |
+| `prepare_complete` | CompleteCommit, CompleteAbort | the same, or `next_producer_id` and epoch 0 |
 
-An epoch of 32767 is never given to a client, so that every producer can be fenced.
+The epoch 32767 is never given to a client, so that every producer can be fenced.
 
 Source: KIP-98, KIP-360, KIP-890; TransactionMetadata of Apache Kafka 4.3.
 """
@@ -30,17 +30,18 @@ TRANSACTION_VERSION_2: Final = 2
 
 
 def is_exhausted(epoch: int) -> bool:
-    """Whether a client that has `epoch` cannot be given the next one."""
+    """Return whether a client that has `epoch` cannot be given the next one."""
     return epoch >= EPOCH_MAX - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionMetadata:
-    """One transactional id between two steps. Time-stamps are wall time, -1 when there is none.
+    """One transactional id between two transitions. Timestamps are wall time, -1 if there is none.
 
-    `previous_producer_id` is that of the step before, `last_producer_epoch` the epoch of which a retry is
-    answered, `next_producer_id` the one that the producer gets when the transaction is complete. Those
-    three are -1 when there is none. `client_transaction_version` is the level by which the transaction ends.
+    `previous_producer_id` is the id before the last transition. `last_producer_epoch` is the epoch whose
+    retries are accepted. `next_producer_id` is the id that the producer gets when the transaction is
+    complete. These three are -1 if there is none. `client_transaction_version` is the transaction.version
+    with which the transaction ends.
     """
 
     transactional_id: str
@@ -58,18 +59,18 @@ class TransactionMetadata:
 
     @property
     def is_epoch_exhausted(self) -> bool:
-        """Whether the producer can only go on with a new id."""
+        """Whether the producer can only continue with a new id."""
         return is_exhausted(self.producer_epoch)
 
     @property
     def bumps_epoch(self) -> bool:
-        """Whether this transaction ends with an epoch of its own."""
+        """Whether the end of this transaction increments the epoch."""
         return self.client_transaction_version >= TRANSACTION_VERSION_2
 
-    def initialized(
+    def prepare_producer_epoch(
         self, *, producer_id: ProducerId, epoch: int, last_epoch: int, timeout_ms: int, now_wall_ms: int
     ) -> TransactionMetadata:
-        """A producer begins, or goes on after an error, under this id and epoch."""
+        """Return the metadata of a producer that starts, or continues after an error."""
         return self._to(
             TransactionState.EMPTY,
             producer_id=producer_id,
@@ -81,10 +82,10 @@ class TransactionMetadata:
             last_update_wall_ms=now_wall_ms,
         )
 
-    def with_partitions(
+    def prepare_add_partitions(
         self, added: Iterable[TopicPartition], client_transaction_version: int, now_wall_ms: int
     ) -> TransactionMetadata:
-        """Partitions join the transaction; the first begin it."""
+        """Return the metadata with added partitions; the first partitions start a transaction."""
         is_ongoing = self.state is TransactionState.ONGOING
         return self._to(
             TransactionState.ONGOING,
@@ -94,25 +95,25 @@ class TransactionMetadata:
             client_transaction_version=client_transaction_version,
         )
 
-    def fenced(self) -> TransactionMetadata:
-        """Whoever has the epoch of this transaction may write no more."""
+    def prepare_fence(self) -> TransactionMetadata:
+        """Return the metadata with the next epoch, which fences the producer of this transaction."""
         return self._to(
             TransactionState.PREPARE_EPOCH_FENCE,
             producer_epoch=min(self.producer_epoch + 1, EPOCH_MAX),
             last_producer_epoch=NO_PRODUCER_EPOCH,
         )
 
-    def ended(
+    def prepare_end(
         self,
         state: TransactionState,
         client_transaction_version: int,
         now_wall_ms: int,
         next_producer_id: ProducerId = NO_PRODUCER_ID,
     ) -> TransactionMetadata:
-        """The end is decided: PrepareCommit or PrepareAbort.
+        """Return the metadata of a transaction that is committed or aborted (PrepareCommit or PrepareAbort).
 
-        A transaction that was fenced in its last epoch but one ends in the last one, with which
-        nobody writes.
+        A transaction that was fenced in its last epoch but one ends in the last epoch, which no producer
+        has.
         """
         bumps = client_transaction_version >= TRANSACTION_VERSION_2
         epoch = min(self.producer_epoch + 1, EPOCH_MAX) if bumps else self.producer_epoch
@@ -127,8 +128,8 @@ class TransactionMetadata:
             client_transaction_version=client_transaction_version,
         )
 
-    def completed(self, now_wall_ms: int) -> TransactionMetadata:
-        """Every partition has its marker."""
+    def prepare_complete(self, now_wall_ms: int) -> TransactionMetadata:
+        """Return the metadata of a transaction whose partitions all have their marker."""
         rotates = self.bumps_epoch and self.next_producer_id != NO_PRODUCER_ID
         is_commit = self.state is TransactionState.PREPARE_COMMIT
         return self._to(

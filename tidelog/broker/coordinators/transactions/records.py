@@ -1,11 +1,12 @@
-"""What the coordinator writes into `__transaction_state`, as values and as bytes.
+"""The records that the coordinator writes to `__transaction_state`, as values and as bytes.
 
 | key type | key | value, version written | without a value |
 |----------|-----|------------------------|-----------------|
-| 0 | TransactionLogKey | TransactionLogValue 0, from transaction.version 1 on 1 | the id is forgotten |
+| 0 | TransactionLogKey | TransactionLogValue 0, from transaction.version 1 on 1 | the id is removed |
 
-Key and value both begin with an int16: the key's type, the value's version. What version 0 cannot say
-(the ids before and after, the level by which the transaction ends) is lost with a change of coordinator.
+Key and value both begin with an int16: the type of the key, the version of the value. Version 0 lacks some
+fields (previous and next id, the transaction version of the client); they are lost when the coordinator
+changes.
 
 Source: TransactionLog of Apache Kafka 4.3.
 """
@@ -40,14 +41,14 @@ _PREFIX: Final = struct.Struct(">h")
 
 
 class TransactionRecord(NamedTuple):
-    """A transactional id has taken a step, or with None is forgotten."""
+    """A new state of a transactional id; None removes the id."""
 
     transactional_id: str
     metadata: TransactionMetadata | None
 
 
 def encode_record(record: TransactionRecord, transaction_version: int) -> tuple[bytes, bytes | None]:
-    """Key and value as they stand in the log, at the cluster's level of transaction.version."""
+    """Return key and value in the format that the cluster's level of transaction.version requires."""
     key = TransactionLogKey(transactional_id=record.transactional_id)
     encoded_key = _PREFIX.pack(TRANSACTION_LOG) + encode(key, 0)
     metadata = record.metadata
@@ -76,9 +77,9 @@ def encode_record(record: TransactionRecord, transaction_version: int) -> tuple[
 
 
 def decode_record(key: bytes | None, value: bytes | None) -> TransactionRecord | None:
-    """The record in the log's `key` and `value`; None for kinds of records that this coordinator has not.
+    """Return the record of a key and a value; None for kinds of records that this coordinator does not use.
 
-    Errors: DecodeError for damaged records, and for value versions and states that we do not know.
+    Raise DecodeError for an invalid record, and for an unknown value version or state.
     """
     key_type, body = _split(key or b"", "key")
     if key_type != TRANSACTION_LOG:
@@ -88,21 +89,21 @@ def decode_record(key: bytes | None, value: bytes | None) -> TransactionRecord |
         return TransactionRecord(transactional_id, None)
     version, body = _split(value, "value")
     if version not in TransactionLogValue.valid_versions:
-        raise DecodeError(f"TransactionLogValue has no version {version}")
+        raise DecodeError(f"TransactionLogValue has version {version}, which is not supported")
     stored = decode_prefix(TransactionLogValue, body, version, 0)[0]
     state = STATE_OF_STATUS.get(stored.transaction_status)
     if state is None or state in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE):
-        raise DecodeError(f"{transactional_id!r} has the status {stored.transaction_status}")
+        raise DecodeError(f"{transactional_id!r} has the unknown status {stored.transaction_status}")
     return TransactionRecord(transactional_id, _metadata(transactional_id, state, stored))
 
 
 def replay_batches(
     registry: TransactionRegistry, batches: bytes | memoryview
 ) -> Iterator[tuple[int, Offset]]:
-    """Replay whole batches one after the other; after each give its record count and the next offset.
+    """Replay batches one after the other. Yield the record count and the next offset of each.
 
-    Errors: DecodeError that names the offset of a record that cannot be read. Skipping it could undo
-    what was decided, so the partition must not be served.
+    Raise DecodeError with the offset of a record that cannot be read. Skipping it could undo the end of a
+    transaction, so the partition must not be served.
     """
     for position, header in iterate_headers(batches):
         records = () if header.is_control else read_records(batches, position, header)
@@ -112,7 +113,7 @@ def replay_batches(
             except DecodeError as error:
                 raise DecodeError(f"record at offset {record.offset}: {error}") from error
             if decoded is None:
-                logger.warning("the record at offset %s is of an unknown kind", record.offset)
+                logger.warning("the record at offset %s is of an unknown type; it is ignored", record.offset)
             else:
                 registry.replay(decoded.transactional_id, decoded.metadata, record.offset)
         yield len(records), header.next_offset
@@ -149,7 +150,7 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> tuple[PartitionsSchema, .
     )
 
 
-def _split(data: bytes, what: str) -> tuple[int, memoryview]:
+def _split(data: bytes, part: str) -> tuple[int, memoryview]:
     if len(data) < _PREFIX.size:
-        raise DecodeError(f"a record's {what} of {len(data)} bytes has no version")
+        raise DecodeError(f"the {part} of a record has {len(data)} bytes and no version")
     return _PREFIX.unpack_from(data)[0], memoryview(data)[_PREFIX.size :]

@@ -1,8 +1,8 @@
-"""The transactional ids of one partition: what is committed of each, and what is appended beyond it.
+"""The transactional ids of one partition: the committed metadata of each, and a transition that is appended.
 
-A step that is appended is not visible before it is committed; until then its id is pending, and every
-request that would take another step is told CONCURRENT_TRANSACTIONS. So an id is at most one step ahead
-of what every in-sync replica has, and nobody is told or sent anything that may be lost again.
+A transition that is appended is not visible before it is committed. Until then the id is pending, and every
+command for another transition fails with CONCURRENT_TRANSACTIONS. So an id is at most one transition ahead of
+the in-sync replicas, and no client or broker receives a state that may be lost.
 """
 
 from __future__ import annotations
@@ -19,44 +19,45 @@ from tidelog.protocol.ids import Offset, TopicPartition
 class TransactionEntry:
     """One transactional id.
 
-    `committed` is None while its first step is not committed. `unmarked`: the partitions of a prepared
-    transaction of which no marker is known to be written; not in the log, a new coordinator writes all again.
+    `committed` is None until its first transition is committed. `partitions_without_marker` are the
+    partitions of a prepared transaction whose marker is not known to be written. They are not stored in the
+    log: a new coordinator writes all markers again.
     """
 
-    __slots__ = ("appended", "committed", "pending_offset", "unmarked")
+    __slots__ = ("appended", "committed", "partitions_without_marker", "pending_offset")
 
     def __init__(self) -> None:
         self.committed: TransactionMetadata | None = None
         self.appended: TransactionMetadata | None = None
         self.pending_offset: Offset | None = None
-        self.unmarked: set[TopicPartition] = set()
+        self.partitions_without_marker: set[TopicPartition] = set()
 
     @property
     def is_pending(self) -> bool:
-        """Whether a step is appended and not committed, or markers are being written before the next."""
+        """Whether a transition is not committed, or markers must be written before the next transition."""
         if self.pending_offset is not None:
             return True
         return self.committed is not None and self.committed.state.is_prepared
 
 
 class TransactionRegistry:
-    """`replay` appends a step, `advance` commits what is below the high watermark."""
+    """The entries by transactional id: `replay` appends a transition, `advance` commits it."""
 
     def __init__(self) -> None:
         self._entries: dict[str, TransactionEntry] = {}
         self._uncommitted: deque[tuple[Offset, str]] = deque()
 
     def get(self, transactional_id: str) -> TransactionEntry | None:
-        """The entry of an id, if there is one."""
+        """Return the entry of an id; None if there is none."""
         return self._entries.get(transactional_id)
 
-    def committed(self, transactional_id: str) -> TransactionMetadata | None:
-        """What is committed of an id."""
+    def committed_metadata(self, transactional_id: str) -> TransactionMetadata | None:
+        """Return the committed metadata of an id; None if there is none."""
         entry = self._entries.get(transactional_id)
         return None if entry is None else entry.committed
 
     def waits_only_for_commit(self, transactional_id: str) -> bool:
-        """Return whether the next step only waits for the commit of the last one, and not for markers."""
+        """Return whether the next transition waits for the commit of the last one, but not for markers."""
         entry = self._entries.get(transactional_id)
         return (
             entry is not None
@@ -65,17 +66,19 @@ class TransactionRegistry:
             and not entry.appended.state.is_prepared
         )
 
-    def settled(self, transactional_id: str) -> TransactionMetadata:
-        """What the next step starts from.
+    def metadata_to_change(self, transactional_id: str) -> TransactionMetadata:
+        """Return the metadata that the next transition starts from.
 
-        Errors: INVALID_PRODUCER_ID_MAPPING for an id that is not known, CONCURRENT_TRANSACTIONS while
-        another step is under way.
+        Raise INVALID_PRODUCER_ID_MAPPING for an unknown id, CONCURRENT_TRANSACTIONS while a transition is
+        pending.
         """
         entry = self._entries.get(transactional_id)
         if entry is None:
-            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{transactional_id!r} is not known")
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"the transactional id {transactional_id!r} is unknown"
+            )
         if entry.is_pending:
-            text = f"a step of {transactional_id!r} is under way"
+            text = f"another transition of {transactional_id!r} is pending"
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, text)
         assert entry.committed is not None
         return entry.committed
@@ -89,7 +92,7 @@ class TransactionRegistry:
     def replay(
         self, transactional_id: str, metadata: TransactionMetadata | None, record_offset: Offset
     ) -> None:
-        """A step, or with None the end of an id, is in the log at `record_offset`."""
+        """Apply a transition, or with None the removal of an id, that is in the log at `record_offset`."""
         entry = self._entries.get(transactional_id)
         if entry is None:
             entry = self._entries[transactional_id] = TransactionEntry()
@@ -97,7 +100,7 @@ class TransactionRegistry:
         self._uncommitted.append((record_offset, transactional_id))
 
     def advance(self, high_watermark: Offset) -> list[TransactionEntry]:
-        """Commit what is below `high_watermark`; the entries whose transaction is prepared by that."""
+        """Commit the transitions below `high_watermark`. Return the entries that are now prepared."""
         prepared = []
         while self._uncommitted and self._uncommitted[0][0] < high_watermark:
             offset, transactional_id = self._uncommitted.popleft()
@@ -109,16 +112,18 @@ class TransactionRegistry:
                 del self._entries[transactional_id]
                 continue
             entry.committed, entry.appended = entry.appended, None
-            entry.unmarked = set(entry.committed.partitions) if entry.committed.state.is_prepared else set()
+            entry.partitions_without_marker = (
+                set(entry.committed.partitions) if entry.committed.state.is_prepared else set()
+            )
             if entry.committed.state.is_prepared:
                 prepared.append(entry)
         return prepared
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries."""
         self._entries.clear()
         self._uncommitted.clear()
 
     def state_counts(self) -> Counter[TransactionState]:
-        """How many ids are in each state."""
+        """Return the number of ids in each state."""
         return Counter(entry.committed.state for entry in self._entries.values() if entry.committed)

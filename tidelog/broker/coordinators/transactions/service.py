@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from tidelog.base.clock import Clock
 from tidelog.broker.coordinators.shared.outcome import Outcome
-from tidelog.broker.coordinators.shared.shard import RecordForm, Shard, ShardState, Timer, TimerHandle
+from tidelog.broker.coordinators.shared.shard import RecordFormat, Shard, ShardState, Timer, TimerHandle
 from tidelog.broker.coordinators.shared.shards import Shards
 from tidelog.broker.coordinators.shared.state_log import StateLog
 from tidelog.broker.coordinators.transactions.administration import TransactionFilter
@@ -70,7 +70,7 @@ class TransactionService:
                 ports.transaction_version,
                 ports.send_markers,
             ),
-            RecordForm(
+            RecordFormat(
                 lambda record: encode_record(record, ports.transaction_version()),
                 lambda coordinator, batches: replay_batches(coordinator.registry, batches),
             ),
@@ -113,7 +113,7 @@ class TransactionService:
     def _shard(self, transactional_id: str) -> _Shard:
         if not transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-        return self._shards.serving(transactional_id)
+        return self._shards.active_shard(transactional_id)
 
     # Commands of producers. They raise KafkaError.
 
@@ -154,7 +154,7 @@ class TransactionService:
         try:
             async with asyncio.timeout(self._config.request_timeout_ms / 1000):
                 while self._shard(transactional_id).coordinator.waits_only_for_commit(transactional_id):
-                    await self._shard(transactional_id).all_committed()
+                    await self._shard(transactional_id).wait_for_commits()
         except TimeoutError:
             pass  # The command raises CONCURRENT_TRANSACTIONS.
         await self._perform(transactional_id, command)
@@ -222,14 +222,14 @@ class TransactionService:
         Raise KafkaError COORDINATOR_LOAD_IN_PROGRESS while a partition is being loaded.
         """
         listed: list[list_transactions.TransactionState] = []
-        for shard in self._shards.all_serving():
+        for shard in self._shards.loaded_shards():
             listed += yield from shard.coordinator.list(filter_by, shard.now())
         return listed
 
     def state_counts(self) -> Counter[TransactionState]:
         """Return the number of transactional ids in each state, for metrics."""
         counts: Counter[TransactionState] = Counter()
-        for shard in self._shards.active():
+        for shard in self._shards.active_shards():
             counts += shard.coordinator.state_counts()
         return counts
 
@@ -244,7 +244,7 @@ class TransactionService:
         self._shards.spawn(self._abort_timed_out())
 
     async def _abort_timed_out(self) -> None:
-        for shard in self._shards.active():
+        for shard in self._shards.active_shards():
             if shard.state is ShardState.ACTIVE:
                 for writes in shard.coordinator.abort_timed_out(shard.now()):
                     shard.perform(writes)
@@ -259,7 +259,7 @@ class TransactionService:
         self._shards.spawn(self._expire())
 
     async def _expire(self) -> None:
-        for shard in self._shards.active():
+        for shard in self._shards.active_shards():
             if shard.state is ShardState.ACTIVE:
                 shard.perform(shard.coordinator.expire(shard.now()))
                 await asyncio.sleep(0)

@@ -1,19 +1,19 @@
-"""The states of a transactional id and the moves between them.
+"""The states of a transactional id and the transitions between them.
 
     Empty, CompleteCommit, CompleteAbort -> Ongoing        the first partition or group is added
     Ongoing -> Ongoing                                     more are added
     Ongoing -> PrepareCommit, PrepareAbort                 EndTxn
-    Ongoing -> PrepareEpochFence -> PrepareAbort           in one step: a new producer, or the time is over
+    Ongoing -> PrepareEpochFence -> PrepareAbort           in one step: a new producer, or the timeout
     Empty, CompleteCommit, CompleteAbort -> PrepareAbort   an abort of nothing, from transaction.version 2 on
     PrepareCommit -> CompleteCommit                        every partition has its marker
     PrepareAbort -> CompleteAbort
     Empty, CompleteCommit, CompleteAbort -> Empty          InitProducerId
     Empty, CompleteCommit, CompleteAbort -> Dead           the id has expired
 
-PrepareEpochFence and Dead are never written.
+PrepareEpochFence and Dead are never written to the log.
 
-Source: TransactionState of Apache Kafka 4.3; the names are those that DescribeTransactions shows, the
-numbers those of TransactionLogValue.
+Source: TransactionState of Apache Kafka 4.3. The names are those in DescribeTransactions, the numbers those
+of TransactionLogValue.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Final
 
 
 class TransactionState(Enum):
-    """Where a transactional id stands; the value is the name that admin replies show."""
+    """The state of a transactional id; the value is its name in admin responses."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -38,12 +38,12 @@ class TransactionState(Enum):
 
     @property
     def status(self) -> int:
-        """Its number in the log."""
+        """The number of the state in the log."""
         return _STATUS[self]
 
     @property
     def is_prepared(self) -> bool:
-        """Whether the end is decided and markers are being written."""
+        """Whether the transaction is committed or aborted and its markers are being written."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
 
@@ -55,7 +55,7 @@ STATE_OF_STATUS: Final[Mapping[int, TransactionState]] = MappingProxyType(
 AT_REST: Final = frozenset(
     {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 )
-"""No transaction is under way; an id in one of these states may expire."""
+"""The states without a transaction; an id in one of them may expire."""
 
 _FROM_REST: Final = frozenset(
     {
@@ -83,4 +83,4 @@ NEXT_STATES: Final[Mapping[TransactionState, frozenset[TransactionState]]] = Map
         TransactionState.DEAD: frozenset(),
     }
 )
-"""Every state and the states it may move to."""
+"""The allowed next states of every state."""

@@ -102,6 +102,6 @@ def test_a_deleted_group_may_come_back() -> None:
     bench.pass_time(60_000)
     assert bench.state() == "Empty"
     bench.finish(bench.coordinator.delete_groups(("g",)))
-    assert bench.coordinator.next_due_ms() is None
+    assert bench.coordinator.next_deadline_ms() is None
     assert bench.join(member_id=pending).error is ErrorCode.UNKNOWN_MEMBER_ID
     assert bench.stable_group(1)

@@ -342,7 +342,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.bench.pass_time(600_000)
         assert all(not waiting.is_waiting for waiting in self.all_waiting)
         assert {g.state for g in self.bench.coordinator._groups} <= {GroupState.EMPTY}
-        assert self.bench.coordinator.next_due_ms() is None
+        assert self.bench.coordinator.next_deadline_ms() is None
 
 
 def check_bookkeeping(group: Group) -> None:

@@ -33,14 +33,14 @@ def test_deadlines_come_in_their_order_however_they_are_moved(
             deadlines.cancel(key)
             model.pop(key, None)
         else:
-            popped = deadlines.pop_due(time_ms)
+            popped = deadlines.pop_expired(time_ms)
             due = {key: due_ms for key, due_ms in model.items() if due_ms <= time_ms}
             if popped is None:
                 assert not due
             else:
                 assert due[popped] == min(due.values())
                 del model[popped]
-        assert deadlines.next_due_ms() == min(model.values(), default=None)
+        assert deadlines.next_deadline_ms() == min(model.values(), default=None)
         assert len(deadlines) == len(model)
 
 
@@ -53,4 +53,4 @@ def test_members_that_come_and_go_do_not_fill_the_heap() -> None:
         deadlines.cancel(key)
     assert len(deadlines) == 0
     assert len(deadlines._heap) <= 70
-    assert deadlines.next_due_ms() is None
+    assert deadlines.next_deadline_ms() is None

@@ -153,7 +153,7 @@ async def broker() -> AsyncIterator[Broker]:
     made = Broker()
     for _ in range(20):
         await asyncio.sleep(0)
-    assert made.service._shards.active()
+    assert made.service._shards.active_shards()
     yield made
     await made.service.stop()
 
@@ -194,7 +194,9 @@ async def test_a_group_is_formed_in_every_version_of_join_group(broker: Broker, 
     assert (answer.generation_id, answer.protocol_name, answer.leader) == (1, "range", answer.member_id)
     assert answer.protocol_type == ("consumer" if version >= 7 else None)
     assert [member.metadata for member in answer.members] == [b"m"]
-    member = broker.service._shards.active()[0].coordinator._groups.require("g").members[answer.member_id]
+    member = (
+        broker.service._shards.active_shards()[0].coordinator._groups.require("g").members[answer.member_id]
+    )
     assert member.rebalance_timeout_ms == (10_000 if version == 0 else 20_000)
     assert member.client == ("me", "/10.0.0.1")
 

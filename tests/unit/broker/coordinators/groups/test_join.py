@@ -244,7 +244,7 @@ def test_a_failed_write_of_a_new_group_leaves_no_trace_of_it() -> None:
     join = bench.join(version=3)
     assert join.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert completed(bench.coordinator.list_groups((), ())) == []
-    assert bench.coordinator.next_due_ms() is None
+    assert bench.coordinator.next_deadline_ms() is None
     bench.append_error = None
     assert bench.stable_group(1)
 

@@ -149,7 +149,7 @@ def test_whoever_waits_is_sent_away_when_the_partition_moves() -> None:
     again = bench.join(member_id=one)
     bench.coordinator.resign()
     assert [new.error, again.error] == [ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR]
-    assert bench.coordinator.next_due_ms() is None
+    assert bench.coordinator.next_deadline_ms() is None
     assert completed(bench.coordinator.list_groups((), ())) == []
     assert bench.heartbeat(two, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 

@@ -13,7 +13,7 @@ from tests.support.unhandled import Unhandled
 from tests.support.virtual_timer import VirtualTime
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Writes
-from tidelog.broker.coordinators.shared.shard import RecordForm, ShardState
+from tidelog.broker.coordinators.shared.shard import RecordFormat, ShardState
 from tidelog.broker.coordinators.shared.shards import LOADS_AT_ONCE_MAX, Shards
 from tidelog.protocol.errors import ErrorCode
 
@@ -31,7 +31,7 @@ class Idle:
     def finish_loading(self, now: Moment) -> list[Writes[object]]:
         return []
 
-    def next_due_ms(self) -> int | None:
+    def next_deadline_ms(self) -> int | None:
         return None
 
     def tick(self, now: Moment) -> list[Writes[object]]:
@@ -46,7 +46,7 @@ class Bench:
     def __init__(self) -> None:
         self.log = MemoryStateLog(PARTITIONS)
         time = VirtualTime()
-        form: RecordForm[Idle] = RecordForm(lambda _: (b"", None), lambda _, batches: iter([(0, 0)]))
+        form: RecordFormat[Idle] = RecordFormat(lambda _: (b"", None), lambda _, batches: iter([(0, 0)]))
         self.shards: Shards[Idle] = Shards(
             "things", lambda _: Idle(), form, self.log, time, time, commit_timeout_ms=1_000
         )

@@ -13,7 +13,7 @@ from tidelog.broker.coordinators.transactions.states import (
     STATE_OF_STATUS,
     TransactionState,
 )
-from tidelog.broker.coordinators.transactions.upkeep import TIMEOUT_OF_TWO_PHASE_COMMIT
+from tidelog.broker.coordinators.transactions.timeouts import TIMEOUT_OF_TWO_PHASE_COMMIT
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 S = TransactionState
@@ -84,7 +84,7 @@ def test_a_completion_that_cannot_be_written_is_tried_until_it_can() -> None:
     with pytest.raises(KafkaError):
         bench.mark()
     for _ in range(2):
-        assert bench.core.next_due_ms() == bench.now_ms + COMPLETION_RETRY_MS
+        assert bench.core.next_deadline_ms() == bench.now_ms + COMPLETION_RETRY_MS
         bench.tick()
         bench.now_ms += COMPLETION_RETRY_MS
         with pytest.raises(KafkaError):
@@ -92,7 +92,7 @@ def test_a_completion_that_cannot_be_written_is_tried_until_it_can() -> None:
     bench.append_error = None
     bench.now_ms += COMPLETION_RETRY_MS
     bench.tick()
-    assert (bench.state, bench.core.next_due_ms()) == (S.COMPLETE_COMMIT, None)
+    assert (bench.state, bench.core.next_deadline_ms()) == (S.COMPLETE_COMMIT, None)
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
@@ -188,14 +188,14 @@ def test_an_abort_that_cannot_be_written_is_tried_again_before_the_next_regular_
     bench.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
     with pytest.raises(KafkaError):
         bench.look_for_timeouts()
-    assert bench.core.next_due_ms() == bench.now_ms + ABORT_RETRY_MS
+    assert bench.core.next_deadline_ms() == bench.now_ms + ABORT_RETRY_MS
     bench.now_ms += ABORT_RETRY_MS
     with pytest.raises(KafkaError):
         bench.tick()
     bench.append_error = None
     bench.now_ms += ABORT_RETRY_MS
     bench.tick()
-    assert (bench.state, bench.core.next_due_ms()) == (S.PREPARE_ABORT, None)
+    assert (bench.state, bench.core.next_deadline_ms()) == (S.PREPARE_ABORT, None)
 
 
 def test_a_transaction_of_two_phases_has_no_time_out() -> None:
@@ -239,6 +239,6 @@ def test_a_coordinator_that_resigned_writes_nothing() -> None:
     bench.end((7, 3), True)
     bench.core.resign()
     bench.mark()
-    assert bench.core.next_due_ms() is None
+    assert bench.core.next_deadline_ms() is None
     assert bench.log[-1].metadata is not None
     assert bench.log[-1].metadata.state is S.PREPARE_COMMIT

@@ -120,7 +120,7 @@ class Bench:
         self.brokers.gate.set()
 
     async def retry(self) -> None:
-        await eventually(lambda: self.sender.unplaced)
+        await eventually(lambda: self.sender.transactions_without_leader)
         self.time.pass_time(RETRY_MS)
 
 
@@ -185,7 +185,7 @@ async def test_a_request_that_fails_is_sent_again_to_the_leader_of_then(
 ) -> None:
     bench.brokers.failures.append(failure)
     bench.send(T0)
-    await eventually(lambda: bench.sender.unplaced)
+    await eventually(lambda: bench.sender.transactions_without_leader)
     bench.brokers.leaders[T0] = 2
     await bench.retry()
     await eventually(lambda: bench.done() == {T0})
@@ -280,7 +280,7 @@ async def test_a_request_is_bounded(bench: Bench) -> None:
 async def test_a_partition_that_refuses_is_not_asked_again_with_every_new_transaction(bench: Bench) -> None:
     bench.brokers.errors[T1] = ErrorCode.NOT_ENOUGH_REPLICAS
     bench.send(T1)
-    await eventually(lambda: bench.sender.unplaced)
+    await eventually(lambda: bench.sender.transactions_without_leader)
     for producer_id in range(8, 12):
         bench.send(T0, producer_id=producer_id)
     await eventually(lambda: len(bench.marked) == 4)
@@ -307,7 +307,7 @@ async def test_markers_that_cannot_be_written_for_hours_are_logged_in_one_line_a
     bench.brokers.errors = {T0: ErrorCode.NOT_ENOUGH_REPLICAS}
     for producer_id in range(100):
         bench.send(T0, producer_id=producer_id)
-    await eventually(lambda: bench.sender.unplaced == 100)
+    await eventually(lambda: bench.sender.transactions_without_leader == 100)
     assert len(caplog.records) == 1
     assert "100 transactions" in caplog.text
     assert str(int(ErrorCode.NOT_ENOUGH_REPLICAS)) in caplog.text

@@ -63,7 +63,9 @@ def test_before_version_1_a_record_has_kafkas_older_form_without_tags() -> None:
 
 def test_the_last_epoch_before_is_not_in_the_log() -> None:
     """As in Kafka: who asks again for the epoch that it lost, at another coordinator, is fenced."""
-    initialized = EMPTY.initialized(producer_id=7, epoch=1, last_epoch=0, timeout_ms=1, now_wall_ms=1)
+    initialized = EMPTY.prepare_producer_epoch(
+        producer_id=7, epoch=1, last_epoch=0, timeout_ms=1, now_wall_ms=1
+    )
     read = decode_record(*encode_record(TransactionRecord(ID, initialized), transaction_version=2))
     assert read is not None
     assert read.metadata is not None
@@ -109,7 +111,7 @@ def test_batches_are_replayed_in_order_and_the_last_record_of_an_id_counts() -> 
     registry = TransactionRegistry()
     assert list(replay_batches(registry, bytes(builder.build()))) == [(5, 10)]
     registry.advance(10)
-    assert registry.committed(ID) == WHOLE
+    assert registry.committed_metadata(ID) == WHOLE
     assert registry.get("gone") is None
 
 

@@ -1,6 +1,6 @@
-"""What ends by itself: transactions whose time is over, and transactional ids that nobody uses.
+"""Transactions that time out, and transactional ids that expire.
 
-Each look goes through all ids of the partition, as in Kafka.
+Each check visits all ids of the partition, as in Kafka.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tidelog.broker.coordinators.transactions.states import AT_REST, Transaction
 logger = logging.getLogger(__name__)
 
 TIMEOUT_OF_TWO_PHASE_COMMIT: Final = 2**31 - 1
-"""Such a transaction is ended by whoever coordinates it from outside (KIP-939)."""
+"""A transaction with this timeout is ended by an external coordinator (KIP-939)."""
 
 
-class Upkeep:
-    """See the module; `transaction_version` is the cluster's level of that feature."""
+class TransactionTimeouts:
+    """Finds timed-out transactions and expired ids; `transaction_version` returns that feature's level."""
 
     def __init__(
         self,
@@ -37,21 +37,21 @@ class Upkeep:
         self._transaction_version = transaction_version
 
     def aborts_of_timed_out(self, now: Moment) -> list[TransactionRecord]:
-        """Return the records that abort transactions that took too long, and fence their producers."""
+        """Return the records that abort timed-out transactions and fence their producers."""
         records = []
         for entry in self._registry:
             metadata = entry.committed
-            if metadata is None or entry.is_pending or not _is_over(metadata, now.wall_ms):
+            if metadata is None or entry.is_pending or not _has_timed_out(metadata, now.wall_ms):
                 continue
-            logger.info("the transaction of %r is aborted: its time is over", metadata.transactional_id)
-            aborted = metadata.fenced().ended(
+            logger.info("aborting the transaction of %r: it has timed out", metadata.transactional_id)
+            aborted = metadata.prepare_fence().prepare_end(
                 TransactionState.PREPARE_ABORT, self._transaction_version(), now.wall_ms
             )
             records.append(TransactionRecord(metadata.transactional_id, aborted))
         return records
 
     def expire(self, now: Moment) -> Writes[TransactionRecord]:
-        """Forget the ids that have not been used for `transactional.id.expiration.ms`."""
+        """Return the tombstones of the ids that have not been used for `transactional.id.expiration.ms`."""
         oldest_ms = now.wall_ms - self._config.transactional_id_expiration_ms
         records = tuple(
             TransactionRecord(entry.committed.transactional_id, None)
@@ -64,7 +64,7 @@ class Upkeep:
         return Writes(records, may_split=True) if records else NOTHING
 
 
-def _is_over(metadata: TransactionMetadata, now_wall_ms: int) -> bool:
+def _has_timed_out(metadata: TransactionMetadata, now_wall_ms: int) -> bool:
     if metadata.state is not TransactionState.ONGOING or metadata.timeout_ms == TIMEOUT_OF_TWO_PHASE_COMMIT:
         return False
     return metadata.start_wall_ms + metadata.timeout_ms < now_wall_ms
