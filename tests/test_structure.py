@@ -29,7 +29,6 @@ PARAMETER_EXCEPTIONS = {
     "tidelog.cluster.quorum.quorum:Quorum.__init__": 13,
     "tidelog.cluster.quorum.replica:Replica.__init__": 12,
     "tidelog.protocol.record:BatchBuilder.__init__": 10,
-    "tidelog.remote.log_manager.manager:RemoteLogManager.__init__": 8,
     "tidelog.storage.log.partition_log:PartitionLog.open": 13,
     "tidelog.storage.log.state:LogState.__init__": 9,
     "tidelog.storage.producers.producer_snapshot:_entry": 8,

@@ -23,17 +23,11 @@ CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 LISTENER = "PLAINTEXT"
 
 
-class SeededRandomness:
-    """Chance that repeats with its seed."""
+class SeededRandomness(random.Random):
+    """Randomness that repeats with its seed."""
 
     def __init__(self, seed: int = 1) -> None:
-        self._random = random.Random(seed)
-
-    def below(self, bound: int) -> int:
-        return self._random.randrange(bound)
-
-    def uuid(self) -> UUID:
-        return UUID(int=self._random.getrandbits(120) + 1000, version=4)
+        super().__init__(seed)
 
 
 def broker_registration_record(

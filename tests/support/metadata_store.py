@@ -13,6 +13,7 @@ from tests.support.eventually import eventually
 from tests.support.lonely_quorum import LonelyQuorum
 from tests.support.metadata import CLUSTER_ID, LISTENER, SeededRandomness
 from tidelog.base.clock import Clock
+from tidelog.base.randomness import new_uuid
 from tidelog.broker.channels.controller_channel import ControllerChannel
 from tidelog.broker.config.listeners import Listener, SecurityProtocol
 from tidelog.broker.config.node_config import BrokerConfig
@@ -151,10 +152,10 @@ async def register_node(store: MetadataStore, incarnation: int = 1) -> int:
     request = registration_request(
         node_id=1,
         cluster_id=CLUSTER_ID,
-        incarnation_id=chance.uuid(),
+        incarnation_id=new_uuid(chance),
         advertised=[Listener(LISTENER, "host1", 9093, SecurityProtocol.PLAINTEXT)],
         rack=None,
-        directory_ids=[chance.uuid()],
+        directory_ids=[new_uuid(chance)],
     )
     channel = channel_of(store)
     deadline = FixedClock().now_ms + 10_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import struct
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -16,7 +17,6 @@ from tests.support.loops import until
 from tests.support.metadata import CLUSTER_ID
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.metadata.formatting import InitialVoter, format_directories
-from tidelog.broker.metadata.randomness import SystemRandomness
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.node.node import BrokerNode
 from tidelog.cluster.controller.result import ControllerResult
@@ -79,7 +79,7 @@ class QuorumNodes:
                 cluster_id=CLUSTER_ID,
                 voters=voters,
                 ignore_formatted=False,
-                randomness=SystemRandomness(),
+                randomness=random.SystemRandom(),
                 now_ms=1,
             )
         )

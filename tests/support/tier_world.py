@@ -241,6 +241,9 @@ class TurnedClock:
     def monotonic_ms(self) -> int:
         return self.now_ms - NOW_MS
 
+    def monotonic_ns(self) -> int:
+        return self.monotonic_ms() * 1_000_000
+
 
 @dataclass(eq=False)
 class TierNode:

@@ -1,22 +1,43 @@
-"""The interfaces through which the product draws random numbers; tests and simulations repeat them.
+"""The source of randomness: the part of `random.Random` that the product uses, and new ids.
 
-A `random.Random` implements both.
+A simulation passes `random.Random(seed)`. A broker draws ids from `random.SystemRandom()`, and jitter from
+`random.Random()`, which is cheaper.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
+from uuid import UUID
+
+_RESERVED_IDS: Final = 100
+_HYPHEN: Final = 62
+"""The number of '-' in the alphabet of URL-safe base64; its first character encodes the highest 6 bits."""
 
 
-class RandomSource(Protocol):
-    """Draws the jitter of delays."""
+class Randomness(Protocol):
+    """A source of random numbers."""
 
     def uniform(self, a: float, b: float) -> float:
         """Return a number between `a` and `b`."""
-
-
-class RandomChoice(Protocol):
-    """Draws one of several choices."""
+        ...
 
     def randrange(self, stop: int, /) -> int:
-        """Return an integer in 0..stop-1."""
+        """Return a number from 0 to `stop` - 1."""
+        ...
+
+    def getrandbits(self, k: int, /) -> int:
+        """Return a number of `k` random bits."""
+        ...
+
+
+def new_uuid(randomness: Randomness) -> UUID:
+    """Return a new version 4 id that Kafka accepts.
+
+    Its text does not begin with '-', which command lines read as an option, and it is not one of the first
+    100 ids, which Kafka reserves.
+    Source: org.apache.kafka.common.Uuid.randomUuid.
+    """
+    while True:
+        candidate = UUID(int=randomness.getrandbits(128), version=4)
+        if candidate.int >= _RESERVED_IDS and candidate.int >> 122 != _HYPHEN:
+            return candidate

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import time
 from typing import Annotated, Any
 
 import typer
 
+from tidelog.base.randomness import new_uuid
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.metadata.formatting import (
     FormatError,
@@ -14,7 +16,6 @@ from tidelog.broker.metadata.formatting import (
     format_directories,
     parse_initial_voters,
 )
-from tidelog.broker.metadata.randomness import SystemRandomness
 from tidelog.broker.node.process import load_config
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import AsJson, key_values
@@ -41,7 +42,7 @@ Overrides = Annotated[
 @app.command("random-uuid")
 def random_uuid() -> None:
     """Print a new id, for a cluster or a directory."""
-    print(uuid_text(SystemRandomness().uuid()))
+    print(uuid_text(new_uuid(random.SystemRandom())))
 
 
 @app.command("format")
@@ -89,7 +90,7 @@ def format_storage(
             cluster_id=cluster_id,
             voters=voters,
             ignore_formatted=ignore_formatted,
-            randomness=SystemRandomness(),
+            randomness=random.SystemRandom(),
             now_ms=time.time_ns() // 1_000_000,
         )
         for line in lines:
@@ -112,7 +113,7 @@ def _voters(
             "--standalone is for a quorum with dynamic voters, not with controller.quorum.voters"
         )
     listener = node.advertised_controllers("localhost", {})[0]
-    return (InitialVoter(node.node_id, listener.host, listener.port, SystemRandomness().uuid()),)
+    return (InitialVoter(node.node_id, listener.host, listener.port, new_uuid(random.SystemRandom())),)
 
 
 @app.command()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 
 from tidelog.base.clock import Clock
+from tidelog.base.randomness import Randomness
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.controller.handlers.registry import ControllerServices, register_controller_apis
@@ -20,7 +21,6 @@ from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_metrics import RequestMetrics
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
-from tidelog.cluster.controller.settings import Randomness
 from tidelog.protocol.ids import LeaderEpoch
 
 logger = logging.getLogger(__name__)

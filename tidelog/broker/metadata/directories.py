@@ -15,7 +15,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tidelog.base.config_definition import ConfigError
-from tidelog.cluster.controller.settings import Randomness
+from tidelog.base.randomness import Randomness, new_uuid
 from tidelog.protocol.ids import BrokerId, uuid_text
 from tidelog.storage.directories.meta_properties import MetaProperties, MetaPropertiesFile
 from tidelog.storage.disk.errors import StorageFailure
@@ -62,7 +62,7 @@ def prepare_directories(
     if known is None and not may_be_new:
         allowed = "needs the id of the cluster, by `tidelog storage format` or CLUSTER_ID in the environment"
         raise ConfigError("log.dirs", ",".join(directories), allowed)
-    chosen = known or cluster_id or uuid_text(randomness.uuid())
+    chosen = known or cluster_id or uuid_text(new_uuid(randomness))
     ids: dict[str, UUID] = {}
     for path, properties in found.items():
         if properties is not None:
@@ -113,7 +113,7 @@ def _mark(
     if properties is not None and properties.version == 1 and properties.directory_id is not None:
         return properties.directory_id
     directory_id = properties.directory_id if properties is not None else None
-    directory_id = directory_id or randomness.uuid()
+    directory_id = directory_id or new_uuid(randomness)
     marked = MetaProperties(cluster_id=cluster_id, node_id=node_id, directory_id=directory_id)
     MetaPropertiesFile(fs, path).write(marked)
     return directory_id

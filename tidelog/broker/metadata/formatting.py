@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from tidelog.base.randomness import Randomness, new_uuid
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.config.quorum_config import controller_listener_name
 from tidelog.broker.metadata.directories import make_durably
@@ -22,7 +23,6 @@ from tidelog.broker.raft.log import metadata_directory
 from tidelog.broker.raft.snapshot_format import SnapshotHead, read_snapshot, snapshot_batches
 from tidelog.broker.raft.snapshots import BOOTSTRAP_SNAPSHOT, SnapshotFiles
 from tidelog.cluster.controller.bootstrap import feature_records
-from tidelog.cluster.controller.settings import Randomness
 from tidelog.cluster.quorum.voter_set import KRAFT_VERSION_DYNAMIC, Endpoint, ReplicaKey, Voter, VoterSet
 from tidelog.protocol.ids import BrokerId, uuid_from_text
 from tidelog.protocol.schema import ZERO_UUID, MetadataRecord
@@ -109,7 +109,7 @@ def format_directories(
         if path in formatted:
             continue
         make_durably(fs, path)
-        directory_id = randomness.uuid()
+        directory_id = new_uuid(randomness)
         if path == config.metadata_log_directory:
             own = next((voter for voter in voters if voter.id == config.node_id), None)
             directory_id = own.directory_id if own is not None else directory_id

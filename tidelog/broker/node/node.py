@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Coroutine, Iterator
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
@@ -24,7 +25,6 @@ from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.logs.descriptor_budget import process_budget, raise_open_file_limit
 from tidelog.broker.logs.directory_locks import DirectoryLocks
 from tidelog.broker.metadata.directories import Identity, prepare_directories
-from tidelog.broker.metadata.randomness import SystemRandomness
 from tidelog.broker.node.wiring.broker_part import BrokerPart
 from tidelog.broker.node.wiring.node_context import NodeContext, NodeThreads
 from tidelog.broker.node.wiring.quorum_part import QuorumPart
@@ -64,7 +64,7 @@ class BrokerNode:
         self._fs: FileSystem = fs or _file_system()
         self._clock: Clock = clock or SystemClock()
         self._cluster_id = cluster_id
-        self._randomness = SystemRandomness()
+        self._randomness = random.SystemRandom()
         self._threads = NodeThreads()
         self._slices = Slices(self._clock, self._threads.slices)
         self._broker: BrokerPart | None = None

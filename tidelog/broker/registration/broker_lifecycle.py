@@ -26,7 +26,7 @@ from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
 from tidelog.base.clock import Clock
-from tidelog.base.randomness import RandomSource
+from tidelog.base.randomness import Randomness
 from tidelog.broker.registration.broker_registration import NO_EPOCH
 from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.clients.transport.failures import failure
@@ -99,7 +99,7 @@ class BrokerLifecycle:
         settings: LifecycleSettings,
         *,
         clock: Clock,
-        rng: RandomSource,
+        rng: Randomness,
         metadata_offset: Callable[[], Offset],
         on_fatal: Callable[[str], None],
     ) -> None:

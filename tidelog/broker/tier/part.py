@@ -43,6 +43,7 @@ from tidelog.remote.log_manager.manager import RemoteLogManager
 from tidelog.remote.ports.segment_metadata import TopicIdPartition
 from tidelog.remote.ports.storage_manager import RemoteStorageManager
 from tidelog.remote.reading.reader import RemoteLogReader
+from tidelog.remote.tasks.context import NodeServices
 
 CLOSE_TIMEOUT_S: Final = 5.0
 
@@ -85,10 +86,12 @@ class RemotePart:
             settings,
             storage,
             metadata,
-            context.clock,
-            context.environment.rng,
-            config.node_id,
-            is_confirmed=ports.is_confirmed,
+            NodeServices(
+                broker_id=config.node_id,
+                clock=context.clock,
+                randomness=context.environment.rng,
+                is_confirmed=ports.is_confirmed,
+            ),
         )
         self._auxiliary_pool = BoundedPool(
             "remote-log-follower", settings.remote_log_manager_follower_thread_pool_size

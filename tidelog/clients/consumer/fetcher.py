@@ -15,7 +15,7 @@ import logging
 from collections.abc import Iterable
 from uuid import UUID
 
-from tidelog.base.randomness import RandomSource
+from tidelog.base.randomness import Randomness
 from tidelog.clients.config.client_config import ConsumerConfig
 from tidelog.clients.consumer.consumer_types import ConsumerRecord
 from tidelog.clients.consumer.fetch_session import FetchSession, SessionPartition, SessionRequest
@@ -60,7 +60,7 @@ class Fetcher:
         config: ConsumerConfig,
         assigned: AssignedPartitions,
         metadata: ClusterMetadata,
-        rng: RandomSource,
+        rng: Randomness,
     ) -> None:
         self._config = config
         self._assigned = assigned

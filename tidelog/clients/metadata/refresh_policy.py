@@ -7,7 +7,7 @@ Pure. Asked on demand (an error said that it is stale, a topic is new) and at th
 
 from __future__ import annotations
 
-from tidelog.base.randomness import RandomSource
+from tidelog.base.randomness import Randomness
 from tidelog.clients.transport.backoff import ExponentialBackoff
 
 MAX_TOPICS = 100_000
@@ -21,7 +21,7 @@ class RefreshPolicy:
     """
 
     def __init__(
-        self, *, max_age_ms: int, max_idle_ms: int | None, backoff: ExponentialBackoff, rng: RandomSource
+        self, *, max_age_ms: int, max_idle_ms: int | None, backoff: ExponentialBackoff, rng: Randomness
     ) -> None:
         self._max_age_ms = max_age_ms
         self._max_idle_ms = max_idle_ms

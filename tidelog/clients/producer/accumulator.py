@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
-from tidelog.base.randomness import RandomSource
+from tidelog.base.randomness import Randomness
 from tidelog.clients.metadata.cluster_metadata import ClusterMetadata
 from tidelog.clients.producer.producer_batch import Delivery, ProducerBatch, new_builder
 from tidelog.clients.producer.producer_identity import ProducerIdentity
@@ -91,7 +91,7 @@ class RecordAccumulator:
         settings: BatchingSettings,
         *,
         retry_backoff: ExponentialBackoff,
-        rng: RandomSource,
+        rng: Randomness,
         identity: ProducerIdentity | None = None,
     ) -> None:
         is_transactional = identity is not None and identity.is_transactional

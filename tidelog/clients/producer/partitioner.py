@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
 
-from tidelog.base.randomness import RandomChoice
+from tidelog.base.randomness import Randomness
 
 _MASK = 0xFFFFFFFF
 _SEED = 0x9747B28C
@@ -62,7 +62,7 @@ class StickyPartitioner:
 
     __slots__ = ("_load", "_produced_bytes", "_rng", "_sticky_bytes", "current")
 
-    def __init__(self, sticky_bytes: int, rng: RandomChoice) -> None:
+    def __init__(self, sticky_bytes: int, rng: Randomness) -> None:
         self._sticky_bytes = max(1, sticky_bytes)
         self._rng = rng
         self._produced_bytes = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.base.randomness import RandomSource
+from tidelog.base.randomness import Randomness
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class ExponentialBackoff:
     max_ms: int
     jitter: float = 0.2
 
-    def delay_ms(self, attempt: int, rng: RandomSource) -> int:
+    def delay_ms(self, attempt: int, rng: Randomness) -> int:
         """Return the delay after a failure; `attempt` counts the failures before it, so the first is 0."""
         base = min(self.initial_ms * 2 ** min(attempt, 30), max(self.initial_ms, self.max_ms))
         return int(base * rng.uniform(1 - self.jitter, 1 + self.jitter))

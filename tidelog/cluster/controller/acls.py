@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from tidelog.base.randomness import Randomness, new_uuid
 from tidelog.cluster.acls import CLUSTER_NAME, AclBinding, AclFilter, check_filter, matching_acls
 from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND, SUCCESS, ControllerResult, Outcome
-from tidelog.cluster.controller.settings import Randomness
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.access_control import AclOperation, AclResourceType, PatternType, PermissionType
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -86,7 +86,7 @@ def _check(binding: AclBinding) -> None:
 
 
 def _new_id(image: MetadataImage, randomness: Randomness) -> UUID:
-    while (candidate := randomness.uuid()) in image.access_control_entries:
+    while (candidate := new_uuid(randomness)) in image.access_control_entries:
         pass
     return candidate
 

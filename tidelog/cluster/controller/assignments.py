@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from tidelog.cluster.controller.settings import Randomness
+from tidelog.base.randomness import Randomness
 from tidelog.cluster.image import MetadataImage, PartitionImage
 from tidelog.cluster.placement import UsableBroker, place_replicas
 from tidelog.cluster.replica_directories import default_directory
@@ -25,7 +25,7 @@ def automatic_partitions(
         for broker in image.brokers.values()
         if not broker.in_controlled_shutdown and not _is_cordoned(broker.log_dirs, broker.cordoned_log_dirs)
     ]
-    placed = place_replicas(brokers, partition_count, replication_factor, randomness.below)
+    placed = place_replicas(brokers, partition_count, replication_factor, randomness.randrange)
     return [_new_partition(image, replicas) for replicas in placed]
 
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+from tidelog.base.randomness import Randomness
 from tidelog.cluster.controller.assignments import automatic_partitions, manual_partition
 from tidelog.cluster.controller.partition_limit import PartitionLimit
 from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
-from tidelog.cluster.controller.settings import ControllerSettings, Randomness
+from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.image import MetadataImage, PartitionImage, TopicImage
 from tidelog.cluster.partition_changes import partition_record
 from tidelog.protocol.errors import ErrorCode, KafkaError

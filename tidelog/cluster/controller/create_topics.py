@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from tidelog.base.randomness import Randomness, new_uuid
 from tidelog.cluster.controller.assignments import automatic_partitions, manual_partition
 from tidelog.cluster.controller.config_rules import broker_layers
 from tidelog.cluster.controller.configs import change_records
 from tidelog.cluster.controller.partition_limit import PartitionLimit
 from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
-from tidelog.cluster.controller.settings import ControllerSettings, Randomness
+from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.effective_configs import effective_topic_entry
 from tidelog.cluster.image import MetadataImage, PartitionImage, ResourceType
 from tidelog.cluster.partition_changes import partition_record
@@ -93,7 +94,7 @@ class _Creation:
         configs = self._config_records(topic)
         partitions = self._partitions(topic)
         self._limit.take(topic.name, (each.replicas for each in partitions))
-        topic_id = self._randomness.uuid()
+        topic_id = new_uuid(self._randomness)
         self.records.append(TopicRecord(name=topic.name, topic_id=topic_id))
         self.records += configs
         self.records += [partition_record(topic_id, index, each) for index, each in enumerate(partitions)]

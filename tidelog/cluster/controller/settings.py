@@ -4,21 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
-from uuid import UUID
 
 from tidelog.base.config_definition import ConfigValue
 from tidelog.protocol.ids import BrokerId
-
-
-class Randomness(Protocol):
-    """A source of chance; a simulation gives one that it can repeat."""
-
-    def below(self, bound: int) -> int:
-        """A number from 0 to `bound` - 1."""
-
-    def uuid(self) -> UUID:
-        """A new id, neither zero nor one of Kafka's reserved ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,13 +10,13 @@ Errors: KafkaError when the cluster, a topic or a leader does not answer.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 from uuid import UUID
 
+from tidelog.base.clock import SystemClock
 from tidelog.clients.admin.admin import (
     Admin,
     ConfigResource,
@@ -111,7 +111,7 @@ class Gatherer:
         starts = await self._listed(offsets, OffsetSpec.EARLIEST)
         walks = await self._walks(leader_epochs, starts)
         sizes = await self._local_sizes(topics)
-        now_ms = int(time.time() * 1000)
+        now_ms = SystemClock().wall_ms()
         views = []
         for partition in partitions:
             name = partition.topic_partition

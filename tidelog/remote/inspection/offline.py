@@ -9,9 +9,9 @@ I/O: blocks. Errors: RemoteStorageError when the store does not answer.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator
 
+from tidelog.base.clock import SystemClock
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.remote.inspection.bucket import Bucket, in_threads
@@ -102,5 +102,5 @@ def _view(
         lineage=lineage,
         history=history,
         config=config,
-        now_ms=int(time.time() * 1000),
+        now_ms=SystemClock().wall_ms(),
     )

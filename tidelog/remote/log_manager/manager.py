@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from tidelog.base.bounded_pool import BoundedPool
 from tidelog.clients.transport.backoff import ExponentialBackoff
-from tidelog.protocol.ids import BrokerId
 from tidelog.remote.expiry.partition_remover import TAKEOVER_INTERVALS, RemotePartitionRemover
 from tidelog.remote.expiry.segment_deletion import delete_leftovers
 from tidelog.remote.log_manager.partition_tasks import PartitionTasks, TaskPools
@@ -27,8 +26,7 @@ from tidelog.remote.ports.metadata_manager import RemoteLogMetadataManager
 from tidelog.remote.ports.segment_metadata import TopicIdPartition
 from tidelog.remote.ports.storage_manager import RemoteStorageManager
 from tidelog.remote.tasks.byte_rate import ByteRate
-from tidelog.remote.tasks.context import Clock, Randomness, RemoteLogContext
-from tidelog.remote.tasks.fault_points import FaultPoints, no_faults
+from tidelog.remote.tasks.context import NodeServices, RemoteLogContext
 from tidelog.remote.tasks.figures import RemoteFigures
 from tidelog.remote.tasks.replica import Role, TieredReplica
 from tidelog.remote.tasks.settings import RemoteLogManagerSettings
@@ -47,14 +45,8 @@ class RemoteLogManager:
         settings: RemoteLogManagerSettings,
         storage: RemoteStorageManager,
         metadata: RemoteLogMetadataManager,
-        clock: Clock,
-        randomness: Randomness,
-        broker_id: BrokerId,
-        *,
-        faults: FaultPoints = no_faults,
-        is_confirmed: Callable[[], bool] = lambda: True,
+        node: NodeServices,
     ) -> None:
-        """`is_confirmed`: whether the controller was heard of a moment ago."""
         self.copier_pool = BoundedPool(
             "remote-log-copier", settings.remote_log_manager_copier_thread_pool_size
         )
@@ -71,16 +63,16 @@ class RemoteLogManager:
         """What may be read from remote storage; `is_exceeded` before a read, `record` after it (KIP-956)."""
         self.turns = TaskPools(Turns(1), Turns(1), Turns(1))
         self._context = RemoteLogContext(
-            broker_id=broker_id,
+            broker_id=node.broker_id,
             settings=settings,
             storage=storage,
             metadata=metadata,
-            clock=clock,
-            randomness=randomness,
+            clock=node.clock,
+            randomness=node.randomness,
             run_copy=self.copier_pool.run,
             run_deletion=self.expiration_pool.run,
-            faults=faults,
-            is_confirmed=is_confirmed,
+            faults=node.faults,
+            is_confirmed=node.is_confirmed,
         )
         self._backoff = ExponentialBackoff(
             settings.remote_log_manager_task_retry_backoff_ms,

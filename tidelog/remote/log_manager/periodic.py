@@ -6,9 +6,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from tidelog.base.randomness import Randomness
 from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.remote.ports.metadata_manager import RemoteMetadataNotReady
-from tidelog.remote.tasks.context import Randomness
 from tidelog.remote.tasks.turns import Turns
 
 _log = logging.getLogger(__name__)

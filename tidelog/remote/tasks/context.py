@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
+from tidelog.base.clock import Clock
+from tidelog.base.randomness import Randomness, new_uuid
 from tidelog.protocol.ids import BrokerId
 from tidelog.remote.ports.metadata_manager import RemoteLogMetadataManager
 from tidelog.remote.ports.segment_metadata import (
@@ -24,30 +26,6 @@ from tidelog.remote.tasks.figures import RemoteFigures
 from tidelog.remote.tasks.settings import RemoteLogManagerSettings
 
 
-class Clock(Protocol):
-    """Wall time for what is written, monotonic time for durations."""
-
-    def wall_ms(self) -> int:
-        """Milliseconds since 1970 (UTC)."""
-        ...
-
-    def monotonic_ms(self) -> int:
-        """Milliseconds since some fixed moment; never goes back."""
-        ...
-
-
-class Randomness(Protocol):
-    """What is left to chance: the ids of copies, and jitter."""
-
-    def getrandbits(self, k: int, /) -> int:
-        """A number of `k` random bits."""
-        ...
-
-    def uniform(self, a: float, b: float) -> float:
-        """A number between `a` and `b`."""
-        ...
-
-
 class RunInThread(Protocol):
     """Runs what blocks in a thread of a pool; see BoundedPool.run."""
 
@@ -59,6 +37,18 @@ class RunInThread(Protocol):
 async def pause(delay_ms: int) -> None:
     """Let time pass on the loop."""
     await asyncio.sleep(delay_ms / 1000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeServices:
+    """What a node provides to its RemoteLogManager."""
+
+    broker_id: BrokerId
+    clock: Clock
+    randomness: Randomness
+    is_confirmed: Callable[[], bool] = lambda: True
+    """Whether the controller has responded recently: only then does the node know that it is still leader."""
+    faults: FaultPoints = no_faults
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,7 +79,7 @@ class RemoteLogContext:
 
     def new_segment_id(self, partition: TopicIdPartition) -> RemoteLogSegmentId:
         """An id that no copy ever had."""
-        return RemoteLogSegmentId(partition, UUID(int=self.randomness.getrandbits(128), version=4))
+        return RemoteLogSegmentId(partition, new_uuid(self.randomness))
 
     def update_of(
         self, segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState

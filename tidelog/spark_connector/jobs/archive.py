@@ -10,12 +10,12 @@ names what counts at any time. One run at a time for each topic in one folder.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from tidelog.base.clock import SystemClock
 from tidelog.spark_connector.jobs.archive_plan import (
     HOME,
     ArchivedFile,
@@ -201,7 +201,7 @@ class _Run:
             starts=starts,
             next_offsets={**starts, **{one.topic_partition: one.end_offset for one in ranges}},
             files=files,
-            committed_at_ms=time.time_ns() // 1_000_000,
+            committed_at_ms=SystemClock().wall_ms(),
         )
         self._write(commit)
         self._folder.remove(self._home.staging)

@@ -7,7 +7,6 @@ pickled for its `read`.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from tidelog.base.clock import SystemClock
 from tidelog.protocol.ids import TopicPartition
 from tidelog.spark_connector.planning.data_loss import DataLossError, PlannedBatch, plan_batch
 from tidelog.spark_connector.planning.offsets_json import Offsets, from_json_object, to_json_object
@@ -83,7 +83,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             new_starts,
             max_offsets=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             min_offsets=limit.min_rows if isinstance(limit, ReadMinRows) else None,
-            now_ms=time.monotonic_ns() // 1_000_000,
+            now_ms=SystemClock().monotonic_ms(),
         )
         # Before Spark notes the end, or the checkpoint would fail for ever, also when all is there again.
         self._plan(start_offsets, {one: end[one] for one in end.keys() & start_offsets.keys()}, {})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from tests.support.crash_fs import CrashFileSystem
@@ -9,8 +11,8 @@ from tests.support.crash_images import Survival
 from tests.support.crash_points import crash_points
 from tests.support.metadata import CLUSTER_ID, SeededRandomness
 from tidelog.base.config_definition import ConfigError
+from tidelog.base.randomness import new_uuid
 from tidelog.broker.metadata.directories import Identity, prepare_directories
-from tidelog.broker.metadata.randomness import SystemRandomness
 from tidelog.protocol.ids import uuid_from_text, uuid_text
 from tidelog.storage.directories.meta_properties import MetaProperties, MetaPropertiesFile
 from tidelog.storage.disk.files import FileSystem
@@ -143,8 +145,8 @@ def test_a_directory_that_was_marked_survives_a_power_loss_with_its_parents() ->
 
 
 def test_new_ids_are_such_as_kafka_makes() -> None:
-    chance = SystemRandomness()
-    ids = {chance.uuid() for _ in range(500)}
+    chance = random.SystemRandom()
+    ids = {new_uuid(chance) for _ in range(500)}
     assert len(ids) == 500
     assert not any(uuid_text(each).startswith("-") for each in ids)
-    assert {chance.below(3) for _ in range(200)} == {0, 1, 2}
+    assert {chance.randrange(3) for _ in range(200)} == {0, 1, 2}

@@ -20,6 +20,7 @@ from tests.support.metadata_store import (
     running_store,
     started,
 )
+from tidelog.base.randomness import new_uuid
 from tidelog.broker.metadata.batches import encode_records
 from tidelog.broker.raft.driver import Turn
 from tidelog.broker.raft.log import MetadataLog
@@ -144,7 +145,7 @@ async def test_a_command_that_is_refused_changes_nothing_and_harms_no_other() ->
 async def test_records_that_contradict_the_image_never_reach_the_log() -> None:
     disk = CrashFileSystem()
     async with running_store(disk) as store:
-        record = RemoveTopicRecord(topic_id=SeededRandomness().uuid())
+        record = RemoveTopicRecord(topic_id=new_uuid(SeededRandomness()))
         with pytest.raises(Exception, match="no topic with the id"):
             await store.submit(partial(write, record))
         await store.submit(create("orders"))
@@ -310,7 +311,7 @@ async def test_a_transaction_that_nobody_will_finish_is_aborted_at_the_start() -
 async def test_a_log_that_contradicts_itself_stops_the_start() -> None:
     disk = CrashFileSystem()
     log = open_log(disk)
-    append(log, [RemoveTopicRecord(topic_id=SeededRandomness().uuid())])
+    append(log, [RemoveTopicRecord(topic_id=new_uuid(SeededRandomness()))])
     log.close(clean=True)
     replica = make_replica(disk)
     with pytest.raises(KafkaError, match="contradicts itself"):

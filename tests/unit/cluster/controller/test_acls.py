@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.metadata import CLUSTER_ID, SeededRandomness, applied
+from tidelog.base.randomness import new_uuid
 from tidelog.cluster.acls import AclBinding, AclFilter, check_filter, matching_acls
 from tidelog.cluster.controller.acls import create_acls, delete_acls
 from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND
@@ -93,7 +94,7 @@ def test_a_filter_that_makes_no_sense_is_refused_alone() -> None:
 def test_too_many_entries_at_once_are_left_alone() -> None:
     entry = AccessControlEntryRecord(**READER._asdict())
     records = [
-        replace(entry, id=SeededRandomness(seed).uuid(), resource_name=f"tides-{seed}")
+        replace(entry, id=new_uuid(SeededRandomness(seed)), resource_name=f"tides-{seed}")
         for seed in range(MAX_RECORDS_PER_COMMAND + 1)
     ]
     image = replace(EMPTY, access_control_entries={record.id: record for record in records})

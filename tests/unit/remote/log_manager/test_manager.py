@@ -31,6 +31,7 @@ from tidelog.remote.ports.segment_metadata import (
     RemotePartitionDeleteState,
     TopicIdPartition,
 )
+from tidelog.remote.tasks.context import NodeServices
 from tidelog.remote.tasks.replica import TieredReplica
 from tidelog.remote.tasks.settings import RemoteLogManagerSettings
 from tidelog.storage.config.log_config import LogConfig
@@ -59,10 +60,12 @@ class Site:
             settings,
             self.tier,
             self.metadata,
-            self.clock,
-            random.Random(self.broker_id),
-            self.broker_id,
-            is_confirmed=lambda: self.is_confirmed,
+            NodeServices(
+                broker_id=self.broker_id,
+                clock=self.clock,
+                randomness=random.Random(self.broker_id),
+                is_confirmed=lambda: self.is_confirmed,
+            ),
         )
 
     def log(

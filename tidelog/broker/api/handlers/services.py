@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.base.clock import Clock
+from tidelog.base.randomness import Randomness
 from tidelog.broker.channels.controller_channel import ControllerChannel
 from tidelog.broker.channels.forwarding import Forwarder
 from tidelog.broker.config.node_config import BrokerConfig
@@ -24,7 +25,6 @@ from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.replication.throttles import ReplicationThrottles
 from tidelog.broker.scheduling.slices import Slices
-from tidelog.cluster.controller.settings import Randomness
 from tidelog.cluster.image import MetadataImage
 from tidelog.storage.directories.log_manager import LogManager
 

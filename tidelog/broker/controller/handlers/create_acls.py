@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from tidelog.base.randomness import Randomness
 from tidelog.broker.api.handlers.acl_administration import check_security
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.cluster.acls import AclBinding
 from tidelog.cluster.controller.acls import create_acls
-from tidelog.cluster.controller.settings import Randomness
 from tidelog.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 

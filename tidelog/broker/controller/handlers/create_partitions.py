@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from tidelog.base.randomness import Randomness
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.cluster.controller.create_partitions import create_partitions
-from tidelog.cluster.controller.settings import ControllerSettings, Randomness
+from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 
 

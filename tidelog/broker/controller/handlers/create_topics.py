@@ -5,10 +5,11 @@ From version 5 on the answer describes what was made.
 
 from __future__ import annotations
 
+from tidelog.base.randomness import Randomness
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.cluster.controller.create_topics import create_topics
-from tidelog.cluster.controller.settings import ControllerSettings, Randomness
+from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.base.clock import Clock
+from tidelog.base.randomness import Randomness
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.api.handlers.alter_configs import ALTER_CONFIGS
 from tidelog.broker.api.handlers.api_versions import ApiVersionsHandler
@@ -41,7 +42,6 @@ from tidelog.broker.metadata.settings import controller_settings
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.observability.logger_levels import LoggerLevels
 from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
-from tidelog.cluster.controller.settings import Randomness
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.registry import ApiKey
 

@@ -211,7 +211,7 @@ class BrokerPart:
             group_config=self._coordinators.group_config,
             sessions=FetchSessionCache(
                 config.max_incremental_fetch_session_cache_slots,
-                lambda: self._context.randomness.below(2**31 - 1) + 1,
+                lambda: self._context.randomness.randrange(2**31 - 1) + 1,
             ),
             produce_purgatory=produce_purgatory,
             fetch_purgatory=fetch_purgatory,

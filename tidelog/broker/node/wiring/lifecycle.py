@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from uuid import UUID
 
 from tidelog.base.clock import Clock
+from tidelog.base.randomness import Randomness, new_uuid
 from tidelog.broker.channels.controller_access import ControllerAccess
 from tidelog.broker.config.listeners import Listener
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.registration.broker_lifecycle import BrokerLifecycle, LifecycleSettings
 from tidelog.broker.registration.broker_registration import registration_request
-from tidelog.cluster.controller.settings import Randomness
 
 
 def make_lifecycle(
@@ -34,7 +34,7 @@ def make_lifecycle(
         registration_request(
             node_id=config.node_id,
             cluster_id=cluster_id,
-            incarnation_id=randomness.uuid(),
+            incarnation_id=new_uuid(randomness),
             advertised=advertised,
             rack=config.broker_rack,
             directory_ids=directory_ids,

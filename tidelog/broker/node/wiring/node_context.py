@@ -11,11 +11,11 @@ from typing import Final
 from uuid import UUID
 
 from tidelog.base.clock import Clock
+from tidelog.base.randomness import Randomness
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.scheduling.slices import HEAVY_MAX, Slices
 from tidelog.clients.config.environment import Environment
-from tidelog.cluster.controller.settings import Randomness
 from tidelog.storage.disk.files import FileSystem
 
 # One for what must be durable before the quorum goes on, one for a snapshot.

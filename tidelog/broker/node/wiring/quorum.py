@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from uuid import UUID
 
 from tidelog.base.clock import Clock
+from tidelog.base.randomness import Randomness
 from tidelog.broker.channels.node_connections import node_connection_settings
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.config.quorum_config import (
@@ -25,7 +26,6 @@ from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
 from tidelog.broker.raft.metrics import report_log, report_replica
 from tidelog.clients.config.environment import Environment
 from tidelog.cluster.controller.bootstrap import bootstrap_records
-from tidelog.cluster.controller.settings import Randomness
 from tidelog.cluster.quorum.quorum import Quorum
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
 from tidelog.cluster.quorum.voter_set import Endpoint, VoterSet
@@ -60,7 +60,7 @@ def make_raft_node(
             log=log,
             record=record,
             settings=quorum_settings(config),
-            random_below=randomness.below,
+            random_below=randomness.randrange,
             now_ms=clock.monotonic_ms(),
             endpoints=endpoints,
             bootstrap=tuple(Endpoint(name, host, port) for host, port in bootstrap_servers(config)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
+from tidelog.base.randomness import new_uuid
 from tidelog.broker.controller.controller import Controller
 from tidelog.broker.controller.handlers.quorum import RaftHandlers
 from tidelog.broker.network.request import Request
@@ -57,7 +58,7 @@ class QuorumPart:
             self.access,
             self.raft.store,
             context.clock,
-            incarnation_id=context.randomness.uuid(),
+            incarnation_id=new_uuid(context.randomness),
             listeners=config.advertised_controllers(context.host_name, self.listeners.ports()),
         )
         undo.push_async_callback(self._enlistment.close)

@@ -15,13 +15,15 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from typing import Final
 
+from tidelog.base.clock import SystemClock
 from tidelog.remote.objects.chunks.bounded_lru import BoundedLru
-from tidelog.remote.objects.chunks.cache_settings import CacheSettings, NowMs, monotonic_ms
+from tidelog.remote.objects.chunks.cache_settings import CacheSettings
 from tidelog.remote.objects.chunks.places import ChunkKey, ChunkPlaces, Handle
 from tidelog.remote.objects.chunks.segment_chunks import Segment, fetch_chunks
 from tidelog.remote.objects.layout.pieces import Buffer, Pieces
@@ -73,14 +75,14 @@ class ChunkCache:
         places: ChunkPlaces,
         settings: CacheSettings,
         read_ahead_bytes: int,
-        now_ms: NowMs = monotonic_ms,
+        now_ms: Callable[[], int] | None = None,
     ) -> None:
         self.read_ahead_bytes = read_ahead_bytes
         self.figures = CacheFigures()
         self._store = store
         self._places = places
         self._settings = settings
-        self._now_ms = now_ms
+        self._now_ms = now_ms or SystemClock().monotonic_ms
         self._lock = threading.Lock()
         self._kept: BoundedLru[ChunkKey, Handle] = BoundedLru(settings.size, settings.retention_ms)
         self._loading: dict[ChunkKey, _Load] = {}

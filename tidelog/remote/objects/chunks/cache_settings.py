@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
-
-NowMs: TypeAlias = Callable[[], int]
-"""Monotonic milliseconds."""
-
-
-def monotonic_ms() -> int:
-    """The machine's clock for durations."""
-    return time.monotonic_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,9 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Generic, TypeVar
 
+from tidelog.base.clock import SystemClock
 from tidelog.remote.objects.chunks.bounded_lru import BoundedLru
-from tidelog.remote.objects.chunks.cache_settings import CacheSettings, NowMs, monotonic_ms
+from tidelog.remote.objects.chunks.cache_settings import CacheSettings
 from tidelog.remote.ports.storage_manager import RemoteStorageError
 
 K = TypeVar("K", bound=Hashable)
@@ -27,11 +28,14 @@ class LoadingCache(Generic[K, V]):
     """
 
     def __init__(
-        self, settings: CacheSettings, weigh: Callable[[V], int], now_ms: NowMs = monotonic_ms
+        self,
+        settings: CacheSettings,
+        weigh: Callable[[V], int],
+        now_ms: Callable[[], int] | None = None,
     ) -> None:
         self._settings = settings
         self._weigh = weigh
-        self._now_ms = now_ms
+        self._now_ms = now_ms or SystemClock().monotonic_ms
         self._lock = threading.Lock()
         self._kept: BoundedLru[K, V] = BoundedLru(settings.size, settings.retention_ms)
         self._loading: dict[K, Future[V]] = {}
