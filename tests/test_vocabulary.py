@@ -73,7 +73,7 @@ OCCURRENCES = {
     "remote/expiry": 26,
     "remote/index_cache": 19,
     "remote/inspection": 31,
-    "remote/log_manager": 13,
+    "remote/log_manager": 12,
     "remote/metadata": 48,
     "remote/objects": 36,
     "remote/ports": 4,
