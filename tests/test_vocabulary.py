@@ -54,7 +54,6 @@ OCCURRENCES = {
     "broker/replication": 24,
     "broker/tier": 16,
     "cli": 39,
-    "clients/admin": 11,
     "clients/config": 3,
     "clients/consumer": 19,
     "clients/groups": 19,

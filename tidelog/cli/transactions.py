@@ -12,7 +12,7 @@ from tidelog.cli.hanging_transactions import HangingTransaction, find_hanging, n
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from tidelog.cli.output import print_json, print_table
 from tidelog.clients.admin.admin import ActiveProducer, Admin, TransactionDescription
-from tidelog.clients.admin.base import one_result
+from tidelog.clients.admin.admin_requests import result_for
 from tidelog.protocol.ids import TopicPartition
 
 DEFAULT_TIMEOUT_MINUTES = 15
@@ -199,7 +199,7 @@ def _hanging_row(one: HangingTransaction) -> tuple[object, ...]:
 
 
 async def _producers(admin: Admin, where: TopicPartition) -> tuple[ActiveProducer, ...]:
-    return one_result(await admin.describe_producers([where]), where)
+    return result_for(await admin.describe_producers([where]), where)
 
 
 async def _open_at(admin: Admin, where: TopicPartition, start_offset: int) -> tuple[int, int, int]:

@@ -1,4 +1,4 @@
-"""Admin calls about feature levels and about brokers that are gone."""
+"""Admin calls about feature levels, and about brokers that were removed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from tidelog.clients.admin.base import AdminBase
+from tidelog.clients.admin.admin_requests import AdminRequests
 from tidelog.clients.transport.api_versions import negotiation_request
 from tidelog.clients.transport.failures import raise_for
 from tidelog.protocol.ids import BrokerId
@@ -22,14 +22,14 @@ from tidelog.protocol.registry import ApiKey
 
 
 class LevelRange(NamedTuple):
-    """The levels of a feature that a broker can work at."""
+    """The levels of a feature that a broker supports."""
 
     lowest: int
     highest: int
 
 
 class UpgradeType(IntEnum):
-    """Which way a feature level may go."""
+    """The allowed directions in which a feature level may change."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -38,20 +38,23 @@ class UpgradeType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFeatures:
-    """What the cluster has agreed on as of `epoch` (-1: nothing), and what the broker asked supports."""
+    """The finalized levels as of `epoch` (-1: none), and the levels that the responding broker supports."""
 
     finalized: Mapping[str, int]
     supported: Mapping[str, LevelRange]
     epoch: int
 
 
-class FeatureAdmin(AdminBase):
-    """Feature levels; forgetting brokers."""
+class FeatureAdmin:
+    """Feature levels, and the unregistration of brokers."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def describe_features(self, *, timeout_ms: int | None = None) -> ClusterFeatures:
-        """The feature levels of the cluster and of any of its brokers."""
-        deadline_ms = self._deadline_ms(timeout_ms)
-        response = await self._ask_any(negotiation_request(), ApiVersionsResponse, deadline_ms)
+        """Return the finalized feature levels of the cluster and the levels that one broker supports."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
+        response = await self._requests.send(negotiation_request(), ApiVersionsResponse, deadline_ms)
         raise_for(response.error_code, "describe features")
         return ClusterFeatures(
             finalized={each.name: each.max_version_level for each in response.finalized_features},
@@ -70,8 +73,8 @@ class FeatureAdmin(AdminBase):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        """Have the cluster agree on other levels, all of them or none; raises the reason against it."""
-        deadline_ms = self._deadline_ms(timeout_ms)
+        """Change the finalized feature levels, all or none; raise KafkaError if one is rejected."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
 
         def make(version: int) -> UpdateFeaturesRequest:
             return UpdateFeaturesRequest(
@@ -85,19 +88,19 @@ class FeatureAdmin(AdminBase):
                     for name, level in levels.items()
                 ),
                 validate_only=validate_only,
-                timeout_ms=self._left_ms(deadline_ms),
+                timeout_ms=self._requests.remaining_ms(deadline_ms),
             )
 
-        response = await self._ask_controller(
+        response = await self._requests.send_to_controller(
             make, ApiKey.UPDATE_FEATURES, UpdateFeaturesResponse, deadline_ms
         )
         raise_for(response.error_code, "update features", response.error_message)
 
     async def unregister_broker(self, broker_id: BrokerId, *, timeout_ms: int | None = None) -> None:
-        """Have the cluster forget a broker that will not come back."""
-        deadline_ms = self._deadline_ms(timeout_ms)
+        """Remove the registration of a broker that will not return."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
         request = UnregisterBrokerRequest(broker_id=broker_id)
-        response = await self._ask_controller(
+        response = await self._requests.send_to_controller(
             lambda version: request, ApiKey.UNREGISTER_BROKER, UnregisterBrokerResponse, deadline_ms
         )
         raise_for(response.error_code, f"unregister broker {broker_id}", response.error_message)

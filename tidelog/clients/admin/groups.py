@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from tidelog.clients.admin.base import COORDINATOR_MOVED, AdminBase, name_tuple
+from tidelog.clients.admin.admin_requests import COORDINATOR_MOVED, AdminRequests, error_or_none, unique_names
 from tidelog.clients.admin.types import GroupDescription, GroupListing, GroupMember
 from tidelog.clients.groups.assignors.protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
 from tidelog.clients.groups.committed_offsets import Committer, commit_once, fetch_committed
@@ -32,26 +32,31 @@ from tidelog.protocol.messages.offset_delete import (
 from tidelog.protocol.registry import ApiKey
 
 
-class GroupAdmin(AdminBase):
-    """Groups. Calls about several groups return a dict with a result or a KafkaError for each."""
+class GroupAdmin:
+    """Groups and their committed offsets."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout_ms: int | None = None
     ) -> dict[str, GroupListing]:
-        """All groups by id, from all brokers; `states` and `types` narrow that down."""
-        deadline_ms = self._deadline_ms(timeout_ms)
+        """Return all groups of all brokers by id; `states` and `types` select some of them."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
         request = ListGroupsRequest(
-            states_filter=name_tuple(states, "states"), types_filter=name_tuple(types, "types")
+            states_filter=unique_names(states, "states"), types_filter=unique_names(types, "types")
         )
-        brokers = self._client.network.broker_ids
-        answers = await asyncio.gather(*(self._groups_of(id_, request, deadline_ms) for id_ in brokers))
-        return {group.group_id: group for groups in answers for group in groups}
+        brokers = self._requests.client.network.broker_ids
+        responses = await asyncio.gather(
+            *(self._list_groups_of(id_, request, deadline_ms) for id_ in brokers)
+        )
+        return {group.group_id: group for groups in responses for group in groups}
 
     async def describe_groups(
         self, group_ids: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, GroupDescription | KafkaError]:
-        """Groups with their members, subscriptions and assignments."""
-        deadline_ms = self._deadline_ms(timeout_ms)
+        """Return each group with its members, their subscriptions and assignments."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
 
         async def describe(lookup: CoordinatorLookup) -> GroupDescription:
             request = DescribeGroupsRequest(groups=(lookup.key,))
@@ -63,13 +68,15 @@ class GroupAdmin(AdminBase):
             assert lookup.node_id is not None
             return _description(group, lookup.node_id)
 
-        return await self._for_each(name_tuple(group_ids, "group_ids"), describe, deadline_ms)
+        return await self._requests.for_each_coordinator(
+            unique_names(group_ids, "group_ids"), describe, deadline_ms
+        )
 
     async def delete_groups(
         self, group_ids: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, KafkaError | None]:
-        """Delete groups that have no members, with their offsets; None for each that is deleted."""
-        deadline_ms = self._deadline_ms(timeout_ms)
+        """Delete groups that have no members, and their offsets; None for each deleted group."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
 
         async def delete(lookup: CoordinatorLookup) -> None:
             request = DeleteGroupsRequest(groups_names=(lookup.key,))
@@ -79,7 +86,9 @@ class GroupAdmin(AdminBase):
             for result in response.results:
                 raise_for(result.error_code, f"delete group {result.group_id!r}")
 
-        return await self._for_each(name_tuple(group_ids, "group_ids"), delete, deadline_ms)
+        return await self._requests.for_each_coordinator(
+            unique_names(group_ids, "group_ids"), delete, deadline_ms
+        )
 
     async def list_group_offsets(
         self,
@@ -88,9 +97,11 @@ class GroupAdmin(AdminBase):
         *,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed (None: for all partitions); partitions without are left out."""
-        deadline_ms = self._deadline_ms(timeout_ms)
-        return await fetch_committed(self._client, self._coordinator(group_id), partitions, deadline_ms)
+        """Return the committed offsets of these partitions (None: of all); omit those without an offset."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
+        return await fetch_committed(
+            self._requests.client, self._requests.coordinator(group_id), partitions, deadline_ms
+        )
 
     async def alter_group_offsets(
         self,
@@ -99,8 +110,8 @@ class GroupAdmin(AdminBase):
         *,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Set committed offsets; the group must not have members. None for each that is set."""
-        deadline_ms = self._deadline_ms(timeout_ms)
+        """Set committed offsets of a group that has no members; None for each partition that was set."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
         wanted = {
             partition: OffsetAndMetadata(at) if isinstance(at, int) else at
             for partition, at in offsets.items()
@@ -113,8 +124,8 @@ class GroupAdmin(AdminBase):
                     raise failure(code, f"offsets of group {group_id!r}")
             return codes
 
-        lookup = self._coordinator(group_id)
-        codes = await self._retrying(lambda: alter(lookup), deadline_ms)
+        lookup = self._requests.coordinator(group_id)
+        codes = await self._requests.retry(lambda: alter(lookup), deadline_ms)
         return {
             partition: None
             if code is ErrorCode.NONE
@@ -125,8 +136,8 @@ class GroupAdmin(AdminBase):
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Delete committed offsets of topics that no member subscribes to; None for each deleted."""
-        deadline_ms = self._deadline_ms(timeout_ms)
+        """Delete committed offsets of topics that no member subscribes to; None for each partition."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
         topics = tuple(
             OffsetDeleteRequestTopic(
                 name=topic,
@@ -135,7 +146,7 @@ class GroupAdmin(AdminBase):
             for topic, numbers in partitions_by_topic(partitions).items()
         )
         request = OffsetDeleteRequest(group_id=group_id, topics=topics)
-        lookup = self._coordinator(group_id)
+        lookup = self._requests.coordinator(group_id)
 
         async def delete() -> OffsetDeleteResponse:
             response = await lookup.request(
@@ -146,26 +157,26 @@ class GroupAdmin(AdminBase):
             raise_for(response.error_code, f"delete offsets of group {group_id!r}")
             return response
 
-        response = await self._retrying(delete, deadline_ms)
+        response = await self._requests.retry(delete, deadline_ms)
         return {
-            TopicPartition(topic.name, entry.partition_index): None
-            if entry.error_code == ErrorCode.NONE
-            else failure(entry.error_code, f"offset of group {group_id!r} for {topic.name}")
+            TopicPartition(topic.name, entry.partition_index): error_or_none(
+                entry.error_code, f"offset of group {group_id!r} for {topic.name}"
+            )
             for topic in response.topics
             for entry in topic.partitions
         }
 
-    async def _groups_of(
+    async def _list_groups_of(
         self, broker_id: BrokerId, request: ListGroupsRequest, deadline_ms: int
     ) -> list[GroupListing]:
-        async def ask() -> ListGroupsResponse:
-            response = await self._client.network.request(
-                broker_id, request, ListGroupsResponse, timeout_ms=self._left_ms(deadline_ms)
+        async def call() -> ListGroupsResponse:
+            response = await self._requests.client.network.request(
+                broker_id, request, ListGroupsResponse, timeout_ms=self._requests.remaining_ms(deadline_ms)
             )
             raise_for(response.error_code, f"groups of broker {broker_id}")
             return response
 
-        response = await self._retrying(ask, deadline_ms)
+        response = await self._requests.retry(call, deadline_ms)
         return [
             GroupListing(
                 group_id=group.group_id,
@@ -198,7 +209,7 @@ def _member(member: DescribedGroupMember, *, is_consumer: bool) -> GroupMember:
             )
             assignment = decode_assignment(member.member_assignment)
         except DecodeError:
-            pass  # another kind of client under the same protocol type; what it says is its own affair
+            pass  # another kind of client uses the same protocol type with bytes of its own format
     return GroupMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,

@@ -1,4 +1,4 @@
-"""Admin calls about where partitions are and who leads them."""
+"""Admin calls about leader elections and partition reassignments."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from tidelog.clients.admin.base import AdminBase
+from tidelog.clients.admin.admin_requests import AdminRequests, error_or_none
 from tidelog.clients.metadata.cluster_metadata import partitions_by_topic
-from tidelog.clients.transport.failures import failure, raise_for
-from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.clients.transport.failures import raise_for
+from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import BrokerId, TopicPartition
 from tidelog.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -27,22 +27,25 @@ from tidelog.protocol.registry import ApiKey
 
 
 class ElectionType(IntEnum):
-    """Whom to elect: the first replica, or any when there is no leader, at the price of records."""
+    """PREFERRED elects the first replica; UNCLEAN elects any replica if none leads, and may lose records."""
 
     PREFERRED = 0
     UNCLEAN = 1
 
 
 class PartitionReassignment(NamedTuple):
-    """A reassignment under way; `replicas` are all, those that come and those that go included."""
+    """A reassignment in progress; `replicas` includes the replicas that are added and removed."""
 
     replicas: tuple[BrokerId, ...]
     adding_replicas: tuple[BrokerId, ...]
     removing_replicas: tuple[BrokerId, ...]
 
 
-class PartitionAdmin(AdminBase):
-    """Elections and reassignments."""
+class PartitionAdmin:
+    """Leader elections and partition reassignments."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def elect_leaders(
         self,
@@ -51,8 +54,8 @@ class PartitionAdmin(AdminBase):
         *,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Elect leaders of partitions (None: of all that need it); None for each that has a new one."""
-        deadline_ms = self._deadline_ms(timeout_ms)
+        """Elect leaders of partitions (None: of all that need one); None for each elected leader."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
         wanted = None
         if partitions is not None:
             wanted = tuple(
@@ -60,15 +63,17 @@ class PartitionAdmin(AdminBase):
                 for topic, numbers in partitions_by_topic(partitions).items()
             )
         request = ElectLeadersRequest(
-            election_type=election_type, topic_partitions=wanted, timeout_ms=self._left_ms(deadline_ms)
+            election_type=election_type,
+            topic_partitions=wanted,
+            timeout_ms=self._requests.remaining_ms(deadline_ms),
         )
-        response = await self._ask_controller(
+        response = await self._requests.send_to_controller(
             lambda version: request, ApiKey.ELECT_LEADERS, ElectLeadersResponse, deadline_ms
         )
         raise_for(response.error_code, "elect leaders")
         return {
-            TopicPartition(topic.topic, one.partition_id): _outcome(
-                f"election of {topic.topic}-{one.partition_id}", one.error_code, one.error_message
+            TopicPartition(topic.topic, one.partition_id): error_or_none(
+                one.error_code, f"election of {topic.topic}-{one.partition_id}", one.error_message
             )
             for topic in response.replica_election_results
             for one in topic.partition_result
@@ -80,8 +85,8 @@ class PartitionAdmin(AdminBase):
         *,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Begin to move partitions to other brokers; None takes a reassignment back."""
-        deadline_ms = self._deadline_ms(timeout_ms)
+        """Start to move each partition to the given replicas; None cancels its reassignment."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
         topics = tuple(
             ReassignableTopic(
                 name=topic,
@@ -94,8 +99,10 @@ class PartitionAdmin(AdminBase):
             )
             for topic, numbers in partitions_by_topic(targets).items()
         )
-        request = AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=self._left_ms(deadline_ms))
-        response = await self._ask_controller(
+        request = AlterPartitionReassignmentsRequest(
+            topics=topics, timeout_ms=self._requests.remaining_ms(deadline_ms)
+        )
+        response = await self._requests.send_to_controller(
             lambda version: request,
             ApiKey.ALTER_PARTITION_REASSIGNMENTS,
             AlterPartitionReassignmentsResponse,
@@ -103,8 +110,8 @@ class PartitionAdmin(AdminBase):
         )
         raise_for(response.error_code, "reassign partitions", response.error_message)
         return {
-            TopicPartition(topic.name, one.partition_index): _outcome(
-                f"reassignment of {topic.name}-{one.partition_index}", one.error_code, one.error_message
+            TopicPartition(topic.name, one.partition_index): error_or_none(
+                one.error_code, f"reassignment of {topic.name}-{one.partition_index}", one.error_message
             )
             for topic in response.responses
             for one in topic.partitions
@@ -113,16 +120,18 @@ class PartitionAdmin(AdminBase):
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
-        """The reassignments under way, of some partitions or (None) of all."""
-        deadline_ms = self._deadline_ms(timeout_ms)
+        """Return the reassignments in progress of these partitions (None: of all)."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
         topics = None
         if partitions is not None:
             topics = tuple(
                 ListPartitionReassignmentsTopics(name=topic, partition_indexes=tuple(numbers))
                 for topic, numbers in partitions_by_topic(partitions).items()
             )
-        request = ListPartitionReassignmentsRequest(topics=topics, timeout_ms=self._left_ms(deadline_ms))
-        response = await self._ask_controller(
+        request = ListPartitionReassignmentsRequest(
+            topics=topics, timeout_ms=self._requests.remaining_ms(deadline_ms)
+        )
+        response = await self._requests.send_to_controller(
             lambda version: request,
             ApiKey.LIST_PARTITION_REASSIGNMENTS,
             ListPartitionReassignmentsResponse,
@@ -140,7 +149,3 @@ class PartitionAdmin(AdminBase):
 
 def _replicas(replicas: Sequence[BrokerId] | None) -> tuple[BrokerId, ...] | None:
     return None if replicas is None else tuple(replicas)
-
-
-def _outcome(subject: str, error_code: int, message: str | None) -> KafkaError | None:
-    return None if error_code == ErrorCode.NONE else failure(error_code, subject, message)

@@ -1,4 +1,4 @@
-"""Admin calls about the quorum of controllers: who votes, how far each has come, adding and removing."""
+"""Admin calls about the quorum of controllers: describe it, add and remove voters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from tidelog.clients.admin.base import AdminBase
+from tidelog.clients.admin.admin_requests import AdminRequests
 from tidelog.clients.transport.failures import raise_for
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset
@@ -26,7 +26,7 @@ _TOPIC = "__cluster_metadata"
 
 
 class VoterEndpoint(NamedTuple):
-    """Where a listener of a controller is reached."""
+    """The address of one listener of a controller."""
 
     listener_name: str
     host: str
@@ -35,9 +35,9 @@ class VoterEndpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumReplica:
-    """A replica of the metadata log as its leader sees it; times in ms since 1970, None when not known.
+    """A replica of the metadata log, as reported by the leader of the quorum.
 
-    `directory_id` is None where the quorum does not know it.
+    `directory_id` and the timestamps (ms since 1970) are None if the leader does not know them.
     """
 
     replica_id: BrokerId
@@ -50,7 +50,7 @@ class QuorumReplica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumInfo:
-    """The quorum of controllers; observers follow the metadata log and do not vote."""
+    """The quorum of controllers; observers replicate the metadata log and do not vote."""
 
     leader_id: BrokerId
     leader_epoch: LeaderEpoch
@@ -59,24 +59,27 @@ class QuorumInfo:
     observers: tuple[QuorumReplica, ...]
 
 
-class QuorumAdmin(AdminBase):
+class QuorumAdmin:
     """The quorum of controllers."""
 
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
+
     async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumInfo:
-        """Who leads, who votes, who observes, and how far each has come."""
-        deadline_ms = self._deadline_ms(timeout_ms)
+        """Return the leader, the voters and the observers, with their log end offsets."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
         topic = RequestTopicData(topic_name=_TOPIC, partitions=(RequestPartitionData(),))
 
         async def call() -> QuorumInfo:
-            connection = await self._controller()
-            answer = await connection.request(
+            connection = await self._requests.controller_connection()
+            response = await connection.request(
                 DescribeQuorumRequest(topics=(topic,)),
                 DescribeQuorumResponse,
-                timeout_ms=self._left_ms(deadline_ms),
+                timeout_ms=self._requests.remaining_ms(deadline_ms),
             )
-            return _quorum_info(answer)
+            return _quorum_info(response)
 
-        return await self._retrying(call, deadline_ms)
+        return await self._requests.retry(call, deadline_ms)
 
     async def add_raft_voter(
         self,
@@ -86,58 +89,58 @@ class QuorumAdmin(AdminBase):
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """Let a controller that follows already vote from now on; KIP-853."""
-        deadline_ms = self._deadline_ms(timeout_ms)
+        """Make a controller that already replicates the metadata log a voter (KIP-853)."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
         listeners = tuple(
             Listener(name=each.listener_name, host=each.host, port=each.port) for each in endpoints
         )
 
         async def call() -> None:
-            connection = await self._controller()
-            left_ms = self._left_ms(deadline_ms)
+            connection = await self._requests.controller_connection()
+            remaining_ms = self._requests.remaining_ms(deadline_ms)
             request = AddRaftVoterRequest(
-                cluster_id=self._client.metadata.cluster_id,
-                timeout_ms=left_ms,
+                cluster_id=self._requests.client.metadata.cluster_id,
+                timeout_ms=remaining_ms,
                 voter_id=voter_id,
                 voter_directory_id=directory_id,
                 listeners=listeners,
             )
-            answer = await connection.request(request, AddRaftVoterResponse, timeout_ms=left_ms)
-            raise_for(answer.error_code, f"add voter {voter_id}", answer.error_message)
+            response = await connection.request(request, AddRaftVoterResponse, timeout_ms=remaining_ms)
+            raise_for(response.error_code, f"add voter {voter_id}", response.error_message)
 
-        await self._retrying(call, deadline_ms)
+        await self._requests.retry(call, deadline_ms)
 
     async def remove_raft_voter(
         self, voter_id: BrokerId, directory_id: UUID, *, timeout_ms: int | None = None
     ) -> None:
-        """Have a controller vote no more; KIP-853."""
-        deadline_ms = self._deadline_ms(timeout_ms)
+        """Remove a controller from the voters (KIP-853)."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
 
         async def call() -> None:
-            connection = await self._controller()
+            connection = await self._requests.controller_connection()
             request = RemoveRaftVoterRequest(
-                cluster_id=self._client.metadata.cluster_id,
+                cluster_id=self._requests.client.metadata.cluster_id,
                 voter_id=voter_id,
                 voter_directory_id=directory_id,
             )
-            left_ms = self._left_ms(deadline_ms)
-            answer = await connection.request(request, RemoveRaftVoterResponse, timeout_ms=left_ms)
-            raise_for(answer.error_code, f"remove voter {voter_id}", answer.error_message)
+            remaining_ms = self._requests.remaining_ms(deadline_ms)
+            response = await connection.request(request, RemoveRaftVoterResponse, timeout_ms=remaining_ms)
+            raise_for(response.error_code, f"remove voter {voter_id}", response.error_message)
 
-        await self._retrying(call, deadline_ms)
+        await self._requests.retry(call, deadline_ms)
 
 
-def _quorum_info(answer: DescribeQuorumResponse) -> QuorumInfo:
-    raise_for(answer.error_code, "describe the quorum", answer.error_message)
-    partitions = [partition for topic in answer.topics for partition in topic.partitions]
+def _quorum_info(response: DescribeQuorumResponse) -> QuorumInfo:
+    raise_for(response.error_code, "describe the quorum", response.error_message)
+    partitions = [partition for topic in response.topics for partition in topic.partitions]
     if len(partitions) != 1:
-        text = f"the answer is about {len(partitions)} partitions of the metadata log, asked was for one"
+        text = f"the DescribeQuorum response has {len(partitions)} partitions, expected 1"
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
     (found,) = partitions
     raise_for(found.error_code, "describe the quorum", found.error_message)
     endpoints = {
         node.node_id: tuple(VoterEndpoint(each.name, each.host, each.port) for each in node.listeners)
-        for node in answer.nodes
+        for node in response.nodes
     }
 
     def replicas(states: Sequence[ReplicaState]) -> tuple[QuorumReplica, ...]:

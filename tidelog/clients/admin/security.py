@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from tidelog.clients.admin.base import AdminBase
+from tidelog.clients.admin.admin_requests import AdminRequests, error_or_none
 from tidelog.clients.transport.failures import failure, raise_for
 from tidelog.protocol.access_control import AclOperation, AclResourceType, PatternType, PermissionType
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -28,11 +28,11 @@ from tidelog.protocol.messages.describe_acls import (
 from tidelog.protocol.registry import ApiKey
 
 QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
-"""(entity type, name) pairs in order of type; the types are user, client-id and ip, None is the default."""
+"""(type, name) pairs in the order of their types: client-id, ip, user; name None is the default entity."""
 
 
 class QuotaMatch(IntEnum):
-    """How a filter names an entity of one type."""
+    """How a filter matches the entities of one type."""
 
     EXACT = 0
     DEFAULT = 1
@@ -40,7 +40,7 @@ class QuotaMatch(IntEnum):
 
 
 class QuotaComponent(NamedTuple):
-    """What a filter wants of one entity type; `name` is for an exact match."""
+    """The filter for one entity type; `name` is for an exact match."""
 
     entity_type: str
     match: QuotaMatch = QuotaMatch.ANY
@@ -60,7 +60,7 @@ class AclBinding(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Which entries are meant; what is not given fits all."""
+    """A filter of access control entries; the defaults match all entries."""
 
     resource_type: AclResourceType = AclResourceType.ANY
     resource_name: str | None = None
@@ -72,11 +72,14 @@ class AclFilter(NamedTuple):
 
 
 EVERY_ENTRY: Final = AclFilter()
-"""The filter that fits all entries."""
+"""The filter that matches all entries."""
 
 
-class SecurityAdmin(AdminBase):
-    """Quotas and access control entries."""
+class SecurityAdmin:
+    """Client quotas and access control entries."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def describe_client_quotas(
         self,
@@ -85,8 +88,8 @@ class SecurityAdmin(AdminBase):
         strict: bool = False,
         timeout_ms: int | None = None,
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """The quotas of the entities that fit all components; `strict`: that have no type besides."""
-        deadline_ms = self._deadline_ms(timeout_ms)
+        """Return the quotas of the entities that match all `components`."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
         request = describe_client_quotas.DescribeClientQuotasRequest(
             components=tuple(
                 describe_client_quotas.ComponentData(
@@ -96,7 +99,7 @@ class SecurityAdmin(AdminBase):
             ),
             strict=strict,
         )
-        response = await self._ask_any(
+        response = await self._requests.send(
             request, describe_client_quotas.DescribeClientQuotasResponse, deadline_ms
         )
         raise_for(response.error_code, "describe client quotas", response.error_message)
@@ -114,29 +117,31 @@ class SecurityAdmin(AdminBase):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> dict[QuotaEntity, KafkaError | None]:
-        """Set quotas, or remove those given as None."""
-        deadline_ms = self._deadline_ms(timeout_ms)
+        """Set quotas, and remove those whose value is None; None for each entity that was changed."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
         request = alter_client_quotas.AlterClientQuotasRequest(
             entries=tuple(_quota_entry(entity, changes) for entity, changes in quotas.items()),
             validate_only=validate_only,
         )
-        response = await self._ask_controller(
+        response = await self._requests.send_to_controller(
             lambda version: request,
             ApiKey.ALTER_CLIENT_QUOTAS,
             alter_client_quotas.AlterClientQuotasResponse,
             deadline_ms,
         )
-        outcomes: dict[QuotaEntity, KafkaError | None] = {}
+        results: dict[QuotaEntity, KafkaError | None] = {}
         for entry in response.entries:
             entity = _entity({each.entity_type: each.entity_name for each in entry.entity})
-            outcomes[entity] = _outcome(f"quotas of {dict(entity)}", entry.error_code, entry.error_message)
-        return outcomes
+            results[entity] = error_or_none(
+                entry.error_code, f"quotas of {dict(entity)}", entry.error_message
+            )
+        return results
 
     async def create_acls(
         self, bindings: Iterable[AclBinding], *, timeout_ms: int | None = None
     ) -> dict[AclBinding, KafkaError | None]:
-        """Add access control entries."""
-        deadline_ms = self._deadline_ms(timeout_ms)
+        """Create access control entries; None for each that was created."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
         wanted = tuple(bindings)
         request = CreateAclsRequest(
             creations=tuple(
@@ -152,11 +157,13 @@ class SecurityAdmin(AdminBase):
                 for each in wanted
             )
         )
-        response = await self._ask_controller(
+        response = await self._requests.send_to_controller(
             lambda version: request, ApiKey.CREATE_ACLS, CreateAclsResponse, deadline_ms
         )
         return {
-            binding: _outcome(f"entry for {binding.resource_name!r}", each.error_code, each.error_message)
+            binding: error_or_none(
+                each.error_code, f"entry for {binding.resource_name!r}", each.error_message
+            )
             for binding, each in zip(wanted, response.results, strict=True)
         }
 
@@ -166,23 +173,23 @@ class SecurityAdmin(AdminBase):
         *,
         timeout_ms: int | None = None,
     ) -> list[AclBinding]:
-        """The access control entries that fit."""
-        deadline_ms = self._deadline_ms(timeout_ms)
+        """Return the access control entries that match the filter."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
         request = DescribeAclsRequest(**_filter_fields(wanted))
-        response = await self._ask_any(request, DescribeAclsResponse, deadline_ms)
+        response = await self._requests.send(request, DescribeAclsResponse, deadline_ms)
         raise_for(response.error_code, "describe access control entries", response.error_message)
         return [_binding(resource, each) for resource in response.resources for each in resource.acls]
 
     async def delete_acls(
         self, filters: Iterable[AclFilter], *, timeout_ms: int | None = None
     ) -> dict[AclFilter, list[AclBinding] | KafkaError]:
-        """Remove the access control entries that fit; per filter those that are gone."""
-        deadline_ms = self._deadline_ms(timeout_ms)
+        """Delete the access control entries that match; return the deleted entries of each filter."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
         wanted = tuple(filters)
         request = DeleteAclsRequest(
             filters=tuple(DeleteAclsFilter(**_filter_fields(each)) for each in wanted)
         )
-        response = await self._ask_controller(
+        response = await self._requests.send_to_controller(
             lambda version: request, ApiKey.DELETE_ACLS, DeleteAclsResponse, deadline_ms
         )
         return {each: _deleted(result) for each, result in zip(wanted, response.filter_results, strict=True)}
@@ -213,7 +220,7 @@ def _deleted(result: DeleteAclsFilterResult) -> list[AclBinding] | KafkaError:
 
 
 def _filter_fields(wanted: AclFilter) -> dict[str, Any]:
-    """A filter as DescribeAcls and DeleteAcls say it, by the names of their fields."""
+    """Return the filter as fields of DescribeAcls and DeleteAcls requests."""
     return {
         "resource_type_filter": wanted.resource_type,
         "resource_name_filter": wanted.resource_name,
@@ -237,7 +244,3 @@ def _binding(
         entry.host,
         PatternType(resource.pattern_type),
     )
-
-
-def _outcome(subject: str, error_code: int, message: str | None) -> KafkaError | None:
-    return None if error_code == ErrorCode.NONE else failure(error_code, subject, message)

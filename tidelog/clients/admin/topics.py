@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from tidelog.clients.admin.base import AdminBase, name_tuple, one_result
+from tidelog.clients.admin.admin_requests import AdminRequests, error_or_none, result_for, unique_names
 from tidelog.clients.admin.types import (
     ActiveProducer,
     CreatedTopic,
@@ -61,20 +61,23 @@ from tidelog.protocol.registry import ApiKey
 _DELETE_BY_STATE_VERSION = 6
 
 
-class TopicAdmin(AdminBase):
-    """Topics. Calls about several items return a dict with a result or a KafkaError for each."""
+class TopicAdmin:
+    """Topics, their partitions and offsets."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> dict[str, CreatedTopic | KafkaError]:
-        """Create topics; with `validate_only` only say whether that would work."""
-        deadline_ms = self._deadline_ms(timeout_ms)
+        """Create topics; with `validate_only`, only check whether they can be created."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
         request = CreateTopicsRequest(
             topics=tuple(_creatable(topic) for topic in topics),
-            timeout_ms=self._left_ms(deadline_ms),
+            timeout_ms=self._requests.remaining_ms(deadline_ms),
             validate_only=validate_only,
         )
-        response = await self._ask_controller(
+        response = await self._requests.send_to_controller(
             lambda version: request, ApiKey.CREATE_TOPICS, CreateTopicsResponse, deadline_ms
         )
         return {
@@ -98,34 +101,36 @@ class TopicAdmin(AdminBase):
         configs: Mapping[str, str] | None = None,
         timeout_ms: int | None = None,
     ) -> CreatedTopic:
-        """Create one topic; raises its error."""
+        """Create one topic; raise KafkaError if it cannot be created."""
         topic = NewTopic(
             name=name,
             num_partitions=num_partitions,
             replication_factor=replication_factor,
             configs=configs or {},
         )
-        return one_result(await self.create_topics([topic], timeout_ms=timeout_ms), name)
+        return result_for(await self.create_topics([topic], timeout_ms=timeout_ms), name)
 
     async def delete_topics(
         self, topics: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, KafkaError | None]:
-        """Delete topics by name; None for each that is deleted."""
-        names = name_tuple(topics, "topics")
-        deadline_ms = self._deadline_ms(timeout_ms)
+        """Delete topics by name; None for each deleted topic."""
+        names = unique_names(topics, "topics")
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
 
         def make(version: int) -> DeleteTopicsRequest:
-            left_ms = self._left_ms(deadline_ms)
+            remaining_ms = self._requests.remaining_ms(deadline_ms)
             if version < _DELETE_BY_STATE_VERSION:
-                return DeleteTopicsRequest(topic_names=names, timeout_ms=left_ms)
+                return DeleteTopicsRequest(topic_names=names, timeout_ms=remaining_ms)
             states = tuple(DeleteTopicState(name=name) for name in names)
-            return DeleteTopicsRequest(topics=states, timeout_ms=left_ms)
+            return DeleteTopicsRequest(topics=states, timeout_ms=remaining_ms)
 
-        response = await self._ask_controller(make, ApiKey.DELETE_TOPICS, DeleteTopicsResponse, deadline_ms)
+        response = await self._requests.send_to_controller(
+            make, ApiKey.DELETE_TOPICS, DeleteTopicsResponse, deadline_ms
+        )
         return {
-            entry.name or "": None
-            if entry.error_code == ErrorCode.NONE
-            else failure(entry.error_code, f"delete topic {entry.name!r}", entry.error_message)
+            entry.name or "": error_or_none(
+                entry.error_code, f"delete topic {entry.name!r}", entry.error_message
+            )
             for entry in response.responses
         }
 
@@ -137,11 +142,8 @@ class TopicAdmin(AdminBase):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> dict[str, KafkaError | None]:
-        """Give topics more partitions: `total_counts` is how many each then has.
-
-        `assignments`: per topic, the broker ids of each new partition.
-        """
-        deadline_ms = self._deadline_ms(timeout_ms)
+        """Add partitions to topics; `total_counts` has the new number of partitions of each topic."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
         wanted = assignments or {}
         entries = tuple(
             CreatePartitionsTopic(
@@ -154,23 +156,23 @@ class TopicAdmin(AdminBase):
             for name, count in total_counts.items()
         )
         request = CreatePartitionsRequest(
-            topics=entries, timeout_ms=self._left_ms(deadline_ms), validate_only=validate_only
+            topics=entries, timeout_ms=self._requests.remaining_ms(deadline_ms), validate_only=validate_only
         )
-        response = await self._ask_controller(
+        response = await self._requests.send_to_controller(
             lambda version: request, ApiKey.CREATE_PARTITIONS, CreatePartitionsResponse, deadline_ms
         )
         return {
-            entry.name: None
-            if entry.error_code == ErrorCode.NONE
-            else failure(entry.error_code, f"create partitions of {entry.name!r}", entry.error_message)
+            entry.name: error_or_none(
+                entry.error_code, f"create partitions of {entry.name!r}", entry.error_message
+            )
             for entry in response.results
         }
 
     async def list_topics(
         self, *, include_internal: bool = False, timeout_ms: int | None = None
     ) -> dict[str, TopicListing]:
-        """All topics by name."""
-        response = await self._ask_metadata(None, timeout_ms)
+        """Return all topics by name, sorted."""
+        response = await self._fetch_metadata(None, timeout_ms)
         return {
             topic.name: TopicListing(
                 name=topic.name,
@@ -185,9 +187,9 @@ class TopicAdmin(AdminBase):
     async def describe_topics(
         self, topics: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, TopicDescription | KafkaError]:
-        """Topics with their partitions, leaders and replicas."""
-        names = name_tuple(topics, "topics")
-        response = await self._ask_metadata(names, timeout_ms)
+        """Return each topic with its partitions, leaders and replicas."""
+        names = unique_names(topics, "topics")
+        response = await self._fetch_metadata(names, timeout_ms)
         return {
             topic.name or "": _description(topic)
             if topic.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE)
@@ -198,10 +200,10 @@ class TopicAdmin(AdminBase):
     async def delete_records(
         self, before: Mapping[TopicPartition, Offset], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, Offset | KafkaError]:
-        """Delete all records before the given offset (-1: all); the low watermark of each afterwards."""
-        deadline_ms = self._deadline_ms(timeout_ms)
-        question = _RecordDeletion(before, self._left_ms(deadline_ms))
-        return (await ask_leaders(self._client, before, question, deadline_ms)).merged()
+        """Delete the records before each offset (-1: all records); return the new low watermarks."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
+        api = _DeleteRecords(before, self._requests.remaining_ms(deadline_ms))
+        return (await ask_leaders(self._requests.client, before, api, deadline_ms)).merged()
 
     async def list_offsets(
         self,
@@ -210,46 +212,48 @@ class TopicAdmin(AdminBase):
         read_committed: bool = False,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, ListedOffset | KafkaError]:
-        """Offsets by `OffsetSpec`, or by timestamp in ms: the first record that is not older."""
-        deadline_ms = self._deadline_ms(timeout_ms)
-        question = OffsetsByTimestamp(
+        """Return offsets by `OffsetSpec` or by timestamp in ms: the first record that is not older."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
+        api = OffsetsByTimestamp(
             specs,
-            self._client.metadata,
+            self._requests.client.metadata,
             read_committed=read_committed,
-            timeout_ms=self._left_ms(deadline_ms),
+            timeout_ms=self._requests.remaining_ms(deadline_ms),
         )
-        answers = await ask_leaders(self._client, specs, question, deadline_ms)
+        responses = await ask_leaders(self._requests.client, specs, api, deadline_ms)
         listed = {
             tp: ListedOffset(offset=at.offset, timestamp=at.timestamp, leader_epoch=at.leader_epoch)
-            for tp, at in answers.results.items()
+            for tp, at in responses.results.items()
         }
-        return {**listed, **answers.errors}
+        return {**listed, **responses.errors}
 
     async def epoch_end_offsets(
         self, epochs: Mapping[TopicPartition, LeaderEpoch], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, EpochEnd | KafkaError]:
-        """Where a leader epoch ends in the log of each partition's leader (KIP-320)."""
-        deadline_ms = self._deadline_ms(timeout_ms)
-        question = EpochEnds(epochs, self._client.metadata)
-        answers = await ask_leaders(self._client, epochs, question, deadline_ms)
-        ends = {name: EpochEnd(at.leader_epoch, at.end_offset) for name, at in answers.results.items()}
-        return {**ends, **answers.errors}
+        """Return where a leader epoch ends in the log of each partition's leader (KIP-320)."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
+        api = EpochEnds(epochs, self._requests.client.metadata)
+        responses = await ask_leaders(self._requests.client, epochs, api, deadline_ms)
+        ends = {name: EpochEnd(at.leader_epoch, at.end_offset) for name, at in responses.results.items()}
+        return {**ends, **responses.errors}
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, tuple[ActiveProducer, ...] | KafkaError]:
-        """The idempotent and transactional producers that each partition remembers."""
-        deadline_ms = self._deadline_ms(timeout_ms)
-        return (await ask_leaders(self._client, partitions, _ProducerQuestion(), deadline_ms)).merged()
+        """Return the idempotent and transactional producers with state in each partition."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
+        return (
+            await ask_leaders(self._requests.client, partitions, _DescribeProducers(), deadline_ms)
+        ).merged()
 
-    async def _ask_metadata(self, names: Iterable[str] | None, timeout_ms: int | None) -> MetadataResponse:
+    async def _fetch_metadata(self, names: Iterable[str] | None, timeout_ms: int | None) -> MetadataResponse:
         topics = None if names is None else tuple(MetadataRequestTopic(name=name) for name in names)
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        return await self._ask_any(request, MetadataResponse, self._deadline_ms(timeout_ms))
+        return await self._requests.send(request, MetadataResponse, self._requests.deadline_ms(timeout_ms))
 
 
-class _RecordDeletion:
-    """DeleteRecords, asked partition by partition."""
+class _DeleteRecords:
+    """The DeleteRecords request for partitions of one leader."""
 
     name = "DeleteRecords"
     response = DeleteRecordsResponse
@@ -273,12 +277,12 @@ class _RecordDeletion:
     def results(self, response: DeleteRecordsResponse) -> Iterator[tuple[TopicPartition, int, Offset]]:
         for topic in response.topics:
             for entry in topic.partitions:
-                place = TopicPartition(topic.name, entry.partition_index)
-                yield place, entry.error_code, entry.low_watermark
+                topic_partition = TopicPartition(topic.name, entry.partition_index)
+                yield topic_partition, entry.error_code, entry.low_watermark
 
 
-class _ProducerQuestion:
-    """DescribeProducers, asked partition by partition."""
+class _DescribeProducers:
+    """The DescribeProducers request for partitions of one leader."""
 
     name = "DescribeProducers"
     response = DescribeProducersResponse

@@ -1,4 +1,4 @@
-"""Admin calls about transactions, and the producers that write them."""
+"""Admin calls about transactions and transactional producers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tidelog.clients.admin.base import AdminBase, name_tuple
+from tidelog.clients.admin.admin_requests import AdminRequests, unique_names
 from tidelog.clients.groups.coordinator_lookup import TRANSACTION_KEY_TYPE, CoordinatorLookup
 from tidelog.clients.metadata.leader_requests import ask_leaders
 from tidelog.clients.transport.failures import raise_for
@@ -34,7 +34,7 @@ _INIT_HIGHEST = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionListing:
-    """One line of the list of transactions; `state` is Kafka's word for it, as "Ongoing"."""
+    """One transactional id in a listing; `state` is Kafka's name, such as "Ongoing"."""
 
     transactional_id: str
     producer_id: ProducerId
@@ -44,7 +44,7 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionDescription:
-    """A transactional id; `start_time_ms` since 1970, None when no transaction is open."""
+    """A transactional id; `start_time_ms` (since 1970) is None if no transaction is open."""
 
     transactional_id: str
     coordinator_id: BrokerId
@@ -56,8 +56,11 @@ class TransactionDescription:
     partitions: tuple[TopicPartition, ...]
 
 
-class TransactionAdmin(AdminBase):
-    """Transactions. Calls about several ids return a dict with a result or a KafkaError for each."""
+class TransactionAdmin:
+    """Transactions, by transactional id or by partition."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def list_transactions(
         self,
@@ -68,29 +71,27 @@ class TransactionAdmin(AdminBase):
         pattern: str | None = None,
         timeout_ms: int | None = None,
     ) -> dict[str, TransactionListing]:
-        """All transactional ids, from all brokers, but for those that a filter takes out.
-
-        `duration_ms`: open for longer; `pattern`: a regular expression for the whole id (KIP-1152).
-        KafkaError(UNSUPPORTED_VERSION) from a broker that does not know the filter.
-        """
-        deadline_ms = self._deadline_ms(timeout_ms)
+        """Return the transactional ids of all brokers that match all filters."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
         request = ListTransactionsRequest(
-            state_filters=name_tuple(states, "states"),
+            state_filters=unique_names(states, "states"),
             producer_id_filters=tuple(producer_ids),
             duration_filter=-1 if duration_ms is None else duration_ms,
             transactional_id_pattern=pattern,
         )
         lowest = 0 if duration_ms is None else _DURATION_VERSION
         lowest = lowest if pattern is None else _PATTERN_VERSION
-        brokers = self._client.network.broker_ids
-        answers = await asyncio.gather(*(self._listed(id_, request, lowest, deadline_ms) for id_ in brokers))
-        return {listing.transactional_id: listing for listings in answers for listing in listings}
+        brokers = self._requests.client.network.broker_ids
+        responses = await asyncio.gather(
+            *(self._list_transactions_of(id_, request, lowest, deadline_ms) for id_ in brokers)
+        )
+        return {listing.transactional_id: listing for listings in responses for listing in listings}
 
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, TransactionDescription | KafkaError]:
-        """State, producer and partitions of each id; KafkaError(TRANSACTIONAL_ID_NOT_FOUND) for none."""
-        deadline_ms = self._deadline_ms(timeout_ms)
+        """Return state, producer and partitions of each id, or KafkaError(TRANSACTIONAL_ID_NOT_FOUND)."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
 
         async def describe(lookup: CoordinatorLookup) -> TransactionDescription:
             request = DescribeTransactionsRequest(transactional_ids=(lookup.key,))
@@ -105,8 +106,8 @@ class TransactionAdmin(AdminBase):
             assert lookup.node_id is not None
             return _description(found, lookup.node_id)
 
-        ids = name_tuple(transactional_ids, "transactional_ids")
-        return await self._for_each(ids, describe, deadline_ms, TRANSACTION_KEY_TYPE)
+        ids = unique_names(transactional_ids, "transactional_ids")
+        return await self._requests.for_each_coordinator(ids, describe, deadline_ms, TRANSACTION_KEY_TYPE)
 
     async def fence_producers(
         self,
@@ -115,8 +116,8 @@ class TransactionAdmin(AdminBase):
         transaction_timeout_ms: int = 60_000,
         timeout_ms: int | None = None,
     ) -> dict[str, tuple[ProducerId, ProducerEpoch] | KafkaError]:
-        """Shut out the producers that use these ids, and abort what they have open; the new epoch of each."""
-        deadline_ms = self._deadline_ms(timeout_ms)
+        """Fence the producers that use these ids, and abort their open transactions."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
 
         async def fence(lookup: CoordinatorLookup) -> tuple[ProducerId, ProducerEpoch]:
             request = InitProducerIdRequest(
@@ -132,8 +133,8 @@ class TransactionAdmin(AdminBase):
             raise_for(response.error_code, f"fence transactional id {lookup.key!r}")
             return response.producer_id, response.producer_epoch
 
-        ids = name_tuple(transactional_ids, "transactional_ids")
-        return await self._for_each(ids, fence, deadline_ms, TRANSACTION_KEY_TYPE)
+        ids = unique_names(transactional_ids, "transactional_ids")
+        return await self._requests.for_each_coordinator(ids, fence, deadline_ms, TRANSACTION_KEY_TYPE)
 
     async def abort_transaction(
         self,
@@ -144,32 +145,29 @@ class TransactionAdmin(AdminBase):
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """Write the marker that ends a hanging transaction of one partition; its coordinator is not asked.
-
-        The arguments are those of `describe_producers`; a coordinator epoch of -1 counts as 0.
-        """
-        deadline_ms = self._deadline_ms(timeout_ms)
+        """Abort a hanging transaction of one partition by a marker, without its coordinator."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
         marker = _AbortMarker(producer_id, producer_epoch, max(0, coordinator_epoch))
-        (await ask_leaders(self._client, [partition], marker, deadline_ms)).raise_first()
+        (await ask_leaders(self._requests.client, [partition], marker, deadline_ms)).raise_first()
 
-    async def _listed(
+    async def _list_transactions_of(
         self, broker_id: BrokerId, request: ListTransactionsRequest, lowest_version: int, deadline_ms: int
     ) -> list[TransactionListing]:
-        async def ask() -> ListTransactionsResponse:
-            connection = await self._client.network.connection(broker_id)
+        async def call() -> ListTransactionsResponse:
+            connection = await self._requests.client.network.connection(broker_id)
             if connection.version_of(ApiKey.LIST_TRANSACTIONS) < lowest_version:
                 text = f"broker {broker_id} cannot filter transactions by duration or pattern"
                 raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
             response = await connection.request(
-                request, ListTransactionsResponse, timeout_ms=self._left_ms(deadline_ms)
+                request, ListTransactionsResponse, timeout_ms=self._requests.remaining_ms(deadline_ms)
             )
             raise_for(response.error_code, f"transactions of broker {broker_id}")
             return response
 
-        response = await self._retrying(ask, deadline_ms)
+        response = await self._requests.retry(call, deadline_ms)
         if response.unknown_state_filters:
             names = ", ".join(response.unknown_state_filters)
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no such state of transactions: {names}")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown transaction states: {names}")
         return [
             TransactionListing(
                 transactional_id=entry.transactional_id,
@@ -182,7 +180,7 @@ class TransactionAdmin(AdminBase):
 
 
 class _AbortMarker:
-    """WriteTxnMarkers for the partition of one hanging transaction."""
+    """The WriteTxnMarkers request for one hanging transaction."""
 
     name = "WriteTxnMarkers"
     response = WriteTxnMarkersResponse

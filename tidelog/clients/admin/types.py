@@ -1,4 +1,4 @@
-"""What an admin client is told and what it tells: typed requests and results."""
+"""The arguments and results of admin calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidelog.protocol.schema import ZERO_UUID
 
 
 class ResourceType(IntEnum):
-    """What a configuration belongs to."""
+    """The kind of resource that has a configuration."""
 
     TOPIC = 2
     BROKER = 4
@@ -27,7 +27,7 @@ class ResourceType(IntEnum):
 
 
 class AlterOperation(IntEnum):
-    """What to do with one configuration key."""
+    """The change of one configuration key."""
 
     SET = 0
     DELETE = 1
@@ -36,7 +36,7 @@ class AlterOperation(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a configuration value comes from."""
+    """The source of a configuration value."""
 
     UNKNOWN = -1
     TOPIC = 1
@@ -62,9 +62,9 @@ class OffsetSpec(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic to create; -1 takes the broker's default.
+    """A topic to create; counts of -1 use the broker's defaults.
 
-    `replica_assignments`: broker ids per partition, instead of counts.
+    `replica_assignments`: the broker ids of each partition, instead of the counts.
     """
 
     name: str
@@ -76,7 +76,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedTopic:
-    """A topic that was created (or would be, with `validate_only`)."""
+    """A topic that was created, or can be created (`validate_only`)."""
 
     name: str
     topic_id: UUID = ZERO_UUID
@@ -86,7 +86,7 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicListing:
-    """One line of the list of topics."""
+    """One topic in a listing."""
 
     name: str
     topic_id: UUID
@@ -96,7 +96,7 @@ class TopicListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDescription:
-    """A topic with all its partitions, in order."""
+    """A topic with all its partitions in order."""
 
     name: str
     topic_id: UUID
@@ -106,7 +106,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDescription:
-    """The brokers of the cluster; `fenced` are those of them that may not serve."""
+    """The brokers of the cluster; `fenced` has the ids of the fenced ones."""
 
     cluster_id: str | None
     controller_id: BrokerId
@@ -116,7 +116,7 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True, order=True)
 class ConfigResource:
-    """Whose configuration is meant: a topic by name, a broker by id as text."""
+    """A resource with a configuration: a topic by name, a broker by its id as text."""
 
     resource_type: ResourceType
     name: str
@@ -124,7 +124,7 @@ class ConfigResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """One configuration key with its value and where that comes from; sensitive values are None."""
+    """One configuration key with its value and source; a sensitive value is None."""
 
     name: str
     value: str | None
@@ -135,13 +135,13 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody has set it."""
+        """Whether the value is the default."""
         return self.source is ConfigSource.DEFAULT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChange:
-    """One change of one key; `value` is None for DELETE."""
+    """A change of one key; `value` is None for DELETE."""
 
     name: str
     value: str | None
@@ -150,7 +150,7 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirPartition:
-    """One partition's log in a log directory; `size_bytes` on disk."""
+    """One partition's log in a log directory; `size_bytes` is its size on disk."""
 
     size_bytes: int
     offset_lag: Offset
@@ -159,7 +159,7 @@ class LogDirPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirDescription:
-    """One log directory of one broker; -1 bytes when the broker does not say."""
+    """One log directory of one broker; sizes are -1 if the broker does not return them."""
 
     path: str
     error: KafkaError | None
@@ -169,9 +169,9 @@ class LogDirDescription:
 
 
 class EpochEnd(NamedTuple):
-    """The largest leader epoch that is not above the one asked about, and where it ends (exclusive).
+    """The largest leader epoch up to the requested one, and its end offset (exclusive).
 
-    (-1, -1) when the leader does not know; an epoch older than all known ones ends where the oldest starts.
+    (-1, -1) if the leader has no such epoch. An epoch older than all others ends where the oldest one starts.
     """
 
     leader_epoch: LeaderEpoch
@@ -180,7 +180,7 @@ class EpochEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedOffset:
-    """An answer of `list_offsets`; offset -1 when no record fits."""
+    """A result of `list_offsets`; offset -1 if no record matches."""
 
     offset: Offset
     timestamp: int
@@ -189,7 +189,7 @@ class ListedOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveProducer:
-    """An idempotent or transactional producer that a partition remembers."""
+    """An idempotent or transactional producer with state in a partition."""
 
     producer_id: int
     producer_epoch: int
@@ -201,7 +201,7 @@ class ActiveProducer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
-    """One line of the list of groups; state and type are empty when the broker is too old to say."""
+    """One group in a listing; state and type are empty if an old broker does not return them."""
 
     group_id: str
     protocol_type: str
@@ -211,7 +211,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
-    """One member; `subscription` and `assignment` are None for groups that are not of consumers."""
+    """A group member; `subscription` and `assignment` are None if it is not a consumer."""
 
     member_id: str
     group_instance_id: str | None
@@ -223,7 +223,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
-    """A classic group with its members; `protocol` is the assignor in use."""
+    """A classic group with its members; `protocol` is the chosen assignor."""
 
     group_id: str
     state: str
