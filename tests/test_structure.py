@@ -19,10 +19,7 @@ ATTRIBUTES_MAX = 20
 PUBLIC_METHODS_MAX = 20
 
 PARAMETER_EXCEPTIONS = {
-    "tidelog.broker.node.wiring.lifecycle:make_lifecycle": 10,
-    "tidelog.broker.node.wiring.quorum:make_raft_node": 10,
     "tidelog.broker.raft.driver:RaftDriver.__init__": 8,
-    "tidelog.broker.node.wiring.raft_node:RaftNode.__init__": 9,
     "tidelog.broker.replication.followers:make_fetchers": 9,
     "tidelog.broker.replication.node_replication:NodeReplication.__init__": 10,
     "tidelog.cluster.quorum.responses:fetch_response": 8,
@@ -41,8 +38,6 @@ ATTRIBUTE_EXCEPTIONS = {
     "tidelog.broker.coordinators.groups.group:Group": 22,
     "tidelog.broker.metadata.store:MetadataStore": 25,
     "tidelog.broker.network.connection:Connection": 30,
-    "tidelog.broker.node.wiring.broker_part:BrokerPart": 25,
-    "tidelog.broker.registration.broker_lifecycle:BrokerLifecycle": 25,
     "tidelog.storage.log.state:LogState": 31,
 }
 

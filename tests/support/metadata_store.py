@@ -14,6 +14,7 @@ from tests.support.lonely_quorum import LonelyQuorum
 from tests.support.metadata import CLUSTER_ID, LISTENER, SeededRandomness
 from tidelog.base.clock import Clock
 from tidelog.base.randomness import new_uuid
+from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.channels.controller_channel import ControllerChannel
 from tidelog.broker.config.listeners import Listener, SecurityProtocol
 from tidelog.broker.config.node_config import BrokerConfig
@@ -22,7 +23,7 @@ from tidelog.broker.metadata.snapshotter import SnapshotSettings
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_metrics import RequestMetrics
-from tidelog.broker.node.wiring.raft_node import RaftConfig, RaftNode
+from tidelog.broker.node.wiring.raft_node import RaftConfig, RaftNode, RaftPorts
 from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
 from tidelog.broker.registration.broker_registration import registration_request
 from tidelog.broker.scheduling.slices import Slices
@@ -108,14 +109,16 @@ def make_replica(
             snapshots=snapshots or SnapshotSettings(),
             log=log or MetadataLogConfig(),
         ),
-        fs=fs,
-        clock=clock,
-        environment=SystemEnvironment(),
-        connections=ConnectionSettings(
-            client_id="1", max_response_bytes=1 << 20, request_timeout_ms=1000, setup_timeout_ms=1000
+        RaftPorts(
+            fs=fs,
+            clock=clock,
+            environment=SystemEnvironment(),
+            connections=ConnectionSettings(
+                client_id="1", max_response_bytes=1 << 20, request_timeout_ms=1000, setup_timeout_ms=1000
+            ),
+            executor=executor or InlineExecutor(),
         ),
-        executor=executor or InlineExecutor(),
-        make_machine=lambda opened, record: LonelyQuorum(1, opened, record),
+        create_machine=lambda opened, record: LonelyQuorum(1, opened, record),
         first_records=lambda: bootstrap_records(1),
         on_fatal=lambda error: None,
     )
@@ -176,11 +179,9 @@ def channel_of(store: MetadataStore, config: BrokerConfig | None = None) -> Cont
     controller = Controller(
         config or BrokerConfig({"node.id": "1"}),
         store,
+        Dispatcher(RequestChannel(100), RequestMetrics(), clock, Slices(clock)),
         clock=clock,
         randomness=SeededRandomness(),
-        tasks=RequestChannel(100),
-        slices=Slices(clock),
-        metrics=RequestMetrics(),
     )
     settings = ConnectionSettings(
         client_id="1", max_response_bytes=1_000_000, request_timeout_ms=1_000, setup_timeout_ms=1_000

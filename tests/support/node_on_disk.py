@@ -88,8 +88,7 @@ async def until_power_cut(disk: CrashFileSystem, work: Coroutine[Any, Any, Resul
 async def node_on(disk: CrashFileSystem) -> AsyncIterator[Connection]:
     """A connection to a broker on `disk`, which ends without a shutdown."""
     asyncio.get_running_loop().set_exception_handler(_report)
-    node = BrokerNode(BrokerConfig(CONFIG), fs=disk)
-    await until_power_cut(disk, node.start())
+    node = await until_power_cut(disk, BrokerNode.start(BrokerConfig(CONFIG), fs=disk))
     reader, writer = await asyncio.open_connection("127.0.0.1", node.bound_port())
     connection = Connection(disk, reader, writer)
     try:

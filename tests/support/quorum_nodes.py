@@ -87,9 +87,9 @@ class QuorumNodes:
     async def start(self, *ids: int) -> None:
         """Start nodes, all by default."""
         for node_id in ids or self.ports:
-            node = BrokerNode(self.config(node_id), fs=self.disks[node_id], cluster_id=CLUSTER_ID)
-            await node.start()
-            self.running[node_id] = node
+            self.running[node_id] = await BrokerNode.start(
+                self.config(node_id), fs=self.disks[node_id], cluster_id=CLUSTER_ID
+            )
 
     async def stop(self, node_id: int) -> None:
         """Shut a node down cleanly."""

@@ -186,9 +186,7 @@ class EmbeddedCluster:
             raise
 
     async def _start_node(self, node_id: int) -> None:
-        node = BrokerNode(self._broker_config(node_id))
-        await node.start()
-        self.nodes[node_id] = node
+        node = self.nodes[node_id] = await BrokerNode.start(self._broker_config(node_id))
         if self._layout is None:
             # A restart comes back where clients already look for it.
             self._port = node.bound_port()

@@ -51,8 +51,8 @@ async def nodes(tmp_path: Path) -> AsyncIterator[dict[int, BrokerNode]]:
     layout = new_layout(tmp_path, 3, settings={**CLUSTER_DEFAULTS, **SLOW_TO_FENCE})
     layout.write()
     configs = {node_id: BrokerConfig(layout.properties(layout.node(node_id))) for node_id in (1, 2, 3)}
-    made = {node_id: BrokerNode(config) for node_id, config in configs.items()}
-    await asyncio.gather(*(node.start() for node in made.values()))
+    started = await asyncio.gather(*(BrokerNode.start(config) for config in configs.values()))
+    made = dict(zip(configs, started, strict=True))
     yield made
     await asyncio.gather(*(node.abandon() for node in made.values()))
 

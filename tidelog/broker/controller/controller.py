@@ -1,7 +1,7 @@
-"""The controller half of a node: what answers its listener, and what it does over time.
+"""The controller of a node: the handlers on its listeners, and its periodic tasks.
 
-All of it is there from the start; while the node is not the active controller, whatever would
-change metadata answers NOT_CONTROLLER and nothing runs in the background.
+It is complete from the start. While this node is not the active controller, handlers that change metadata
+answer NOT_CONTROLLER and no task runs.
 """
 
 from __future__ import annotations
@@ -17,9 +17,6 @@ from tidelog.broker.controller.local import InProcessController
 from tidelog.broker.controller.tasks import ControllerTasks, TaskIntervals
 from tidelog.broker.metadata.settings import controller_settings
 from tidelog.broker.metadata.store import MetadataStore
-from tidelog.broker.network.request_channel import RequestChannel
-from tidelog.broker.network.request_metrics import RequestMetrics
-from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
 from tidelog.protocol.ids import LeaderEpoch
 
@@ -27,20 +24,19 @@ logger = logging.getLogger(__name__)
 
 
 class Controller:
-    """`dispatcher` answers the controllers' listener, `in_process` the other parts of the node."""
+    """Registers the controller's handlers; `in_process` serves requests of this node's own broker."""
 
     def __init__(
         self,
         config: BrokerConfig,
         store: MetadataStore,
+        dispatcher: Dispatcher,
         *,
         clock: Clock,
         randomness: Randomness,
-        tasks: RequestChannel,
-        slices: Slices,
-        metrics: RequestMetrics,
     ) -> None:
-        self.services = ControllerServices(
+        """Register the handlers with `dispatcher`, which serves the listeners for controllers."""
+        self._services = ControllerServices(
             config=config,
             store=store,
             clock=clock,
@@ -49,26 +45,21 @@ class Controller:
         )
         if config.authorizer_class_name:
             logger.warning("authorizer.class.name: access control entries are kept but not enforced yet")
-        self.dispatcher = Dispatcher(tasks, metrics, clock, slices)
-        register_controller_apis(self.dispatcher, self.services)
+        register_controller_apis(dispatcher, self._services)
         self.in_process = InProcessController(
-            self.dispatcher, self.services.is_active, clock, client_id=str(config.node_id)
+            dispatcher, self._services.is_active, clock, client_id=str(config.node_id)
         )
         self._tasks = ControllerTasks(
             store,
             controller_settings(config),
-            self.services.heartbeats,
+            self._services.heartbeats,
             clock,
             TaskIntervals.of(config),
         )
-        store.on_activation(self._activated)
+        store.on_activation(self._on_activation)
         store.on_resignation(self._tasks.stop)
 
-    def stop(self) -> None:
-        """Do nothing more in the background."""
-        self._tasks.stop()
-
-    def _activated(self, epoch: LeaderEpoch) -> None:
-        services = self.services
+    def _on_activation(self, epoch: LeaderEpoch) -> None:
+        services = self._services
         services.heartbeats.activate(services.store.controller_image, services.clock.monotonic_ms())
         self._tasks.start()

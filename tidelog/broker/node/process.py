@@ -1,4 +1,4 @@
-"""A process that is one broker: its arguments, its signals, its exit code."""
+"""The process of one broker: its arguments, signals and exit codes."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tidelog.base.config_definition import ConfigError
 from tidelog.broker.config.environment import CLUSTER_ID_VARIABLE
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.node.node import BrokerNode
+from tidelog.broker.node.wiring.node_context import NodeFailure
 from tidelog.broker.observability.logging_setup import configure_logging
 from tidelog.protocol.errors import KafkaError
 from tidelog.storage.disk.errors import CorruptFile
@@ -27,9 +28,9 @@ EXIT_START = 1
 EXIT_FAILED = 3
 
 SWITCH_INTERVAL_S = 0.0005
-"""How long another thread may keep the event loop waiting for the interpreter; Python's default is 5 ms.
+"""The time that another thread may keep the interpreter from the event loop; Python's default is 5 ms.
 
-The loop takes the interpreter several times for each request, while threads copy to a remote store.
+The loop acquires the interpreter several times for each request, while threads copy to a remote store.
 """
 
 GARBAGE_THRESHOLDS = (2_000, 10, 100)
@@ -41,7 +42,7 @@ each of which holds the loop for up to 70 ms. Young collections stay frequent an
 
 
 def load_config(path: str | None, overrides: dict[str, str]) -> BrokerConfig:
-    """Settings from a properties file, the environment's KAFKA_ variables, and overrides, the last wins."""
+    """Return the configuration from a file, the environment (KAFKA_) and `overrides`; the last one wins."""
     text = _decoded(Path(path).read_bytes()) if path else ""
     return BrokerConfig.load(text, os.environ, overrides)
 
@@ -51,21 +52,22 @@ Announcement: TypeAlias = Callable[[BrokerConfig, Addresses], None]
 
 
 def announce_ready(config: BrokerConfig, addresses: Addresses) -> None:
-    """Say on standard output, in one line, where the broker is reached."""
-    places = ", ".join(f"{name}://{host}:{port}" for name, host, port in addresses)
-    print(f"broker {config.node_id} is ready on {places}", flush=True)
+    """Print the addresses of the broker in one line on standard output."""
+    listed = ", ".join(f"{name}://{host}:{port}" for name, host, port in addresses)
+    print(f"broker {config.node_id} is ready on {listed}", flush=True)
 
 
 async def serve(config: BrokerConfig, announce: Announcement = announce_ready) -> bool:
-    """Run a broker until SIGTERM or SIGINT, then shut it down cleanly; False when it could not go on."""
+    """Run a broker until SIGTERM or SIGINT, then stop it cleanly; return False if it has failed."""
     loop = asyncio.get_running_loop()
-    asked_to_stop = asyncio.Event()
+    stop_requested = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, asked_to_stop.set)
-    node = BrokerNode(config, cluster_id=os.environ.get(CLUSTER_ID_VARIABLE))
-    ends = [loop.create_task(event.wait()) for event in (asked_to_stop, node.failed)]
-    if await _start(node, ends):
-        # The objects of the start stay; a search for garbage among them, above all in the models of an S3
+        loop.add_signal_handler(number, stop_requested.set)
+    failure = NodeFailure(config.node_id)
+    ends = [loop.create_task(event.wait()) for event in (stop_requested, failure.event)]
+    node = await _start(config, failure, ends)
+    if node is not None:
+        # The objects of the start stay. A garbage collection among them, above all in the models of an S3
         # client, would hold the loop for 40 ms.
         gc.freeze()
         gc.set_threshold(*GARBAGE_THRESHOLDS)
@@ -74,24 +76,28 @@ async def serve(config: BrokerConfig, announce: Announcement = announce_ready) -
         await node.stop()
     for end in ends:
         end.cancel()
-    return not node.failed.is_set()
+    return not failure.event.is_set()
 
 
-async def _start(node: BrokerNode, ends: Sequence[asyncio.Task[bool]]) -> bool:
-    """Start, unless one of `ends` comes first: without a quorum a start may wait for ever."""
-    starting = asyncio.get_running_loop().create_task(node.start())
+async def _start(
+    config: BrokerConfig, failure: NodeFailure, ends: Sequence[asyncio.Task[bool]]
+) -> BrokerNode | None:
+    """Return the started node; None if one of `ends` was earlier. Without a quorum a start has no end."""
+    cluster_id = os.environ.get(CLUSTER_ID_VARIABLE)
+    starting = asyncio.get_running_loop().create_task(
+        BrokerNode.start(config, cluster_id=cluster_id, failure=failure)
+    )
     await asyncio.wait((starting, *ends), return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
         starting.cancel()
     try:
-        await starting
+        return await starting
     except asyncio.CancelledError:
-        return False
-    return True
+        return None
 
 
 def _decoded(properties: bytes) -> str:
-    """A properties file as text: UTF-8, else ISO-8859-1 as Java reads it, where all bytes are legal."""
+    """Return a properties file as text: UTF-8, else ISO-8859-1 as in Java, where all bytes are valid."""
     try:
         return properties.decode()
     except UnicodeDecodeError:
@@ -99,7 +105,7 @@ def _decoded(properties: bytes) -> str:
 
 
 def run(config_path: str | None, overrides: dict[str, str], announce: Announcement = announce_ready) -> int:
-    """Run a broker in this process; the exit code says what kept it from starting."""
+    """Run a broker in this process; return the exit code."""
     try:
         config = load_config(config_path, overrides)
     except (ConfigError, OSError, ValueError) as error:
@@ -107,15 +113,15 @@ def run(config_path: str | None, overrides: dict[str, str], announce: Announceme
         return EXIT_CONFIG
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
-        ran_well = uvloop.run(serve(config, announce))
+        is_stopped_cleanly = uvloop.run(serve(config, announce))
     except (ConfigError, KafkaError, CorruptFile, OSError) as error:
         print(f"broker {config.node_id} cannot run: {error}", file=sys.stderr)
         return EXIT_START
-    return 0 if ran_well else EXIT_FAILED
+    return 0 if is_stopped_cleanly else EXIT_FAILED
 
 
 def parse_override(text: str) -> tuple[str, str]:
-    """`key=value` as a pair; argparse.ArgumentTypeError otherwise."""
+    """Return the pair of `key=value`. Raise argparse.ArgumentTypeError for any other text."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise argparse.ArgumentTypeError(f"{text!r} is not key=value")
@@ -123,7 +129,7 @@ def parse_override(text: str) -> tuple[str, str]:
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "python -m tidelog.broker") -> int:
-    """Parse the arguments (of the process, if none are given) and run."""
+    """Parse `arguments`, or those of the process if None, and run the broker; return the exit code."""
     parser = argparse.ArgumentParser(prog=program, description="Run one Tidelog broker.")
     parser.add_argument("--config", metavar="FILE", help="Kafka's server.properties")
     parser.add_argument("--override", action="append", default=[], type=parse_override, metavar="KEY=VALUE")

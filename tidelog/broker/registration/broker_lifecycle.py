@@ -1,16 +1,15 @@
-"""A broker's life in its cluster, as the controller hears of it: registration, heartbeats, shutdown.
+"""The life of a broker in its cluster: registration, heartbeats, controlled shutdown.
 
     NOT_RUNNING -> STARTING            start
-    STARTING -> RECOVERY               the controller says that this broker has the metadata
-    RECOVERY -> RUNNING                it is not fenced any more, having said that it is ready
-    RUNNING -> CONTROLLED_SHUTDOWN     it asks to stop; its leaderships move away
-    any -> SHUTTING_DOWN               the controller agrees, nobody answers in time, or it just stops
+    STARTING -> RECOVERY               the controller reports that this broker has the metadata
+    RECOVERY -> RUNNING                the controller has unfenced this broker, which had reported as ready
+    RUNNING -> CONTROLLED_SHUTDOWN     this broker requests its shutdown; its leaderships move to others
+    any -> SHUTTING_DOWN               the controller agrees, no response in time, or an immediate stop
 
-One task asks the controller, one thing at a time: registration until that succeeds, then heartbeats.
-What fails is repeated after a growing pause, never at once. A heartbeat that is refused (the broker
-was unregistered, another process has its id) is repeated too, as in Kafka: only a new start
-registers anew. Fatal are a registration that does not succeed in time, and a directory failure
-that the controller does not hear of in time.
+One task sends one request at a time: registrations until one succeeds, then heartbeats. A failed request is
+repeated after a pause that grows. A heartbeat that is refused (the broker was unregistered, another process
+has its id) is repeated too, as in Kafka: only a new start registers again. Two failures are fatal: no
+successful registration in time, and a failed directory that the controller has not received in time.
 
 Source: KIP-631, KIP-841, KIP-858; BrokerLifecycleManager of Apache Kafka 4.3.
 """
@@ -28,6 +27,7 @@ from uuid import UUID
 from tidelog.base.clock import Clock
 from tidelog.base.randomness import Randomness
 from tidelog.broker.registration.broker_registration import NO_EPOCH
+from tidelog.broker.registration.directory_reports import DirectoryReports
 from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.clients.transport.failures import failure
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -47,11 +47,11 @@ _CAUGHT_UP_PAUSE_MS: Final = 10
 _SHUTDOWN_PAUSE_MS: Final = 10
 _FIRST_BACKOFF_MS: Final = 100
 _READY_SHARE: Final = 10
-"""How many heartbeats a broker that is fenced and ready sends in the time of one."""
+"""The number of heartbeats that a fenced and ready broker sends in one interval."""
 
 
 class BrokerState(Enum):
-    """See the module."""
+    """The states of the table above."""
 
     NOT_RUNNING = "not running"
     STARTING = "starting"
@@ -72,10 +72,10 @@ _LEGAL: Final = {
 
 
 class Channel(Protocol):
-    """How requests reach the active controller; `ControllerChannel` is one."""
+    """A channel to the active controller; tests replace it."""
 
     async def request(self, message: ApiMessage, response: type[ResponseT], *, deadline: int) -> ResponseT:
-        """The answer; KafkaError when there is none until the deadline."""
+        """Return the response. Raise KafkaError if there is none at `deadline`, in monotonic ms."""
         ...
 
 
@@ -89,47 +89,51 @@ class LifecycleSettings:
     log_dir_failure_timeout_ms: int = 30_000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerLifecyclePorts:
+    """The ports of a lifecycle to its node.
+
+    `metadata_offset` returns the last metadata offset that this broker has applied. `on_fatal` is called
+    with the reason when the node must stop.
+    """
+
+    channel: Channel
+    clock: Clock
+    rng: Randomness
+    metadata_offset: Callable[[], Offset]
+    on_fatal: Callable[[str], None]
+
+
 class BrokerLifecycle:
-    """See the module; `start`, then the waits in their order, `close` at the end."""
+    """One incarnation of a broker: `start`, then the waits in their order, `close` at the end."""
 
     def __init__(
         self,
-        channel: Channel,
         registration: BrokerRegistrationRequest,
         settings: LifecycleSettings,
-        *,
-        clock: Clock,
-        rng: Randomness,
-        metadata_offset: Callable[[], Offset],
-        on_fatal: Callable[[str], None],
+        ports: BrokerLifecyclePorts,
     ) -> None:
-        """`metadata_offset`: of the last record this broker knows. `on_fatal` stops the node."""
         self.state = BrokerState.NOT_RUNNING
         self.broker_epoch = NO_EPOCH
         self.confirmed_ms = -(2**62)
-        """When the last heartbeat was sent of which the controller said that this broker is not fenced."""
-        self._channel = channel
+        """When the last heartbeat was sent to which the controller answered that this broker is unfenced."""
         self._registration = registration
         self._settings = settings
-        self._clock = clock
-        self._rng = rng
-        self._metadata_offset = metadata_offset
-        self._on_fatal = on_fatal
+        self._ports = ports
+        self._directories = DirectoryReports()
         self._backoff = ExponentialBackoff(_FIRST_BACKOFF_MS, settings.session_timeout_ms, jitter=0.02)
         self._failures = 0
-        self._last_failure = "no answer"
-        self._is_registered = False
+        self._last_failure = "no response"
         self._is_ready = False
-        self._heard_of_shutdown = False
-        self._offline_dirs: dict[UUID, bool] = {}
-        self._cordoned_dirs: tuple[UUID, ...] | None = None
-        self._now = asyncio.Event()
+        self._is_shutdown_reported = False
+        self._next_attempt = asyncio.Event()
+        """Set to end the pause before the next request."""
         loop = asyncio.get_running_loop()
         self._registered: asyncio.Future[int] = loop.create_future()
         self._caught_up: asyncio.Future[None] = loop.create_future()
         self._unfenced: asyncio.Future[None] = loop.create_future()
         self._ended: asyncio.Future[None] = loop.create_future()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._timers: list[asyncio.TimerHandle] = []
 
     # ---- starting
@@ -137,174 +141,180 @@ class BrokerLifecycle:
     def start(self) -> None:
         """Begin to register."""
         self._transition(BrokerState.STARTING)
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="broker-lifecycle")
-        self._after(self._settings.initial_registration_timeout_ms, self._registration_timed_out)
+        self._tasks.append(asyncio.get_running_loop().create_task(self._run(), name="broker-lifecycle"))
+        self._call_later(self._settings.initial_registration_timeout_ms, self._on_registration_timeout)
 
     async def registered(self) -> int:
-        """Wait for the registration; the broker epoch. KafkaError when it does not succeed in time."""
+        """Wait for the registration and return the broker epoch. Raise KafkaError if it fails in time."""
         return await asyncio.shield(self._registered)
 
     async def caught_up(self) -> None:
-        """Wait until the controller says that this broker has the metadata."""
+        """Wait until the controller reports that this broker has the metadata."""
         await asyncio.shield(self._caught_up)
 
     async def unfenced(self) -> None:
-        """Say that this broker is ready to serve, and wait until it is let in."""
+        """Report this broker as ready, and wait until the controller has unfenced it."""
         self._is_ready = True
-        self._now.set()
+        self._next_attempt.set()
         await asyncio.shield(self._unfenced)
 
     def directory_failed(self, directory_id: UUID) -> None:
-        """Tell the controller that a log directory is offline; fatal when it does not hear of it in time."""
-        if self._offline_dirs.setdefault(directory_id, False):
+        """Report a failed log directory; it is fatal if the controller has not received that in time."""
+        if not self._directories.add_offline(directory_id):
             return
-        if self._is_registered:
-            self._now.set()
+        self._send_heartbeat_soon()
 
         def check() -> None:
-            if not self._offline_dirs[directory_id]:
-                self._fatal(f"the controller could not be told that log directory {directory_id} is offline")
+            if not self._directories.is_received(directory_id):
+                timeout_ms = self._settings.log_dir_failure_timeout_ms
+                self._fail(
+                    f"the controller did not receive within {timeout_ms} ms that log directory "
+                    f"{directory_id} is offline"
+                )
 
-        self._after(self._settings.log_dir_failure_timeout_ms, check)
+        self._call_later(self._settings.log_dir_failure_timeout_ms, check)
 
     def directories_cordoned(self, directory_ids: Iterable[UUID]) -> None:
-        """Tell the controller which log directories take no new partitions (KIP-1066)."""
-        cordoned = tuple(sorted(directory_ids))
-        if cordoned == (self._cordoned_dirs or ()):
-            return
-        self._cordoned_dirs = cordoned
-        if self._is_registered:
-            self._now.set()
+        """Report which log directories accept no new partitions (KIP-1066)."""
+        if self._directories.replace_cordoned(directory_ids):
+            self._send_heartbeat_soon()
 
     # ---- stopping
 
     async def shut_down(self, timeout_ms: int) -> bool:
-        """Have the leaderships moved away and wait for that; False when it was not done in time.
+        """Move the leaderships to other brokers; return False if that takes longer than `timeout_ms`.
 
-        A broker that is not running has none and just stops.
+        A broker that is not running has none and stops at once.
         """
         if self.state is not BrokerState.RUNNING:
             self._end()
             return True
         self._transition(BrokerState.CONTROLLED_SHUTDOWN)
-        self._now.set()
+        self._next_attempt.set()
         try:
             await asyncio.wait_for(asyncio.shield(self._ended), timeout_ms / 1000)
         except TimeoutError:
-            logger.warning("the controller did not let this broker go within %d ms", timeout_ms)
+            logger.warning("controlled shutdown did not complete within %d ms; stopping anyway", timeout_ms)
             return False
         return True
 
     async def close(self) -> None:
-        """Say nothing more to the controller."""
+        """Send nothing more to the controller."""
         self._end()
         for timer in self._timers:
             timer.cancel()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # ---- the task
 
     async def _run(self) -> None:
-        while not self._is_over:
-            self._now.clear()
+        while not self._has_ended:
+            self._next_attempt.clear()
             try:
                 delay_ms = await (self._heartbeat() if self._is_registered else self._register())
                 self._failures = 0
             except Exception as error:
-                delay_ms = self._failed(error)
-            if delay_ms and not self._is_over:
+                delay_ms = self._on_failure(error)
+            if delay_ms and not self._has_ended:
                 await self._pause(delay_ms)
 
-    def _failed(self, error: Exception) -> int:
-        """The time until the next attempt."""
+    def _on_failure(self, error: Exception) -> int:
+        """Log a failed request and return the delay until the next attempt."""
         self._last_failure = str(error)
         what = "heartbeat" if self._is_registered else "registration"
         bug = None if isinstance(error, KafkaError) else error
-        # No controller yet, or none any more: the quorum says enough about that.
+        # There is no active controller: the quorum logs that itself.
         is_usual = isinstance(error, KafkaError) and error.code is ErrorCode.REQUEST_TIMED_OUT
         level = logging.INFO if is_usual else logging.WARNING
         broker = self._registration.broker_id
         logger.log(level, "%s of broker %d failed: %s", what, broker, error, exc_info=bug)
         self._failures += 1
-        self._now.clear()
-        return self._backoff.delay_ms(self._failures - 1, self._rng)
+        self._next_attempt.clear()
+        return self._backoff.delay_ms(self._failures - 1, self._ports.rng)
 
     async def _pause(self, delay_ms: int) -> None:
         try:
-            await asyncio.wait_for(self._now.wait(), delay_ms / 1000)
+            await asyncio.wait_for(self._next_attempt.wait(), delay_ms / 1000)
         except TimeoutError:
             return
 
-    async def _ask(self, message: ApiMessage, response: type[ResponseT]) -> ResponseT:
-        # Half a session, so that there is time for another attempt before the session is over.
-        deadline = self._clock.monotonic_ms() + self._settings.session_timeout_ms // 2
-        answer = await self._channel.request(message, response, deadline=deadline)
-        code: int = getattr(answer, "error_code", 0)
+    async def _request(self, message: ApiMessage, response: type[ResponseT]) -> ResponseT:
+        # Half a session, so that there is time for another attempt before the session ends.
+        deadline = self._ports.clock.monotonic_ms() + self._settings.session_timeout_ms // 2
+        received = await self._ports.channel.request(message, response, deadline=deadline)
+        code: int = getattr(received, "error_code", 0)
         if code:
-            raise failure(code, "the controller's answer")
-        return answer
+            raise failure(code, "the controller's response")
+        return received
 
     async def _register(self) -> int:
-        answer = await self._ask(self._registration, BrokerRegistrationResponse)
-        self.broker_epoch = answer.broker_epoch
-        self._is_registered = True
+        response = await self._request(self._registration, BrokerRegistrationResponse)
+        self.broker_epoch = response.broker_epoch
         logger.info("broker %d registered, epoch %d", self._registration.broker_id, self.broker_epoch)
         if not self._registered.done():
             self._registered.set_result(self.broker_epoch)
         return 0
 
     async def _heartbeat(self) -> int:
-        """Send one; the time until the next."""
-        told = tuple(self._offline_dirs)
+        """Send a heartbeat and return the delay until the next."""
+        offline = self._directories.offline
         request = BrokerHeartbeatRequest(
             broker_id=self._registration.broker_id,
             broker_epoch=self.broker_epoch,
-            current_metadata_offset=self._metadata_offset(),
+            current_metadata_offset=self._ports.metadata_offset(),
             want_fence=not self._is_ready,
             want_shut_down=self.state is BrokerState.CONTROLLED_SHUTDOWN,
-            offline_log_dirs=told,
-            cordoned_log_dirs=self._cordoned_dirs,
+            offline_log_dirs=offline,
+            cordoned_log_dirs=self._directories.cordoned,
         )
-        sent_ms = self._clock.monotonic_ms()
-        answer = await self._ask(request, BrokerHeartbeatResponse)
-        if not answer.is_fenced:
+        sent_ms = self._ports.clock.monotonic_ms()
+        response = await self._request(request, BrokerHeartbeatResponse)
+        if not response.is_fenced:
             self.confirmed_ms = sent_ms
-        self._offline_dirs.update(dict.fromkeys(told, True))
-        return self._follow(answer, asked_to_stop=request.want_shut_down)
+        self._directories.on_received(offline)
+        return self._apply(response, is_shutdown_requested=request.want_shut_down)
 
-    def _follow(self, answer: BrokerHeartbeatResponse, *, asked_to_stop: bool) -> int:
-        """Go on as the controller says; the time until the next heartbeat."""
+    def _apply(self, response: BrokerHeartbeatResponse, *, is_shutdown_requested: bool) -> int:
+        """Change the state as the response says, and return the delay until the next heartbeat."""
         interval_ms = self._settings.heartbeat_interval_ms
-        if self._is_ready and answer.is_fenced:
-            # It is let in as soon as it has heard that it is fenced.
+        if self._is_ready and response.is_fenced:
+            # The controller unfences this broker as soon as a heartbeat shows that it is ready.
             interval_ms = max(interval_ms // _READY_SHARE, _CAUGHT_UP_PAUSE_MS)
         if self.state is BrokerState.STARTING:
-            if not answer.is_caught_up:
+            if not response.is_caught_up:
                 return _CAUGHT_UP_PAUSE_MS
             self._transition(BrokerState.RECOVERY)
             _resolve(self._caught_up)
-            if answer.is_fenced:
+            if response.is_fenced:
                 return _CAUGHT_UP_PAUSE_MS
-        if self.state is BrokerState.RECOVERY and not answer.is_fenced:
+        if self.state is BrokerState.RECOVERY and not response.is_fenced:
             self._transition(BrokerState.RUNNING)
             _resolve(self._unfenced)
-        elif self.state is BrokerState.CONTROLLED_SHUTDOWN and asked_to_stop:
-            if answer.should_shut_down:
+        elif self.state is BrokerState.CONTROLLED_SHUTDOWN and is_shutdown_requested:
+            if response.should_shut_down:
                 self._end()
-            elif not self._heard_of_shutdown:
-                self._heard_of_shutdown = True
+            elif not self._is_shutdown_reported:
+                self._is_shutdown_reported = True
                 return _SHUTDOWN_PAUSE_MS
         return interval_ms
 
     # ---- ends
 
     @property
-    def _is_over(self) -> bool:
+    def _is_registered(self) -> bool:
+        return self.broker_epoch != NO_EPOCH
+
+    @property
+    def _has_ended(self) -> bool:
         return self.state is BrokerState.SHUTTING_DOWN
 
-    def _registration_timed_out(self) -> None:
+    def _send_heartbeat_soon(self) -> None:
+        if self._is_registered:
+            self._next_attempt.set()
+
+    def _on_registration_timeout(self) -> None:
         if self._registered.done():
             return
         text = (
@@ -313,27 +323,27 @@ class BrokerLifecycle:
         )
         self._registered.set_exception(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
         self._registered.exception()
-        self._fatal(text)
+        self._fail(text)
 
-    def _fatal(self, text: str) -> None:
-        if not self._is_over:
+    def _fail(self, text: str) -> None:
+        if not self._has_ended:
             logger.error("%s", text)
             self._end()
-            self._on_fatal(text)
+            self._ports.on_fatal(text)
 
     def _end(self) -> None:
-        """Stop asking; whoever still waits hears that the broker stops."""
-        if self._is_over:
+        """Send no more requests; callers that wait get an error."""
+        if self._has_ended:
             return
         self._transition(BrokerState.SHUTTING_DOWN)
-        self._now.set()
-        for waited_for in (self._registered, self._caught_up, self._unfenced):
-            if not waited_for.done():
-                waited_for.set_exception(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the broker is stopping"))
-                waited_for.exception()
+        self._next_attempt.set()
+        for pending in (self._registered, self._caught_up, self._unfenced):
+            if not pending.done():
+                pending.set_exception(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the broker is stopping"))
+                pending.exception()
         _resolve(self._ended)
 
-    def _after(self, delay_ms: int, action: Callable[[], None]) -> None:
+    def _call_later(self, delay_ms: int, action: Callable[[], None]) -> None:
         self._timers.append(asyncio.get_running_loop().call_later(delay_ms / 1000, action))
 
     def _transition(self, state: BrokerState) -> None:

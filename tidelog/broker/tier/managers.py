@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from tidelog.base.config_definition import ConfigError
 from tidelog.broker.config.listeners import Listener
 from tidelog.broker.config.node_config import BrokerConfig
-from tidelog.broker.node.wiring.node_context import NodeContext
 from tidelog.broker.tier.settings import metadata_manager_values, storage_manager_values
+from tidelog.clients.config.environment import Environment
 from tidelog.remote.metadata.config import MetadataTopicConfig
 from tidelog.remote.metadata.snapshot_files import SnapshotFiles
 from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from tidelog.remote.metadata.topic_clients import TopicClients
 from tidelog.remote.ports.metadata_manager import RemoteLogMetadataManager
 from tidelog.remote.ports.storage_manager import RemoteStorageManager
+from tidelog.storage.disk.files import FileSystem
 
 _SNAPSHOT_WRITERS: Final = 8
 """Each waits for the disk three times for each partition; a node that stops has 5 s for all of them."""
@@ -35,10 +38,16 @@ class ManagedMetadata(RemoteLogMetadataManager, Protocol):
         ...
 
 
-def first_directory(context: NodeContext) -> str:
-    """The log directory that also holds what is kept of the tier: the first that can be used."""
-    usable = context.log_directory_ids
-    return next(path for path in context.config.log_directories if path in usable)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagerPorts:
+    """The ports of a metadata manager to the node; `directory` holds its snapshots."""
+
+    fs: FileSystem
+    environment: Environment
+    executor: Executor
+    directory: str
+    advertised: Callable[[], tuple[Listener, ...]]
+    on_failure: Callable[[str], None]
 
 
 def make_storage_manager(config: BrokerConfig) -> RemoteStorageManager:
@@ -48,9 +57,7 @@ def make_storage_manager(config: BrokerConfig) -> RemoteStorageManager:
     return storage_manager_from_config(storage_manager_values(config))
 
 
-def make_metadata_manager(
-    config: BrokerConfig, context: NodeContext, advertised: Callable[[], tuple[Listener, ...]]
-) -> ManagedMetadata:
+def make_metadata_manager(config: BrokerConfig, ports: ManagerPorts) -> ManagedMetadata:
     """The manager on the metadata topic, which it reaches through this node's own listener.
 
     A topic that cannot be used, or is not reached in time, ends the node (KAFKA-19425).
@@ -63,21 +70,21 @@ def make_metadata_manager(
 
     def bootstrap_servers() -> str:
         return next(
-            _address(listener) for listener in advertised() if listener.name == config.metadata_listener
+            _address(listener) for listener in ports.advertised() if listener.name == config.metadata_listener
         )
 
     async def run_blocking(function: Callable[..., Any], /, *arguments: Any) -> Any:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(context.threads.housekeeping, function, *arguments)
+        return await loop.run_in_executor(ports.executor, function, *arguments)
 
     return TopicBasedRemoteLogMetadataManager(
         settings,
         TopicClients(
-            bootstrap_servers, settings, config.node_id, values=values, environment=context.environment
+            bootstrap_servers, settings, config.node_id, values=values, environment=ports.environment
         ),
-        files=SnapshotFiles(context.fs, first_directory(context), writers=_SNAPSHOT_WRITERS),
+        files=SnapshotFiles(ports.fs, ports.directory, writers=_SNAPSHOT_WRITERS),
         run_blocking=run_blocking,
-        on_failure=context.cannot_go_on,
+        on_failure=ports.on_failure,
     )
 
 

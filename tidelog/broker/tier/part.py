@@ -1,6 +1,6 @@
 """Tiered storage of one node: storage manager, metadata manager, RemoteLogManager, reader; start and stop.
 
-make     what the settings name, in a thread; nothing is connected yet, so that an object store that is
+create   what the settings name, in a thread; nothing is connected yet, so that an object store that is
          gone keeps no broker from starting
 follow   partitions that are led and followed here, topic configs, dynamic broker configs
 start    once the listeners accept: the metadata manager reads its topic in the background (KIP-1197)
@@ -12,22 +12,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from tidelog.base.bounded_pool import BoundedPool
+from tidelog.base.clock import Clock
 from tidelog.broker.config.listeners import Listener
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.fetching.remote_fetch import RemoteAccess, RemoteFetchMemory
-from tidelog.broker.node.wiring.node_context import NodeContext
+from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.partitions.role_changes import RoleChanges
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.replication.remote_tier import FollowersTier
 from tidelog.broker.tier.managers import (
     ManagedMetadata,
-    first_directory,
+    ManagerPorts,
     make_metadata_manager,
     make_storage_manager,
 )
@@ -35,6 +37,7 @@ from tidelog.broker.tier.metered_reader import MeteredReader
 from tidelog.broker.tier.metrics import report_remote
 from tidelog.broker.tier.roles import RemoteRoles
 from tidelog.broker.tier.settings import log_manager_settings
+from tidelog.clients.config.environment import Environment
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.ids import TopicPartition
@@ -44,25 +47,34 @@ from tidelog.remote.ports.segment_metadata import TopicIdPartition
 from tidelog.remote.ports.storage_manager import RemoteStorageManager
 from tidelog.remote.reading.reader import RemoteLogReader
 from tidelog.remote.tasks.context import NodeServices
+from tidelog.storage.disk.files import FileSystem
 
 CLOSE_TIMEOUT_S: Final = 5.0
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemotePorts:
-    """What the rest of the node provides: current settings, partitions, purgatories by name, addresses.
+    """The ports of tiered storage to the rest of the node.
 
-    `is_confirmed`: whether the controller was heard of a moment ago.
+    `directory` is the log directory for caches and snapshots. `executor` runs what waits for a disk.
+    `config` returns the present configuration, `create_purgatory` a purgatory by its name in metrics.
+    `is_confirmed` returns whether the controller has confirmed this broker within the session timeout.
     """
 
-    context: NodeContext
+    fs: FileSystem
+    clock: Clock
+    environment: Environment
+    metrics: BrokerMetrics
+    executor: Executor
+    directory: str
     config: Callable[[], BrokerConfig]
     replicas: ReplicaManager
-    make_purgatory: Callable[[str], Purgatory]
+    create_purgatory: Callable[[str], Purgatory]
     advertised: Callable[[], tuple[Listener, ...]]
     is_confirmed: Callable[[], bool]
+    on_failure: Callable[[str], None]
 
 
 class RemotePart:
@@ -77,7 +89,6 @@ class RemotePart:
     ) -> None:
         self._ports = ports
         self._config = config = ports.config()
-        self._context = context = ports.context
         self.storage = storage
         self.metadata = metadata
         self.index_cache = index_cache
@@ -88,8 +99,8 @@ class RemotePart:
             metadata,
             NodeServices(
                 broker_id=config.node_id,
-                clock=context.clock,
-                randomness=context.environment.rng,
+                clock=ports.clock,
+                randomness=ports.environment.rng,
                 is_confirmed=ports.is_confirmed,
             ),
         )
@@ -107,13 +118,13 @@ class RemotePart:
             reader,
             self.manager.figures,
             self.manager.fetch_quota,
-            context.clock,
+            ports.clock,
             RemoteFetchMemory(config.remote_fetch_max_memory_bytes),
         )
         self.access = RemoteAccess(
             self.reader,
-            ports.make_purgatory("RemoteFetch"),
-            ports.make_purgatory("RemoteListOffsets"),
+            ports.create_purgatory("RemoteFetch"),
+            ports.create_purgatory("RemoteListOffsets"),
             lambda: ports.config().remote_fetch_max_wait_ms,
             lambda: ports.config().remote_list_offsets_request_timeout_ms,
         )
@@ -121,15 +132,15 @@ class RemotePart:
         self.roles = RemoteRoles(self.manager, ports.replicas, self._forget_indexes)
 
     @classmethod
-    async def make(cls, ports: RemotePorts) -> RemotePart:
-        """Build what the settings name. Errors: ConfigError."""
-        config, context = ports.config(), ports.context
+    async def create(cls, ports: RemotePorts) -> RemotePart:
+        """Create the managers that the configuration names. Errors: ConfigError."""
+        config = ports.config()
 
         def in_thread() -> tuple[RemoteStorageManager, RemoteIndexCache]:
             storage = make_storage_manager(config)
             cache = RemoteIndexCache(
-                context.fs,
-                first_directory(context),
+                ports.fs,
+                ports.directory,
                 storage,
                 config.remote_log_index_file_cache_total_size_bytes,
             )
@@ -140,8 +151,16 @@ class RemotePart:
             return storage, cache
 
         loop = asyncio.get_running_loop()
-        storage, cache = await loop.run_in_executor(context.threads.housekeeping, in_thread)
-        return cls(ports, storage, make_metadata_manager(config, context, ports.advertised), cache)
+        storage, cache = await loop.run_in_executor(ports.executor, in_thread)
+        manager_ports = ManagerPorts(
+            fs=ports.fs,
+            environment=ports.environment,
+            executor=ports.executor,
+            directory=ports.directory,
+            advertised=ports.advertised,
+            on_failure=ports.on_failure,
+        )
+        return cls(ports, storage, make_metadata_manager(config, manager_ports), cache)
 
     def follow(self, image: MetadataImage) -> None:
         """Take over the partitions that are here, and follow them and the settings from now on."""
@@ -165,8 +184,8 @@ class RemotePart:
 
     def start(self) -> None:
         """Begin to work; the node is reachable now."""
-        report_remote(self._context.metrics, self.manager, self.reader, self.index_cache)
-        self._context.metrics.add_purgatories(self.access.fetches, self.access.list_offsets)
+        report_remote(self._ports.metrics, self.manager, self.reader, self.index_cache)
+        self._ports.metrics.add_purgatories(self.access.fetches, self.access.list_offsets)
         self.metadata.start()
         self.manager.start()
 
@@ -188,12 +207,11 @@ class RemotePart:
         self.manager.update_settings(settings)
         self._auxiliary_pool.resize(settings.remote_log_manager_follower_thread_pool_size)
         # A smaller cache removes files. Of two changes the later counts, whichever thread is first.
-        housekeeping = self._context.threads.housekeeping
-        housekeeping.submit(
+        self._ports.executor.submit(
             lambda: self.index_cache.resize(self._config.remote_log_index_file_cache_total_size_bytes)
         )
 
-    def answer_all(self) -> None:
+    def complete_requests(self) -> None:
         """Answer the requests that wait for remote storage: the node shuts down."""
         self.access.fetches.force_all()
         self.access.list_offsets.force_all()
@@ -214,7 +232,7 @@ class RemotePart:
 
     def _forget_indexes(self, partition: TopicIdPartition) -> None:
         loop = asyncio.get_running_loop()
-        loop.run_in_executor(self._context.threads.housekeeping, self.index_cache.remove_partition, partition)
+        loop.run_in_executor(self._ports.executor, self.index_cache.remove_partition, partition)
 
 
 async def _within(timeout_s: float, work: Awaitable[object], what: str) -> None:

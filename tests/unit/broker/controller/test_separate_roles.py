@@ -42,8 +42,7 @@ class Brokers:
             }
         )
         disk = self.disks.setdefault(node_id, CrashFileSystem())
-        node = BrokerNode(config, fs=disk, cluster_id=CLUSTER_ID)
-        await node.start()
+        node = await BrokerNode.start(config, fs=disk, cluster_id=CLUSTER_ID)
         self.running[node_id] = node
         return node
 

@@ -18,6 +18,7 @@ from tidelog.base.config_definition import ConfigError
 from tidelog.broker.config.dynamic_configs import DynamicBrokerConfig
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.node.node import BrokerNode
+from tidelog.broker.node.wiring.node_context import NodeFailure
 from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
 from tidelog.clients.admin.admin import Admin, ConfigChange, ConfigResource, ResourceType
 from tidelog.clients.consumer.consumer import Consumer
@@ -44,8 +45,7 @@ BASE = {
 @asynccontextmanager
 async def running(folder: Path, *, clean: bool = True, **configs: str) -> AsyncIterator[BrokerNode]:
     values = {key.replace("_", "."): value for key, value in configs.items()}
-    node = BrokerNode(BrokerConfig({**BASE, "log.dirs": str(folder), **values}))
-    await node.start()
+    node = await BrokerNode.start(BrokerConfig({**BASE, "log.dirs": str(folder), **values}))
     try:
         yield node
     finally:
@@ -128,9 +128,9 @@ async def test_a_start_that_fails_closes_everything_so_that_the_next_needs_no_re
     with socket.create_server(("127.0.0.1", 0), family=socket.AF_INET) as other:
         port = other.getsockname()[1]
         text = str(port) if taken == "metrics.port" else f"PLAINTEXT://127.0.0.1:{port}"
-        node = BrokerNode(BrokerConfig({**BASE, "log.dirs": str(tmp_path), taken: text}))
+        config = BrokerConfig({**BASE, "log.dirs": str(tmp_path), taken: text})
         with pytest.raises(OSError, match=str(port)):
-            await node.start()
+            await BrokerNode.start(config)
     assert (tmp_path / ".kafka_cleanshutdown").exists()
     assert asyncio.all_tasks() == {asyncio.current_task()}
     async with running(tmp_path) as node:
@@ -344,8 +344,8 @@ async def test_metadata_that_cannot_be_applied_end_the_start_at_once(tmp_path: P
     async with running(tmp_path):
         pass
     append_metadata(tmp_path, RemoveTopicRecord(topic_id=UUID(int=4711)))
-    node = BrokerNode(BrokerConfig({**BASE, "log.dirs": str(tmp_path)}))
+    failure = NodeFailure(1)
     async with asyncio.timeout(20):
         with pytest.raises(KafkaError, match="contradicts itself"):
-            await node.start()
-    assert node.failed.is_set()
+            await BrokerNode.start(BrokerConfig({**BASE, "log.dirs": str(tmp_path)}), failure=failure)
+    assert failure.event.is_set()

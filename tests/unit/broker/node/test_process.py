@@ -17,6 +17,7 @@ from tidelog.broker.config.environment import CLUSTER_ID_VARIABLE
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.node.node import BrokerNode
 from tidelog.broker.node.process import load_config, serve
+from tidelog.broker.node.wiring.raft_node import RaftNode
 from tidelog.storage.directories.log_manager import LogManager
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -65,17 +66,17 @@ async def test_a_broker_that_waits_for_a_quorum_ends_when_it_is_told_to(
 async def test_a_broker_whose_quorum_ends_while_it_starts_ends_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nodes: list[BrokerNode] = []
-    start = BrokerNode.start
+    replicas: list[RaftNode] = []
+    start = RaftNode.start
 
-    async def remembered(node: BrokerNode) -> None:
-        nodes.append(node)
-        await start(node)
+    def remembered(replica: RaftNode) -> None:
+        replicas.append(replica)
+        start(replica)
 
-    monkeypatch.setattr(BrokerNode, "start", remembered)
+    monkeypatch.setattr(RaftNode, "start", remembered)
     serving = asyncio.create_task(serve(broker_without_quorum(tmp_path), never_announced))
-    await eventually(lambda: nodes and (tmp_path / "__cluster_metadata-0").exists())
-    nodes[0].raft.driver.fail(OSError(5, "EIO"))
+    await eventually(lambda: replicas and (tmp_path / "__cluster_metadata-0").exists())
+    replicas[0].driver.fail(OSError(5, "EIO"))
     async with asyncio.timeout(20):
         assert not await serving
 
@@ -101,8 +102,7 @@ async def test_a_broker_told_to_stop_while_it_opens_its_logs_says_they_are_in_or
 
     monkeypatch.setattr(LogManager, "start", slow_start)
     monkeypatch.setattr(LogManager, "shutdown", watched_shutdown)
-    node = BrokerNode(config)
-    starting = asyncio.create_task(node.start())
+    starting = asyncio.create_task(BrokerNode.start(config))
     await eventually(opening.is_set)
     starting.cancel()
     await asyncio.sleep(0)

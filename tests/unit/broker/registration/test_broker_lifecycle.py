@@ -15,7 +15,12 @@ from tests.support.crash_fs import CrashFileSystem
 from tests.support.eventually import eventually
 from tidelog.base.clock import SystemClock
 from tidelog.broker.config.listeners import Listener, SecurityProtocol
-from tidelog.broker.registration.broker_lifecycle import BrokerLifecycle, BrokerState, LifecycleSettings
+from tidelog.broker.registration.broker_lifecycle import (
+    BrokerLifecycle,
+    BrokerLifecyclePorts,
+    BrokerState,
+    LifecycleSettings,
+)
 from tidelog.broker.registration.broker_registration import (
     NO_EPOCH,
     previous_broker_epoch,
@@ -72,7 +77,6 @@ class Node:
         self.metadata_offset = EPOCH
         self.fatal: list[str] = []
         self.lifecycle = BrokerLifecycle(
-            self.controller,
             registration_request(
                 node_id=3,
                 cluster_id="cluster",
@@ -83,10 +87,13 @@ class Node:
                 previous_broker_epoch=12,
             ),
             settings,
-            clock=SystemClock(),
-            rng=random.Random(1),
-            metadata_offset=lambda: self.metadata_offset,
-            on_fatal=self.fatal.append,
+            BrokerLifecyclePorts(
+                channel=self.controller,
+                clock=SystemClock(),
+                rng=random.Random(1),
+                metadata_offset=lambda: self.metadata_offset,
+                on_fatal=self.fatal.append,
+            ),
         )
 
 

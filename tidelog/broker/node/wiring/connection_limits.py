@@ -18,7 +18,7 @@ from tidelog.base.config_definition import ConfigError
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.network.config import NetworkConfig, names_hosts
 from tidelog.broker.network.server import NetworkServer
-from tidelog.broker.node.wiring.network import listener_limit, network_config
+from tidelog.broker.node.wiring.network_settings import listener_limit, network_config
 
 logger = logging.getLogger(__name__)
 

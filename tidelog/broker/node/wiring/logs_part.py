@@ -1,10 +1,9 @@
-"""A broker's logs and the partitions over them: opened, kept to the metadata, and closed in order."""
+"""A broker's logs and the partitions over them: open, follow the metadata, close cleanly."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 
 from tidelog.broker.config.dynamic_configs import DynamicBrokerConfig
 from tidelog.broker.config.node_config import BrokerConfig
@@ -28,23 +27,21 @@ from tidelog.storage.log.partition_log import PartitionLog
 
 
 class LogsPart:
-    """`open`, then `close` unless the node ends as after a crash.
-
-    `settings_changed` hears of settings of this broker that were changed while it runs.
-    """
+    """Owns the logs: `open`, then `close` if nothing writes any more; after a crash neither."""
 
     def __init__(
         self,
         context: NodeContext,
         store: MetadataStore,
         lifecycle: BrokerLifecycle,
-        settings_changed: Callable[[BrokerConfig], None],
+        on_config_changed: Callable[[BrokerConfig], None],
     ) -> None:
+        """`on_config_changed` is called with the new configuration when dynamic configs have changed."""
         config = context.config
         self._context = context
         self._store = store
         self._lifecycle = lifecycle
-        self._settings_changed = settings_changed
+        self._on_config_changed = on_config_changed
         self._clock = context.clock
         self._is_closed = False
         self.manager = LogManager(
@@ -76,20 +73,17 @@ class LogsPart:
 
     # ---- open and close
 
-    async def open(self, undo: AsyncExitStack) -> None:
-        """Every log of the directories, then the partitions that the metadata places here."""
-        undo.callback(self.close)
-        undo.push_async_callback(self.log_work.close)
-        undo.push_async_callback(self.cleaner.close)
+    async def open(self) -> None:
+        """Open every log in the directories, then create the partitions that are assigned to this broker."""
         now_ms = self._clock.wall_ms()
-        # In a thread: heartbeats and the metadata quorum go on, however long it takes.
+        # In a thread, because heartbeats and the metadata quorum must continue, however long it takes.
         opening = asyncio.get_running_loop().run_in_executor(
             self._context.threads.housekeeping, self.manager.start, now_ms, self._log_config
         )
         try:
             await asyncio.shield(opening)
         except asyncio.CancelledError:
-            # Logs that are not looked at yet must not be closed as if they were in order.
+            # Logs that have not been checked must not be closed as if they were complete.
             await asyncio.wait([opening])
             raise
         self._report_failed_directories()
@@ -102,7 +96,7 @@ class LogsPart:
         await self.log_work.wait_until_done()
 
     def close(self) -> None:
-        """Mark the directories as cleanly closed; nothing is written afterwards."""
+        """Flush everything and mark the directories as closed cleanly; nothing is written afterwards."""
         self._is_closed = True
         self.manager.on_offline = None
         self.manager.shutdown(self._clock.wall_ms(), self._lifecycle.broker_epoch)
@@ -113,21 +107,21 @@ class LogsPart:
     # ---- disks that fail
 
     def _report_failed_directories(self) -> None:
-        """Those whose logs could not be opened, and from now on each at once."""
+        """Report the directories whose logs could not be opened, and from now on each that fails."""
         self.manager.on_offline = self._directory_failed
         for directory in self.manager.directories:
             if directory.offline_reason is not None:
                 self._directory_failed(directory)
 
     def _directory_failed(self, directory: LogDirectory) -> None:
-        """A disk failed: the controller moves its leaders away. Without a disk there is nothing to do."""
+        """Report the directory to the controller; fail the node if it was the last one."""
         self.replicas.on_directory_failed(directory.lost, str(directory.offline_reason))
         directory_id = self._context.directory_ids.get(directory.path)
-        # One that could not be used when the node started is not registered.
+        # A directory that could not be used at the start is not registered.
         if directory_id is not None:
             self._lifecycle.directory_failed(directory_id)
         if not self.manager.online_directories:
-            self._context.cannot_go_on("every log directory is offline")
+            self._context.failure.report("every log directory is offline")
 
     def _flush_failed(self, log: PartitionLog, failure: StorageFailure) -> None:
         self.manager.disk_failed(log, failure)
@@ -135,23 +129,23 @@ class LogsPart:
     # ---- following the metadata
 
     def _follow_partitions(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        # The quorum ends last; nothing may be written behind the marker of a clean shutdown.
+        # The quorum stops later than the logs. After the clean-shutdown marker nothing may be written.
         if not self._is_closed:
             self.replicas.apply(delta, image, self._clock.wall_ms())
 
     def _follow_settings(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Take over settings of this broker that were changed while it runs, before partitions go by them."""
+        """Apply changed dynamic configs of this broker; partitions follow the same change afterwards."""
         if self._is_closed or not self.dynamic_config.apply(delta, image):
             return
         config = self.dynamic_config.current
-        self._settings_changed(config)
+        self._on_config_changed(config)
         self._cordon(config, image)
         self.manager.use_producer_id_expiration(config.producer_id_expiration_ms)
         self.replicas.update_defaults(self.dynamic_config.topic_defaults, image)
         self.cleaner.follow_settings()
 
     def _cordon(self, config: BrokerConfig, image: MetadataImage) -> None:
-        """Take no new partitions into some directories; a controller that is old enough is not told."""
+        """Place no new partitions in cordoned directories; report them if metadata.version knows KIP-1066."""
         self.manager.cordoned = config.cordoned_directories
         if image.features.get(METADATA_VERSION, 0) >= METADATA_VERSION_4_3:
             ids = self._context.log_directory_ids

@@ -1,30 +1,68 @@
-"""What the parts of a node share."""
+"""The objects that all parts of a node share."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from tidelog.base.clock import Clock
 from tidelog.base.randomness import Randomness
 from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.node.wiring.observability import NodeObservability
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.scheduling.slices import HEAVY_MAX, Slices
 from tidelog.clients.config.environment import Environment
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import BrokerId
 from tidelog.storage.disk.files import FileSystem
 
-# One for what must be durable before the quorum goes on, one for a snapshot.
+logger = logging.getLogger(__name__)
+
+ResultT = TypeVar("ResultT")
+
+# One thread for what must be durable before the quorum continues, one for a snapshot.
 _QUORUM_THREADS: Final = 2
-# Syncing is what these threads do; more of them than disks does not make it faster.
+# These threads call fsync; more threads than disks make it no faster.
 _FLUSH_THREADS: Final = 4
-# Threads of their own: a produce that waits for its fsync must not wait for large files to be removed too.
+# Separate threads: a produce request that waits for fsync must not wait until large files are deleted.
 _HOUSEKEEPING_THREADS: Final = 2
 _CLEANING_THREADS_MAX: Final = 32
+
+
+class NodeFailure:
+    """Whether a node cannot continue, and why. Whoever runs the node waits for `event` and stops the node."""
+
+    def __init__(self, node_id: BrokerId) -> None:
+        self.event = asyncio.Event()
+        self.reason = ""
+        self._node_id = node_id
+
+    def report(self, reason: str) -> None:
+        """Log why the node must stop, and set `event`."""
+        logger.error("node %d must stop: %s", self._node_id, reason)
+        self.reason = reason
+        self.event.set()
+
+    async def cancel_on_failure(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        """Return the result of `work`; cancel it and raise KafkaError if the node fails before its end."""
+        task = asyncio.ensure_future(work)
+        failed = asyncio.ensure_future(self.event.wait())
+        try:
+            await asyncio.wait((task, failed), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.reason)
+            return await task
+        finally:
+            task.cancel()
+            failed.cancel()
+            await asyncio.gather(task, failed, return_exceptions=True)
 
 
 class NodeThreads:
@@ -34,25 +72,25 @@ class NodeThreads:
         self.quorum = ThreadPoolExecutor(_QUORUM_THREADS, thread_name_prefix="tidelog-quorum")
         self.flush = ThreadPoolExecutor(_FLUSH_THREADS, thread_name_prefix="tidelog-flush")
         self.housekeeping = ThreadPoolExecutor(_HOUSEKEEPING_THREADS, thread_name_prefix="tidelog-upkeep")
-        # One, which keeps the order of what is made.
+        # One thread, so that logs are created and removed in the order of the metadata.
         self.making = ThreadPoolExecutor(1, thread_name_prefix="tidelog-make-logs")
-        # What is too long for the event loop in one piece: compressing and expanding large batches.
+        # For work that would hold the event loop too long: compressing and decompressing large batches.
         self.slices = ThreadPoolExecutor(HEAVY_MAX, thread_name_prefix="tidelog-slices")
-        # There are as many as log.cleaner.threads asks for, up to this.
+        # log.cleaner.threads sets how many of them are used.
         self.cleaning = ThreadPoolExecutor(_CLEANING_THREADS_MAX, thread_name_prefix="tidelog-log-cleaner")
 
     def shut_down(self) -> None:
-        """Wait for what they do, and end them."""
-        working = (self.quorum, self.flush, self.housekeeping, self.making, self.slices, self.cleaning)
-        for executor in working:
+        """Wait for the work in progress and end the threads."""
+        executors = (self.quorum, self.flush, self.housekeeping, self.making, self.slices, self.cleaning)
+        for executor in executors:
             executor.shutdown(wait=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeContext:
-    """One node's settings, identity and ways to the outside; `cannot_go_on` is told why it must stop.
+    """The configuration and identity of one node, and its ports to the operating system.
 
-    `directory_ids` are those of all usable directories by path, that of the metadata log included.
+    `directory_ids` has all usable directories by path, that of the metadata log included.
     """
 
     config: BrokerConfig
@@ -62,10 +100,15 @@ class NodeContext:
     clock: Clock
     environment: Environment
     randomness: Randomness
-    metrics: BrokerMetrics
+    observability: NodeObservability
     threads: NodeThreads
     slices: Slices
-    cannot_go_on: Callable[[str], None]
+    failure: NodeFailure
+
+    @property
+    def metrics(self) -> BrokerMetrics:
+        """The metrics of this node."""
+        return self.observability.metrics
 
     @property
     def log_directory_ids(self) -> dict[str, UUID]:
@@ -75,7 +118,7 @@ class NodeContext:
 
     @cached_property
     def host_name(self) -> str:
-        """What others are told when nothing is configured; may ask a name server, and that once."""
+        """The host to advertise if a listener has none; the first access may query a name server."""
         config = self.config
         named = (
             *config.broker_listeners,

@@ -1,13 +1,9 @@
-"""A node's replica of the metadata quorum, made from its settings."""
+"""Creates the node's replica of the metadata quorum from the configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
-from uuid import UUID
+from collections.abc import Sequence
 
-from tidelog.base.clock import Clock
-from tidelog.base.randomness import Randomness
 from tidelog.broker.channels.node_connections import node_connection_settings
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.config.quorum_config import (
@@ -20,68 +16,58 @@ from tidelog.broker.controller.metrics import report_cluster, report_controller
 from tidelog.broker.metadata.formatting import read_bootstrap
 from tidelog.broker.metadata.metrics import report_metadata
 from tidelog.broker.metadata.snapshotter import SnapshotSettings
-from tidelog.broker.node.wiring.raft_node import RaftConfig, RaftNode
+from tidelog.broker.node.wiring.node_context import NodeContext
+from tidelog.broker.node.wiring.raft_node import RaftConfig, RaftNode, RaftPorts
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
 from tidelog.broker.raft.metrics import report_log, report_replica
-from tidelog.clients.config.environment import Environment
 from tidelog.cluster.controller.bootstrap import bootstrap_records
 from tidelog.cluster.quorum.quorum import Quorum
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
 from tidelog.cluster.quorum.voter_set import Endpoint, VoterSet
-from tidelog.protocol.ids import BrokerId
 from tidelog.protocol.schema import MetadataRecord
-from tidelog.storage.disk.files import FileSystem
 
 
-def make_raft_node(
-    config: BrokerConfig,
-    *,
-    cluster_id: str,
-    directory_id: UUID,
-    endpoints: tuple[Endpoint, ...],
-    fs: FileSystem,
-    clock: Clock,
-    environment: Environment,
-    executor: Executor,
-    randomness: Randomness,
-    on_fatal: Callable[[BaseException], None],
-) -> RaftNode:
-    """The replica of this node; `endpoints` are where its controller listeners are reached."""
+def create_raft_node(context: NodeContext, endpoints: tuple[Endpoint, ...]) -> RaftNode:
+    """Open this node's replica; `endpoints` are the addresses of its listeners for controllers."""
+    config = context.config
     directory = config.metadata_log_directory
 
-    def make_quorum(log: MetadataLog, record: QuorumRecord | None) -> Quorum:
+    def create_quorum(log: MetadataLog, record: QuorumRecord | None) -> Quorum:
         name = controller_listener_name(config)
         return Quorum(
             node_id=config.node_id,
-            directory_id=directory_id,
-            cluster_id=cluster_id,
+            directory_id=context.directory_ids[directory],
+            cluster_id=context.cluster_id,
             voters=static_voters(config) or VoterSet(),
             log=log,
             record=record,
             settings=quorum_settings(config),
-            random_below=randomness.randrange,
-            now_ms=clock.monotonic_ms(),
+            random_below=context.randomness.randrange,
+            now_ms=context.clock.monotonic_ms(),
             endpoints=endpoints,
             bootstrap=tuple(Endpoint(name, host, port) for host, port in bootstrap_servers(config)),
-            wall_ms=clock.wall_ms,
+            wall_ms=context.clock.wall_ms,
         )
 
     def first_records() -> Sequence[MetadataRecord]:
-        return bootstrap_records(config.min_insync_replicas, read_bootstrap(fs, directory))
+        return bootstrap_records(config.min_insync_replicas, read_bootstrap(context.fs, directory))
 
-    return RaftNode(
-        _raft_config(config, cluster_id, config.node_id),
-        fs=fs,
-        clock=clock,
-        environment=environment,
+    ports = RaftPorts(
+        fs=context.fs,
+        clock=context.clock,
+        environment=context.environment,
         connections=node_connection_settings(
             config, request_timeout_ms=config.controller_quorum_request_timeout_ms
         ),
-        executor=executor,
-        make_machine=make_quorum,
+        executor=context.threads.quorum,
+    )
+    return RaftNode(
+        _raft_config(config, context.cluster_id),
+        ports,
+        create_machine=create_quorum,
         first_records=first_records,
-        on_fatal=on_fatal,
+        on_fatal=lambda error: context.failure.report(f"the metadata quorum has ended: {error}"),
     )
 
 
@@ -95,9 +81,9 @@ def report_quorum(metrics: BrokerMetrics, raft: RaftNode) -> None:
     report_controller(metrics, raft.store, raft.log)
 
 
-def _raft_config(config: BrokerConfig, cluster_id: str, node_id: BrokerId) -> RaftConfig:
+def _raft_config(config: BrokerConfig, cluster_id: str) -> RaftConfig:
     return RaftConfig(
-        node_id=node_id,
+        node_id=config.node_id,
         cluster_id=cluster_id,
         directory=config.metadata_log_directory,
         log=MetadataLogConfig(

@@ -1,90 +1,92 @@
-"""A node's part in the metadata quorum: its replica, and the controller with its listeners."""
+"""The part that every node has: its replica of the metadata quorum, and the controller with its listeners."""
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from dataclasses import dataclass
 
 from tidelog.base.randomness import new_uuid
+from tidelog.broker.api.dispatch import Dispatcher
+from tidelog.broker.channels.controller_access import ControllerAccess
 from tidelog.broker.controller.controller import Controller
 from tidelog.broker.controller.handlers.quorum import RaftHandlers
-from tidelog.broker.network.request import Request
+from tidelog.broker.metadata.controller_address import ControllerAddress
 from tidelog.broker.network.request_channel import RequestChannel
-from tidelog.broker.node.wiring.controllers import ControllerListeners, make_access, make_registration
+from tidelog.broker.node.wiring.controller_listeners import ControllerListeners
 from tidelog.broker.node.wiring.node_context import NodeContext
-from tidelog.broker.node.wiring.quorum import make_raft_node, report_quorum
+from tidelog.broker.node.wiring.quorum import create_raft_node, report_quorum
+from tidelog.broker.node.wiring.raft_node import RaftNode
+from tidelog.broker.node.wiring.stages import Action, Stage, Stages
+from tidelog.broker.registration.controller_registration import ControllerRegistration
+from tidelog.cluster.quorum.voter_set import Endpoint
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumPart:
-    """Every node has it; one that is no controller observes, and its controller is never the active one.
+    """The running replica and controller. A node without the controller role is an observer.
 
-    `access` reaches the active controller, wherever that is.
+    `access` has the channels to the active controller. `endpoints` are the advertised addresses of this one.
     """
 
-    def __init__(self, context: NodeContext, undo: AsyncExitStack) -> None:
-        """Bind the controllers' listeners and open the metadata log; nothing runs yet."""
-        config = context.config
-        self._tasks = RequestChannel(config.queued_max_requests)
-        self.listeners = ControllerListeners(config, context.clock, self._dispatch)
-        undo.push_async_callback(self.listeners.close, timeout_s=0)
-        self.endpoints = self.listeners.endpoints(context.host_name)
-        """Where other nodes reach this controller."""
-        self.raft = make_raft_node(
-            config,
-            cluster_id=context.cluster_id,
-            directory_id=context.directory_ids[config.metadata_log_directory],
-            endpoints=self.endpoints,
-            fs=context.fs,
-            clock=context.clock,
-            environment=context.environment,
-            executor=context.threads.quorum,
-            randomness=context.randomness,
-            on_fatal=lambda error: context.cannot_go_on(f"the metadata quorum has ended: {error}"),
-        )
-        undo.push_async_callback(self.raft.abandon)
-        self.controller = Controller(
-            config,
-            self.raft.store,
-            clock=context.clock,
-            randomness=context.randomness,
-            tasks=self._tasks,
-            slices=context.slices,
-            metrics=context.metrics.requests,
-        )
-        self.access = make_access(config, self.raft, self.controller, context.clock, context.environment)
-        undo.push_async_callback(self.access.close)
-        self.raft.store.on_leader_change(self.access.controller_changed)
-        self._enlistment = make_registration(
-            config,
-            self.access,
-            self.raft.store,
-            context.clock,
-            incarnation_id=new_uuid(context.randomness),
-            listeners=config.advertised_controllers(context.host_name, self.listeners.ports()),
-        )
-        undo.push_async_callback(self._enlistment.close)
-        self._enlists = bool(config.controller_listeners)
-        driver = self.raft.driver
-        RaftHandlers(driver.post, lambda: driver.failure is not None).register(self.controller.dispatcher)
-        report_quorum(context.metrics, self.raft)
-        if self.listeners.network is not None and not config.is_broker:
-            context.metrics.add_network(self.listeners.network)
+    listeners: ControllerListeners
+    endpoints: tuple[Endpoint, ...]
+    raft: RaftNode
+    access: ControllerAccess
+    registration: ControllerRegistration
 
-    async def start(self) -> None:
-        """Accept other controllers and brokers; follow, vote and be voted for."""
-        await self.listeners.start()
-        self.raft.start()
-        if self._enlists:
-            self._enlistment.start()
 
-    async def leave(self) -> None:
-        """Ask the active controller for nothing more."""
-        await self._enlistment.close()
-        await self.access.close()
+async def start_quorum(context: NodeContext, stages: Stages) -> QuorumPart:
+    """Open the metadata log, accept controllers and brokers, and take part in the quorum."""
+    config = context.config
+    channel = RequestChannel(config.queued_max_requests)
+    await stages.start(Stage(name="controller requests", stop=[channel.close]))
+    dispatcher = Dispatcher(channel, context.metrics.requests, context.clock, context.slices)
+    listeners = ControllerListeners(config, context.clock, dispatcher.dispatch)
+    await stages.start(Stage(name="controller listeners", start=[listeners.bind], stop=[listeners.close]))
+    endpoints = listeners.endpoints(context.host_name)
+    raft = create_raft_node(context, endpoints)
+    await stages.start(Stage(name="metadata log", stop=[raft.stop], abandon=[raft.abandon]))
+    access = _create_access(context, raft, dispatcher)
+    registration = ControllerRegistration(
+        access.general,
+        raft.store,
+        context.clock,
+        node_id=config.node_id,
+        incarnation_id=new_uuid(context.randomness),
+        listeners=config.advertised_controllers(context.host_name, listeners.ports()),
+    )
+    await stages.start(Stage(name="controller channels", stop=[registration.close, access.close]))
+    _report(context, raft, listeners)
+    starts: list[Action] = [listeners.start, raft.start]
+    if config.controller_listeners:
+        starts.append(registration.start)
+    await stages.start(Stage(name="quorum participation", start=starts))
+    return QuorumPart(
+        listeners=listeners, endpoints=endpoints, raft=raft, access=access, registration=registration
+    )
 
-    async def release(self) -> None:
-        """Close the listeners, once the replica has ended."""
-        await self.listeners.close(timeout_s=0)
-        await self._tasks.close()
 
-    def _dispatch(self, request: Request) -> None:
-        self.controller.dispatcher.dispatch(request)
+def _create_access(context: NodeContext, raft: RaftNode, dispatcher: Dispatcher) -> ControllerAccess:
+    """Register the controller's handlers, and create the channels to the active controller."""
+    config, clock = context.config, context.clock
+    controller = Controller(config, raft.store, dispatcher, clock=clock, randomness=context.randomness)
+    RaftHandlers(raft.driver.post, lambda: raft.driver.failure is not None).register(dispatcher)
+    access = ControllerAccess(
+        config,
+        ControllerAddress(config, raft.store, raft.leader_endpoints).find,
+        clock,
+        local=controller.in_process if config.is_controller else None,
+        environment=context.environment,
+    )
+    raft.store.on_leader_change(access.controller_changed)
+    return access
+
+
+def _report(context: NodeContext, raft: RaftNode, listeners: ControllerListeners) -> None:
+    report_quorum(context.metrics, raft)
+    context.observability.health_checks.append(lambda: _failure_of(raft))
+    if listeners.network is not None and not context.config.is_broker:
+        context.metrics.add_network(listeners.network)
+
+
+def _failure_of(raft: RaftNode) -> str | None:
+    return None if raft.store.failure is None else str(raft.store.failure)

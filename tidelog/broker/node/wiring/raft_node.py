@@ -1,11 +1,12 @@
-"""This node's replica of the metadata quorum, put together: files, state machine, driver, peers, store.
+"""This node's replica of the metadata quorum: files, state machine, driver, peers and metadata store.
 
-    made    log and snapshots are open, quorum-state is read; nothing runs yet
-    start   the store follows what is committed, elections run
-    stop    what was submitted is finished, leadership given up, the log closed in order
+    constructed   the log and its snapshots are open, quorum-state is read; nothing runs
+    start         the store applies what is committed, elections run
+    stop          submitted commands are completed, leadership is resigned, the log is closed cleanly
+    abandon       as after a crash: nothing more is written
 
-A failure that must not happen (a failed sync, a committed record that cannot be applied) ends the
-replica and is told to `on_fatal`: a node that does not know what is on its disk must not vote.
+A fatal failure (a failed fsync, a committed record that cannot be applied) ends the replica and is reported
+to `on_fatal`: a node that does not know the contents of its disk must not vote.
 """
 
 from __future__ import annotations
@@ -33,30 +34,30 @@ from tidelog.protocol.schema import ApiMessage, MetadataRecord
 from tidelog.storage.disk.files import FileSystem
 
 FINISH_TIMEOUT_S: Final = 2.0
-"""How long a stop waits for what was submitted; it may never be committed when the others are gone."""
+"""The time that a stop waits for submitted commands. Without a majority they are never committed."""
 
 SETTLE_TIMEOUT_S: Final = 0.5
-"""How long a stop waits for the others to hear that this node leads no more."""
+"""The time that a stop waits until the other voters have answered the resignation."""
 
 
 class Replica(QuorumMachine, Protocol):
-    """The state machine, as far as the node asks it."""
+    """The state machine with the questions of a node; tests replace it."""
 
     @property
     def leader_id(self) -> BrokerId | None:
-        """Who leads, as far as is known."""
+        """The leader of the present epoch; None if it is unknown."""
 
     @property
     def leader_endpoints(self) -> tuple[Endpoint, ...]:
-        """Where the leader is reached; empty when that is not known."""
+        """The addresses of the leader; empty if they are unknown."""
 
     def voters_at(self, end_offset: Offset) -> tuple[int, VoterSet | None]:
-        """kraft.version and the voters that the log below `end_offset` names, None for static ones."""
+        """Return kraft.version and the voters in the log below `end_offset`; None for static voters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftConfig:
-    """`directory` is the log directory that holds the metadata log; `listeners` those of controllers."""
+    """`directory` is the log directory of the metadata log, `listeners` are the names for controllers."""
 
     node_id: BrokerId
     cluster_id: str
@@ -66,39 +67,50 @@ class RaftConfig:
     listeners: Sequence[str] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaftPorts:
+    """The ports of a replica; `executor` runs an fsync and a snapshot at the same time."""
+
+    fs: FileSystem
+    clock: Clock
+    environment: Environment
+    connections: ConnectionSettings
+    executor: Executor
+
+
 MachineFactory = Callable[[MetadataLog, QuorumRecord | None], Replica]
 
 
 class RaftNode:
-    """See the module; made, started and stopped on one event loop."""
+    """Owns the parts of the replica; constructed, started and stopped on one event loop."""
 
     def __init__(
         self,
         config: RaftConfig,
+        ports: RaftPorts,
         *,
-        fs: FileSystem,
-        clock: Clock,
-        environment: Environment,
-        connections: ConnectionSettings,
-        executor: Executor,
-        make_machine: MachineFactory,
+        create_machine: MachineFactory,
         first_records: Callable[[], Sequence[MetadataRecord]],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """Open the files. `executor` has room for a sync and a snapshot at the same time.
+        """Open the files; `first_records` returns the records of a new cluster.
 
         Errors: CorruptFile and its kinds, KafkaError KAFKA_STORAGE_ERROR, OSError.
         """
         self.config = config
-        self.log = MetadataLog.open(fs, config.directory, config.log, clock)
-        state_file = QuorumStateFile(fs, self.log.directory)
-        self.machine = make_machine(self.log, state_file.read())
-        self.peers = Peers(environment, connections, self._answered, listener_names=config.listeners)
+        self._on_fatal = on_fatal
+        self._is_ended = False
+        self.log = MetadataLog.open(ports.fs, config.directory, config.log, ports.clock)
+        state_file = QuorumStateFile(ports.fs, self.log.directory)
+        self.machine = create_machine(self.log, state_file.read())
+        self.peers = Peers(
+            ports.environment, ports.connections, self._answered, listener_names=config.listeners
+        )
         self.snapshotter = Snapshotter(
             self.log,
             config.snapshots,
-            clock=clock,
-            executor=executor,
+            clock=ports.clock,
+            executor=ports.executor,
             voters_at=self.machine.voters_at,
         )
         self.store = MetadataStore(
@@ -114,19 +126,19 @@ class RaftNode:
             state_file,
             listener=self.store,
             sender=self.peers,
-            clock=clock,
-            executor=executor,
+            clock=ports.clock,
+            executor=ports.executor,
             on_fatal=self._failed,
         )
-        self._tell_fatal = on_fatal
 
     def start(self) -> None:
-        """Follow, vote and be voted for from now on."""
+        """Begin to fetch or lead, and to take part in elections. Raise CorruptFile for a damaged snapshot."""
         self.store.start(self.driver)
         self.driver.start()
 
     async def stop(self) -> None:
-        """End in order. Errors: KafkaError KAFKA_STORAGE_ERROR when the log cannot be closed so."""
+        """Resign and close the log cleanly. Errors: KafkaError KAFKA_STORAGE_ERROR if that fails."""
+        self._is_ended = True
         try:
             async with asyncio.timeout(FINISH_TIMEOUT_S):
                 await self.store.finish()
@@ -140,14 +152,17 @@ class RaftNode:
         self.log.close(clean=True)
 
     async def abandon(self) -> None:
-        """End as a crash would: nothing more is written, and nobody is told."""
+        """End as after a crash: write nothing more and send nothing. Does nothing if it has ended."""
+        if self._is_ended:
+            return
+        self._is_ended = True
         await self.driver.stop(at_once=True)
         await self.store.close()
         await self.peers.close()
         self.log.close(clean=False)
 
     def leader_endpoints(self) -> tuple[Endpoint, ...]:
-        """Where the active controller that `store` names is reached; empty when that is not known."""
+        """Return the addresses of the active controller; empty if they are unknown."""
         machine = self.machine
         return machine.leader_endpoints if machine.leader_id == self.store.leader else ()
 
@@ -156,4 +171,4 @@ class RaftNode:
 
     def _failed(self, error: BaseException) -> None:
         self.store.fail(error)
-        self._tell_fatal(error)
+        self._on_fatal(error)

@@ -1,4 +1,4 @@
-"""What depends on partitions and follows the metadata after they have: coordinators, and waiting requests."""
+"""Coordinators and waiting requests follow the metadata, after the partitions have."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from tidelog.protocol.ids import TopicPartition
 
 
 class TopicCoordinator(Protocol):
-    """A coordinator that keeps its state in the partitions of one topic."""
+    """A coordinator whose state is stored in the partitions of one topic."""
 
     def on_leadership(self, partition: int) -> None:
-        """This node leads `partition` now; told again and again while it does."""
+        """Load the state of `partition`, whose leader is this node; called again at each later change."""
 
     def on_resignation(self, partition: int) -> None:
-        """This node does not lead `partition` any more."""
+        """Unload the state of `partition`, whose leader is another node or none."""
 
 
 def coordinators_of(services: Services) -> dict[str, TopicCoordinator]:
-    """The coordinators of a node by the topics that keep their state."""
+    """Return the coordinators of a node by the topics in which their state is stored."""
     return {GROUP_METADATA_TOPIC: services.groups, TRANSACTION_STATE_TOPIC: services.transactions}
 
 
 class CoordinatorRoles:
-    """A listener of the ReplicaManager: state of partitions that were being made, or that a disk took."""
+    """A listener of the ReplicaManager, for partitions that are created later or whose directory fails."""
 
     def __init__(self, coordinators: Mapping[str, TopicCoordinator]) -> None:
         self._coordinators = coordinators
 
     def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
-        """Take over the state of what is led here, and send those away that wait for what is gone."""
-        for gone in changes.removed:
-            coordinator = self._coordinators.get(gone.topic)
+        """Unload the state of removed partitions, and load that of partitions with the leader here."""
+        for removed in changes.removed:
+            coordinator = self._coordinators.get(removed.topic)
             if coordinator is not None:
-                coordinator.on_resignation(gone.partition)
+                coordinator.on_resignation(removed.partition)
         for partition in changes.leaders:
             topic, index = partition.topic_partition
             coordinator = self._coordinators.get(topic)
@@ -47,36 +47,38 @@ class CoordinatorRoles:
                 coordinator.on_leadership(index)
 
 
-def follow_topics(services: Services, delta: MetadataDelta, image: MetadataImage) -> None:
-    """Coordinate what is led here; answer whoever waits for what is gone."""
-    for topic_name, coordinator in coordinators_of(services).items():
-        _follow_topic(topic_name, coordinator, services, delta, image)
-    for topic in delta.deleted_topics:
-        for index in topic.partitions:
-            gone = TopicPartition(topic.name, index)
-            services.fetch_purgatory.check_and_complete(gone)
-            services.produce_purgatory.check_and_complete(gone)
-    deleted = {topic.name: topic.id for topic in delta.deleted_topics}
-    if deleted:
-        services.groups.on_topics_deleted(deleted)
+class TopicFollower:
+    """A subscriber of the metadata store, for coordinators and for requests about deleted topics."""
 
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._coordinators = coordinators_of(services)
 
-def _follow_topic(
-    topic_name: str,
-    coordinator: TopicCoordinator,
-    services: Services,
-    delta: MetadataDelta,
-    image: MetadataImage,
-) -> None:
-    here = services.replicas.partitions
-    for topic in delta.deleted_topics:
-        if topic.name == topic_name:
+    def on_metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Load and unload coordinators' state; complete the requests that wait for deleted topics."""
+        services = self._services
+        for topic_name, coordinator in self._coordinators.items():
+            self._follow_topic(topic_name, coordinator, delta, image)
+        for topic in delta.deleted_topics:
             for index in topic.partitions:
-                coordinator.on_resignation(index)
-    if topic_name in delta.changed_topics:
-        for index, placed in image.topics_by_name[topic_name].partitions.items():
-            if placed.leader == services.config.node_id:
-                if TopicPartition(topic_name, index) in here:
-                    coordinator.on_leadership(index)
-            else:
-                coordinator.on_resignation(index)
+                deleted = TopicPartition(topic.name, index)
+                services.fetch_purgatory.check_and_complete(deleted)
+                services.produce_purgatory.check_and_complete(deleted)
+        if delta.deleted_topics:
+            services.groups.on_topics_deleted({topic.name: topic.id for topic in delta.deleted_topics})
+
+    def _follow_topic(
+        self, topic_name: str, coordinator: TopicCoordinator, delta: MetadataDelta, image: MetadataImage
+    ) -> None:
+        partitions = self._services.replicas.partitions
+        for topic in delta.deleted_topics:
+            if topic.name == topic_name:
+                for index in topic.partitions:
+                    coordinator.on_resignation(index)
+        if topic_name in delta.changed_topics:
+            for index, placed in image.topics_by_name[topic_name].partitions.items():
+                if placed.leader == self._services.config.node_id:
+                    if TopicPartition(topic_name, index) in partitions:
+                        coordinator.on_leadership(index)
+                else:
+                    coordinator.on_resignation(index)

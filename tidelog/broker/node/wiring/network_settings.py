@@ -1,4 +1,4 @@
-"""What the settings say of sockets."""
+"""The network's part of the node's configuration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelog.broker.network.config import UNLIMITED, ListenerConfig, NetworkConf
 
 
 def listener_config(config: BrokerConfig, listener: Listener) -> ListenerConfig:
-    """One listener's address and limit."""
+    """Return the address and the connection limit of one listener."""
     return ListenerConfig(
         name=listener.name,
         host=listener.host,
@@ -20,12 +20,12 @@ def listener_config(config: BrokerConfig, listener: Listener) -> ListenerConfig:
 
 
 def listener_limit(config: BrokerConfig, listener: str) -> int:
-    """max.connections of one listener."""
+    """Return listener.name.<listener>.max.connections."""
     return int(config.explicit.get(f"listener.name.{listener.lower()}.max.connections", UNLIMITED))
 
 
 def network_config(config: BrokerConfig) -> NetworkConfig:
-    """The limits that all listeners share; ConfigError for a host whose address nobody knows."""
+    """Return the limits that all listeners share. Raise ConfigError if a host cannot be resolved."""
     values = {field.name: getattr(config, field.name) for field in fields(NetworkConfig)}
     values["max_connections_per_ip_overrides"] = parse_address_limits(config.max_connections_per_ip_overrides)
     return NetworkConfig(**values)

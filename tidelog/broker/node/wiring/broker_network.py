@@ -1,0 +1,63 @@
+"""The listeners of a broker, and the way of their requests to the handlers."""
+
+from __future__ import annotations
+
+from tidelog.broker.api.dispatch import Dispatcher
+from tidelog.broker.config.listeners import Listener
+from tidelog.broker.logs.descriptor_budget import process_budget
+from tidelog.broker.network.request_channel import RequestChannel
+from tidelog.broker.network.server import NetworkServer
+from tidelog.broker.node.wiring.connection_limits import ConnectionLimits
+from tidelog.broker.node.wiring.network_settings import listener_config, network_config
+from tidelog.broker.node.wiring.node_context import NodeContext
+
+
+class BrokerNetwork:
+    """Owns the listeners: `bind`, then `start` when handlers are registered, `close` at the end."""
+
+    def __init__(self, context: NodeContext) -> None:
+        """Create the listeners unbound. Errors: ConfigError for a limit of a host that cannot be resolved."""
+        self._context = context
+        self._budget = process_budget()
+        self._is_closed = False
+        config = context.config
+        self.server = NetworkServer(network_config(config), clock=context.clock)
+        self.server.socket_refusal = self._refusal_reason
+        self.limits = ConnectionLimits(self.server, context.threads.housekeeping)
+        self.channel = RequestChannel(config.queued_max_requests)
+        self.dispatcher = Dispatcher(self.channel, context.metrics.requests, context.clock, context.slices)
+
+    def bind(self) -> None:
+        """Bind the addresses; clients are refused until `start`. Raise OSError with listener and address."""
+        config = self._context.config
+        for listener in config.broker_listeners:
+            self.server.bind(listener_config(config, listener), self.dispatcher.dispatch)
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """The bound port of each listener."""
+        return {name: listener.port for name, listener in self.server.listeners.items()}
+
+    def advertised(self) -> tuple[Listener, ...]:
+        """Return the addresses that clients connect to."""
+        return self._context.config.advertised(self._context.host_name, self.ports)
+
+    async def start(self) -> None:
+        """Accept connections."""
+        await self.server.start()
+
+    async def close(self, timeout_s: float = 0) -> None:
+        """Close the listeners; wait at most `timeout_s` for responses in progress."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        await self.limits.close()
+        await self.server.close(timeout_s)
+
+    def _refusal_reason(self, descriptor: int, is_protected: bool) -> str | None:
+        """Return why an accepted socket is one too many; None if it is not.
+
+        `is_protected`: brokers connect to this listener. Their connections do not count against the limit.
+        """
+        listeners = () if is_protected else self.server.listeners.values()
+        return self._budget.connection_refusal(descriptor, sum(each.socket_count for each in listeners))

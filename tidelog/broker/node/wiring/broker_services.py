@@ -1,0 +1,95 @@
+"""The services that handlers use, from the parts of a broker, and the metrics of these parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidelog.broker.api.handlers.services import Services
+from tidelog.broker.channels.forwarding import Forwarder
+from tidelog.broker.coordinators.groups.metrics import report_groups
+from tidelog.broker.coordinators.transactions.metrics import report_transactions
+from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
+from tidelog.broker.logs.cleaning.metrics import report_cleaning
+from tidelog.broker.metadata.producer_ids import ProducerIds
+from tidelog.broker.metadata.topic_creation import TopicCreation
+from tidelog.broker.node.wiring.broker_network import BrokerNetwork
+from tidelog.broker.node.wiring.coordinators import Coordinators
+from tidelog.broker.node.wiring.logs_part import LogsPart
+from tidelog.broker.node.wiring.node_context import NodeContext
+from tidelog.broker.node.wiring.purgatories import Purgatories
+from tidelog.broker.node.wiring.quorum_part import QuorumPart
+from tidelog.broker.node.wiring.transactional_writes import TransactionalWrites
+from tidelog.broker.observability.metrics import BrokerMetrics
+from tidelog.broker.observability.topic_traffic import TopicTraffic
+
+if TYPE_CHECKING:
+    from tidelog.broker.tier.part import RemotePart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingParts:
+    """The parts of a broker that requests use; `remote` is None if tiered storage is off."""
+
+    purgatories: Purgatories
+    topic_creation: TopicCreation
+    producer_ids: ProducerIds
+    coordinators: Coordinators
+    transactional_writes: TransactionalWrites
+    remote: RemotePart | None
+
+
+def create_services(
+    context: NodeContext, quorum: QuorumPart, network: BrokerNetwork, logs: LogsPart, parts: ServingParts
+) -> Services:
+    """Return the services of the handlers."""
+    config, purgatories, coordinators = context.config, parts.purgatories, parts.coordinators
+    return Services(
+        config=config,
+        clock=context.clock,
+        randomness=context.randomness,
+        store=quorum.raft.store,
+        logs=logs.manager,
+        replicas=logs.replicas,
+        flusher=logs.flusher,
+        groups=coordinators.groups,
+        transactions=coordinators.transactions,
+        group_config=coordinators.group_config,
+        sessions=FetchSessionCache(
+            config.max_incremental_fetch_session_cache_slots,
+            lambda: context.randomness.randrange(2**31 - 1) + 1,
+        ),
+        produce_purgatory=purgatories.produce,
+        fetch_purgatory=purgatories.fetch,
+        delete_records_purgatory=purgatories.delete_records,
+        traffic=TopicTraffic(),
+        throttles=logs.throttles,
+        channel=quorum.access.general,
+        forwarder=Forwarder(
+            quorum.access.forwarding,
+            network.channel,
+            context.clock,
+            config.request_timeout_ms,
+            logs.log_work.wait_until_done,
+        ),
+        producer_ids=parts.producer_ids,
+        topic_creation=parts.topic_creation,
+        verifier=parts.transactional_writes.verifier,
+        group_transactions=parts.transactional_writes.in_groups(coordinators.groups, purgatories.fetch),
+        slices=context.slices,
+        remote=None if parts.remote is None else parts.remote.access,
+    )
+
+
+def report_serving(
+    metrics: BrokerMetrics, network: BrokerNetwork, logs: LogsPart, parts: ServingParts, services: Services
+) -> None:
+    """Register the metrics of the network, of waiting requests, coordinators and log cleaning."""
+    metrics.add_network(network.server)
+    metrics.add_channel(network.channel)
+    parts.purgatories.report_to(metrics)
+    metrics.add_traffic(services.traffic)
+    report_groups(metrics, services.groups.group_counts)
+    report_transactions(metrics, services.transactions, parts.coordinators.markers)
+    parts.transactional_writes.report_to(metrics)
+    report_cleaning(metrics, logs.cleaner, logs.manager)

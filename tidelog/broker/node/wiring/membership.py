@@ -1,0 +1,69 @@
+"""The broker as a member of its cluster: registration, heartbeats, controlled shutdown, leadership lease."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidelog.base.randomness import new_uuid
+from tidelog.broker.config.listeners import Listener
+from tidelog.broker.node.wiring.node_context import NodeContext
+from tidelog.broker.node.wiring.quorum_part import QuorumPart
+from tidelog.broker.partitions.leadership_lease import LeadershipLease
+from tidelog.broker.registration.broker_lifecycle import (
+    BrokerLifecycle,
+    BrokerLifecyclePorts,
+    LifecycleSettings,
+)
+from tidelog.broker.registration.broker_registration import previous_broker_epoch, registration_request
+
+
+class ClusterMembership:
+    """A new incarnation of this broker: `join`, then `leave`, or `lifecycle.close` after a crash."""
+
+    def __init__(self, context: NodeContext, quorum: QuorumPart, advertised: Iterable[Listener]) -> None:
+        """Read the previous broker epoch, which opening the logs removes."""
+        config = context.config
+        self._is_shutdown_controlled = config.controlled_shutdown_enable
+        directory_ids = context.log_directory_ids
+        store = quorum.raft.store
+        self.lifecycle = BrokerLifecycle(
+            registration_request(
+                node_id=config.node_id,
+                cluster_id=context.cluster_id,
+                incarnation_id=new_uuid(context.randomness),
+                advertised=advertised,
+                rack=config.broker_rack,
+                directory_ids=directory_ids.values(),
+                previous_broker_epoch=previous_broker_epoch(
+                    context.fs, config.log_directories, directory_ids
+                ),
+            ),
+            LifecycleSettings(
+                heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
+                session_timeout_ms=config.broker_session_timeout_ms,
+                initial_registration_timeout_ms=config.initial_broker_registration_timeout_ms,
+                log_dir_failure_timeout_ms=config.log_dir_failure_timeout_ms,
+            ),
+            BrokerLifecyclePorts(
+                channel=quorum.access.heartbeats,
+                clock=context.clock,
+                rng=context.environment.rng,
+                metadata_offset=lambda: store.image.offset,
+                on_fatal=context.failure.report,
+            ),
+        )
+        self.lease = LeadershipLease(
+            context.clock, config.broker_session_timeout_ms, lambda: self.lifecycle.confirmed_ms
+        )
+
+    async def join(self) -> None:
+        """Register with the active controller and wait until this broker has the metadata."""
+        self.lifecycle.start()
+        await self.lifecycle.registered()
+        await self.lifecycle.caught_up()
+
+    async def leave(self, timeout_s: float) -> None:
+        """Move leadership to other brokers if controlled.shutdown.enable, and send no more heartbeats."""
+        if self._is_shutdown_controlled:
+            await self.lifecycle.shut_down(int(timeout_s * 1000))
+        await self.lifecycle.close()

@@ -1,0 +1,43 @@
+"""Metrics, health and the event loop's stalls of one node, and the endpoint that serves them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog.base.clock import Clock
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.observability.loop_stalls import LoopStalls
+from tidelog.broker.observability.metrics import BrokerMetrics
+from tidelog.broker.observability.metrics_endpoint import MetricsEndpoint
+
+HealthCheck = Callable[[], str | None]
+
+
+class NodeObservability:
+    """Owns the metrics and, if metrics.port is set, their endpoint; parts of the node add health checks."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        self._config = config
+        self.metrics = BrokerMetrics()
+        self.health_checks: list[HealthCheck] = []
+        """Each returns why the node is unhealthy, or None."""
+        self.endpoint: MetricsEndpoint | None = None
+        if config.metrics_port is not None:
+            self.endpoint = MetricsEndpoint(self.metrics, self._unhealthy_reason)
+        self._loop_stalls = LoopStalls(clock)
+        self._loop_stalls.report_to(self.metrics)
+
+    async def start(self) -> None:
+        """Serve the metrics and measure stalls. Errors: OSError if the port cannot be bound."""
+        if self.endpoint is not None and self._config.metrics_port is not None:
+            await self.endpoint.start(self._config.metrics_address, self._config.metrics_port)
+        self._loop_stalls.start()
+
+    async def close(self) -> None:
+        """Stop measuring and close the endpoint."""
+        self._loop_stalls.stop()
+        if self.endpoint is not None:
+            await self.endpoint.close()
+
+    def _unhealthy_reason(self) -> str | None:
+        return next((reason for check in self.health_checks if (reason := check()) is not None), None)
