@@ -120,7 +120,7 @@ def expand(codec: Compression, data: BytesLike, max_bytes: int) -> memoryview:
     try:
         return output[: _expand_into(output[:max_bytes], codec, data)]
     except DecodeError:
-        # The error's traceback refers to this frame, and whoever keeps the error must not keep the memory.
+        # The error's traceback refers to this frame; an error that is kept must not keep the memory.
         output.release()
         mapping.close()
         raise
