@@ -6,8 +6,11 @@ Several managers may share one `InMemoryMetadataLog`, as the brokers of a cluste
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
 from tidelog.remote.metadata.cache import Outcome
+from tidelog.remote.metadata.config import MetadataTopicConfig
 from tidelog.remote.metadata.store import (
     PartitionMetadataStore,
     RemoteLogEvent,
@@ -23,6 +26,11 @@ from tidelog.remote.ports.segment_metadata import (
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
+
+
+def metadata_topic_config(**changes: Any) -> MetadataTopicConfig:
+    """Return Kafka's defaults with `changes`."""
+    return replace(MetadataTopicConfig.of({}), **changes)
 
 
 class InMemoryMetadataLog:

@@ -18,6 +18,7 @@ from uuid import UUID
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import NOW_MS, batch, end_marker, open_log
 from tests.support.remote_metadata import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
+from tests.support.remote_settings import remote_settings
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.remote.copying.task import CopyTask
@@ -40,7 +41,6 @@ from tidelog.remote.ports.storage_manager import (
 from tidelog.remote.tasks.context import RemoteLogContext
 from tidelog.remote.tasks.fault_points import FaultPoints, no_faults
 from tidelog.remote.tasks.replica import Role, TieredReplica
-from tidelog.remote.tasks.settings import RemoteLogManagerSettings
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.disk.files import FileSystem
 from tidelog.storage.log.partition_log import AppendOrigin, PartitionLog
@@ -350,7 +350,7 @@ class TierWorld:
         self.fs = CrashFileSystem()
         self.clock = TurnedClock()
         self.random = random.Random(1)
-        self.settings = RemoteLogManagerSettings()
+        self.settings = remote_settings()
         self.tier = CopyingTier(self.fs)
         self.metadata_faults = StoreFaults()
         self.events = InMemoryMetadataLog()

@@ -234,3 +234,30 @@ def table(definitions: Iterable[ConfigDefinition]) -> Mapping[str, ConfigDefinit
         assert definition.key not in by_key, definition.key
         by_key[definition.key] = definition
     return by_key
+
+
+def parse_values(
+    definitions: Mapping[str, ConfigDefinition], values: Mapping[str, str]
+) -> dict[str, ConfigValue]:
+    """Return every defined key with its value in `values`, or its default.
+
+    Keys in `values` that are not defined are ignored.
+    Errors: ConfigError for a value that is not allowed, and for a required key without a value.
+    """
+    parsed: dict[str, ConfigValue] = {}
+    for key, definition in definitions.items():
+        text = values.get(key)
+        if text is None and definition.required:
+            raise ConfigError(key, None, f"a value is required: {definition.documentation}")
+        parsed[key] = definition.default if text is None else definition.parse(text)
+    return parsed
+
+
+def reject_unknown_keys(definitions: Mapping[str, ConfigDefinition], values: Mapping[str, str]) -> None:
+    """Raise ConfigError for a key in `values` that is not defined.
+
+    Its value is not shown: it may be a secret.
+    """
+    for key in values:
+        if key not in definitions:
+            raise ConfigError(key, "[not shown]", f"unknown key; allowed is one of: {', '.join(definitions)}")

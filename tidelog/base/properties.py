@@ -1,10 +1,10 @@
-"""Text of a Java `.properties` file to keys and values, as Kafka reads `server.properties`.
+"""Java `.properties` files, as Kafka reads `server.properties` and `meta.properties`.
 
-A line is `key=value`, `key: value` or `key value`; `#` and `!` begin comments; a backslash at
-the end of a line joins the next one to it; `\\t \\n \\r \\f \\uXXXX` and a backslash before any
-other character are escapes. Of a key that is given twice the last value counts.
+A line is `key=value`, `key: value` or `key value`; `#` and `!` begin comments. A backslash at the end of a
+line joins the next line to it; `\\t \\n \\r \\f \\uXXXX` and a backslash before any other character are
+escapes. If a key occurs twice, the last value is used.
 
-Errors: ConfigError for a damaged unicode escape, the only thing that cannot be read.
+Errors: MalformedEscape, a ConfigError, for a malformed unicode escape; every other text can be parsed.
 Source: java.util.Properties.load.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.base.config_definition import ConfigError
 
@@ -23,30 +23,62 @@ _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.|$)", re.DOTALL)
 _CONTROL: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
-def parse_properties(text: str) -> dict[str, str]:
-    """Every key with its value, in the order of first appearance."""
-    values: dict[str, str] = {}
-    for line in _logical_lines(text):
+class Property(NamedTuple):
+    """A value and the number of the line on which its key is, counted from 1."""
+
+    line: int
+    value: str
+
+
+class MalformedEscape(ConfigError):
+    """A unicode escape without four hexadecimal digits, in the key or the value on `line`."""
+
+    def __init__(self, line: int, text: str, file: str) -> None:
+        super().__init__(file, text, r"allowed after \u are four hexadecimal digits")
+        self.line = line
+        self.text = text
+
+
+def parse_properties(text: str, file: str = "server.properties") -> dict[str, str]:
+    """Return every key with its value, in the order of first appearance; `file` is the name for errors."""
+    return {key: found.value for key, found in parse_property_lines(text, file).items()}
+
+
+def parse_property_lines(text: str, file: str = "server.properties") -> dict[str, Property]:
+    """Return the same with the line of each value."""
+    values: dict[str, Property] = {}
+    for number, line in _logical_lines(text):
         key, value = _split(line)
-        values[_unescape(key)] = _unescape(value)
+        try:
+            values[_unescape(key)] = Property(number, _unescape(value))
+        except _BadEscape as error:
+            raise MalformedEscape(number, error.args[0], file) from None
     return values
 
 
-def _logical_lines(text: str) -> Iterator[str]:
+class _BadEscape(Exception):
+    pass
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines without comments, continued lines joined, each with its number."""
     joined: list[str] = []
-    for natural in _LINE_END.split(text):
+    first = 1
+    for number, natural in enumerate(_LINE_END.split(text), 1):
         line = natural.lstrip(_BLANKS)
-        if not any(joined) and (not line or line[0] in "#!"):
-            joined.clear()
-            continue
+        if not any(joined):
+            first = number
+            if not line or line[0] in "#!":
+                joined.clear()
+                continue
         if _is_continued(line):
             joined.append(line[:-1])
             continue
         joined.append(line)
-        yield "".join(joined)
+        yield first, "".join(joined)
         joined.clear()
     if "".join(joined):
-        yield "".join(joined)
+        yield first, "".join(joined)
 
 
 def _is_continued(line: str) -> bool:
@@ -87,5 +119,5 @@ def _escaped(escape: str, text: str) -> str:
     if len(escape) == 5:
         return chr(int(escape[1:], 16))
     if escape == "u":
-        raise ConfigError("server.properties", text, r"allowed after \u are four hexadecimal digits")
+        raise _BadEscape(text)
     return _CONTROL.get(escape, escape)

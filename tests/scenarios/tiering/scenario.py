@@ -35,6 +35,7 @@ from typing import Any, ClassVar, cast
 from tests.scenarios.replication.scenario import T0, TOPIC, TOPIC_ID, Scenario, ScenarioBroker
 from tests.support.logs import NOW_MS, batch
 from tests.support.remote_metadata import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
+from tests.support.remote_settings import remote_settings
 from tests.support.replica_pair import LeaderConnection
 from tests.support.tier_world import run_to_end
 from tidelog.broker.replication.remote_tier import FollowersTier
@@ -64,7 +65,6 @@ from tidelog.remote.reading.requests import RemoteReadRequest
 from tidelog.remote.tasks.context import RemoteLogContext
 from tidelog.remote.tasks.remote_state import note_copied_offset
 from tidelog.remote.tasks.replica import Role, TieredReplica
-from tidelog.remote.tasks.settings import RemoteLogManagerSettings
 from tidelog.storage.disk.checkpoints import decode_leader_epochs
 
 PARTITION = TopicIdPartition(TOPIC_ID, TOPIC, 0)
@@ -168,7 +168,7 @@ class TieredBroker(ScenarioBroker):
         inline = InlinePool().run
         self.context = RemoteLogContext(
             broker_id=self.id,
-            settings=RemoteLogManagerSettings(),
+            settings=remote_settings(),
             storage=storage,
             metadata=self.metadata,
             clock=self.up.clock,

@@ -65,8 +65,9 @@ def make_metadata_manager(config: BrokerConfig, ports: ManagerPorts) -> ManagedM
     values = metadata_manager_values(config)
     try:
         settings = MetadataTopicConfig.of(values)
-    except ValueError as error:
-        raise _config_error(config.remote_log_metadata_manager_impl_prefix, str(error)) from error
+    except ConfigError as error:
+        prefix = config.remote_log_metadata_manager_impl_prefix
+        raise ConfigError(prefix + error.key, error.value, error.allowed) from error
 
     def bootstrap_servers() -> str:
         return next(
@@ -91,10 +92,3 @@ def make_metadata_manager(config: BrokerConfig, ports: ManagerPorts) -> ManagedM
 def _address(listener: Listener) -> str:
     host = f"[{listener.host}]" if ":" in listener.host else listener.host
     return f"{host}:{listener.port}"
-
-
-def _config_error(prefix: str, text: str) -> ConfigError:
-    """The error of a key that was read without its prefix: `key=value: what is expected`."""
-    key, _, rest = text.partition("=")
-    value, _, allowed = rest.partition(": ")
-    return ConfigError(prefix + key, value, allowed)

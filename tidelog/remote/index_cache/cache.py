@@ -22,6 +22,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Final
 
+from tidelog.base.single_flight import SingleFlight
 from tidelog.remote.index_cache.file_names import CACHE_DIRECTORY, CachedFile, CachedIndex
 from tidelog.remote.index_cache.index_files import Index, IndexFiles
 from tidelog.remote.index_cache.memory_file import MemoryFile
@@ -59,7 +60,7 @@ class RemoteIndexCache:
         self._lock = threading.Lock()
         self._sizes: OrderedDict[CachedFile, int] = OrderedDict()
         self._open: OrderedDict[CachedFile, _OpenIndex] = OrderedDict()
-        self._opening: dict[CachedFile, Future[None]] = {}
+        self._opening: SingleFlight[CachedFile, None] = SingleFlight()
         self._partitions: dict[CachedFile, TopicIdPartition] = {}
         self._total_bytes = 0
         self._is_closed = False
@@ -143,32 +144,30 @@ class RemoteIndexCache:
                         self._sizes.move_to_end(file)
                     opened.readers += 1
                     return opened
-                others = self._opening.get(file)
-                if others is None:
-                    mine = self._opening[file] = Future[None]()
-            if others is None:
-                return self._open_for_all(file, metadata, mine)
-            others.result()
+                opening, is_first = self._opening.join(file)
+            if is_first:
+                return self._open_for_all(file, metadata, opening)
+            opening.result()
 
     def _open_for_all(
-        self, file: CachedFile, metadata: RemoteLogSegmentMetadata, done: Future[None]
+        self, file: CachedFile, metadata: RemoteLogSegmentMetadata, opening: Future[None]
     ) -> _OpenIndex:
         try:
             index = self._files.open(file, metadata)
             with self._lock:
-                opened = self._take_over(file, metadata, index)
+                self._opening.end(file, opening)
+                opened = self._add(file, metadata, index)
                 self._trim()
         except BaseException as error:
             with self._lock:
-                self._opening.pop(file, None)
-            # Those who wait get an error of theirs: one object must not be raised in many threads.
-            done.set_exception(RemoteStorageError(f"the index {file.name} could not be read: {error}"))
+                self._opening.end(file, opening)
+            # The waiting readers get another error object: one object must not be raised in many threads.
+            opening.set_exception(RemoteStorageError(f"the index {file.name} could not be read: {error}"))
             raise
-        done.set_result(None)
+        opening.set_result(None)
         return opened
 
-    def _take_over(self, file: CachedFile, metadata: RemoteLogSegmentMetadata, index: Index) -> _OpenIndex:
-        del self._opening[file]
+    def _add(self, file: CachedFile, metadata: RemoteLogSegmentMetadata, index: Index) -> _OpenIndex:
         self.openings += 1
         opened = _OpenIndex(index)
         opened.readers = 1

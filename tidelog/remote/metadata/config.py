@@ -1,4 +1,4 @@
-"""What can be told to the topic-based metadata manager: Kafka's names, without the prefix `rlmm.config.`.
+"""The configuration of the topic-based metadata manager: Kafka's keys, without the prefix `rlmm.config.`.
 
 Source: TopicBasedRemoteLogMetadataManagerConfig of Apache Kafka 4.3; KIP-1235 (min.isr).
 """
@@ -9,38 +9,70 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from tidelog.base.config_definition import ConfigDefinition, ConfigKind, ConfigValue, parse_values, table
+
 METADATA_TOPIC: Final = "__remote_log_metadata"
 _COMMON: Final = "remote.log.metadata.common.client."
+_TOPIC: Final = "remote.log.metadata.topic"
+_RETRY: Final = "remote.log.metadata.initialization.retry"
+
+
+def _check_retention(value: ConfigValue) -> str | None:
+    return "allowed is -1 or at least 1" if value == 0 else None
+
+
+_FIELDS: Final = {
+    "partitions": ConfigDefinition(
+        key=f"{_TOPIC}.num.partitions", kind=ConfigKind.INT, default=50, minimum=1
+    ),
+    "replication_factor": ConfigDefinition(
+        key=f"{_TOPIC}.replication.factor", kind=ConfigKind.SHORT, default=3, minimum=1
+    ),
+    "retention_ms": ConfigDefinition(
+        key=f"{_TOPIC}.retention.ms", kind=ConfigKind.LONG, default=-1, minimum=-1, check=_check_retention
+    ),
+    "min_isr": ConfigDefinition(key=f"{_TOPIC}.min.isr", kind=ConfigKind.SHORT, default=2, minimum=1),
+    "consume_wait_ms": ConfigDefinition(
+        key="remote.log.metadata.consume.wait.ms", kind=ConfigKind.LONG, default=120_000, minimum=0
+    ),
+    "initialization_retry_max_timeout_ms": ConfigDefinition(
+        key=f"{_RETRY}.max.timeout.ms", kind=ConfigKind.LONG, default=120_000, minimum=0
+    ),
+    "initialization_retry_interval_ms": ConfigDefinition(
+        key=f"{_RETRY}.interval.ms", kind=ConfigKind.LONG, default=100, minimum=0
+    ),
+}
+CONFIGS: Final = table(_FIELDS.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataTopicConfig:
-    """Settings of the metadata topic and of waiting for it.
+    """The settings of the metadata topic, and of the waits for it."""
 
-    Errors: ValueError, naming the key, for what is no number or out of bounds.
-    """
-
-    partitions: int = 50
-    replication_factor: int = 3
-    retention_ms: int = -1
-    min_isr: int = 2
-    consume_wait_ms: int = 120_000
-    initialization_retry_max_timeout_ms: int = 120_000
-    initialization_retry_interval_ms: int = 100
+    partitions: int
+    replication_factor: int
+    retention_ms: int
+    min_isr: int
+    consume_wait_ms: int
+    initialization_retry_max_timeout_ms: int
+    initialization_retry_interval_ms: int
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> MetadataTopicConfig:
-        """The settings in `values`; keys that are not ours are left alone."""
-        given = {name: _number(key, values[key], least) for name, key, least in _KEYS if key in values}
-        if given.get("retention_ms") == 0:
-            raise ValueError("remote.log.metadata.topic.retention.ms=0: expected -1 or at least 1")
-        return cls(**given)
+        """Return the settings in `values`; other keys are ignored. Errors: ConfigError."""
+        parsed = parse_values(CONFIGS, values)
+        numbers: dict[str, int] = {}
+        for name, definition in _FIELDS.items():
+            value = parsed[definition.key]
+            assert isinstance(value, int), definition.key
+            numbers[name] = value
+        return cls(**numbers)
 
     @property
     def topic_configs(self) -> dict[str, str]:
         """Return the configs that the metadata topic is created with.
 
-        `min_isr` counts up to the replication factor: with more no record could be written.
+        `min_isr` is limited to the replication factor: otherwise no record could be written.
         """
         return {
             "cleanup.policy": "delete",
@@ -51,7 +83,10 @@ class MetadataTopicConfig:
 
 
 def client_options(values: Mapping[str, str], kind: str) -> dict[str, str]:
-    """Options for the clients of `kind` (producer, consumer, admin), by Kafka's names with underscores."""
+    """Return the options in `values` for one `kind` of client: producer, consumer or admin.
+
+    The names are Kafka's, with underscores. Options of one kind override those of all clients.
+    """
     own = f"remote.log.metadata.{kind}."
     return {
         key.removeprefix(prefix).replace(".", "_"): value
@@ -59,26 +94,3 @@ def client_options(values: Mapping[str, str], kind: str) -> dict[str, str]:
         for key, value in values.items()
         if key.startswith(prefix)
     }
-
-
-_TOPIC: Final = "remote.log.metadata.topic"
-_RETRY: Final = "remote.log.metadata.initialization.retry"
-_KEYS: Final = (
-    ("partitions", f"{_TOPIC}.num.partitions", 1),
-    ("replication_factor", f"{_TOPIC}.replication.factor", 1),
-    ("retention_ms", f"{_TOPIC}.retention.ms", -1),
-    ("min_isr", f"{_TOPIC}.min.isr", 1),
-    ("consume_wait_ms", "remote.log.metadata.consume.wait.ms", 0),
-    ("initialization_retry_max_timeout_ms", f"{_RETRY}.max.timeout.ms", 0),
-    ("initialization_retry_interval_ms", f"{_RETRY}.interval.ms", 0),
-)
-
-
-def _number(key: str, text: str, least: int) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        raise ValueError(f"{key}={text}: expected a whole number") from None
-    if number < least:
-        raise ValueError(f"{key}={text}: expected at least {least}")
-    return number

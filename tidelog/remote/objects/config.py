@@ -25,6 +25,7 @@ from tidelog.base.config_definition import (
     ConfigError,
     ConfigKind,
     ConfigValue,
+    parse_values,
     split_list,
     table,
 )
@@ -177,12 +178,7 @@ def _present_name(key: str) -> str:
 
 
 def _parse(values: Mapping[str, str]) -> Mapping[str, ConfigValue]:
-    parsed: dict[str, ConfigValue] = {}
-    for key, definition in CONFIGS.items():
-        text = values.get(key)
-        if text is None and definition.required:
-            raise ConfigError(key, None, f"it must be given, {definition.documentation}")
-        parsed[key] = definition.default if text is None else definition.parse(text)
+    parsed = parse_values(CONFIGS, values)
     if parsed["compression.heuristic.enabled"] and not parsed["compression.enabled"]:
         raise ConfigError("compression.heuristic.enabled", "true", "compression.enabled must be true then")
     return parsed
@@ -215,7 +211,7 @@ def _chunk_cache(store: ObjectStore, parsed: Mapping[str, ConfigValue]) -> Chunk
     elif kind == "disk":
         path = parsed[f"{_CHUNKS}path"]
         if path is None:
-            raise ConfigError(f"{_CHUNKS}path", None, "it must be given for a chunk cache on disk")
+            raise ConfigError(f"{_CHUNKS}path", None, "a value is required for a chunk cache on disk")
         places = DiskPlaces(Path(str(path)))
     else:
         raise ConfigError(f"{_CHUNKS}class", name, f"allowed is one of: {', '.join(_CACHE_CLASSES)}")

@@ -302,7 +302,7 @@ class ObjectStorageManager:
         if span is not alone:
             for index_type, place in places.items():
                 if place.size and index_type is not wanted:
-                    self._indexes.keep((key, index_type), small_file(place))
+                    self._indexes.put((key, index_type), small_file(place))
         return small_file(alone)
 
     @staticmethod

@@ -1,38 +1,37 @@
-"""Reading what a storage manager hands out: a stream may give fewer bytes at a time than it is asked for."""
+"""Reading of streams that may return fewer bytes at a time than requested."""
 
 from __future__ import annotations
 
 from contextlib import closing
-from typing import Final
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from tidelog.remote.ports.storage_manager import ReadableStream, RemoteStorageError
 
 _PIECE_BYTES: Final = 1 << 20
 
+Piece: TypeAlias = bytes | memoryview
+
+_P = TypeVar("_P", bytes, bytes | memoryview)
+_P_co = TypeVar("_P_co", covariant=True)
+
+
+class PieceStream(Protocol[_P_co]):
+    """Bytes that are read once from the front, as views where no copy is needed."""
+
+    def read(self, size: int, /) -> _P_co:
+        """Return the next bytes, at most `size`; empty at the end."""
+        ...
+
 
 class ShortRead(Exception):
-    """A stream that ended before all of its bytes had come."""
+    """A stream ended before all of its bytes had arrived."""
 
     def __init__(self, missing: int, wanted: int) -> None:
         super().__init__(f"{missing} of {wanted} bytes are missing")
 
 
-def read_exactly(stream: ReadableStream, size: int) -> bytes:
-    """The next `size` bytes of `stream`; ShortRead when it ends before."""
-    first = stream.read(size) if size else b""
-    if len(first) == size:
-        return first
-    parts, missing = [first], size - len(first)
-    while missing and parts[-1]:
-        parts.append(stream.read(missing))
-        missing -= len(parts[-1])
-    if missing:
-        raise ShortRead(missing, size)
-    return b"".join(parts)
-
-
-def read_up_to(stream: ReadableStream, size: int) -> bytes:
-    """The next `size` bytes; fewer only where the stream ends."""
+def read_up_to(stream: PieceStream[_P], size: int) -> _P:
+    """Return the next `size` bytes; fewer only if the stream ends."""
     data = stream.read(size)
     if len(data) >= size or not data:
         return data
@@ -44,8 +43,16 @@ def read_up_to(stream: ReadableStream, size: int) -> bytes:
     return b"".join(parts)
 
 
+def read_exactly(stream: PieceStream[_P], size: int) -> _P:
+    """Return the next `size` bytes of `stream`. Errors: ShortRead if it ends earlier."""
+    data = read_up_to(stream, size)
+    if len(data) < size:
+        raise ShortRead(size - len(data), size)
+    return data
+
+
 def read_all(stream: ReadableStream, size_max: int) -> bytes:
-    """The whole stream, which is closed. Errors: RemoteStorageError for more than `size_max` bytes."""
+    """Return all bytes of the stream, and close it. Errors: RemoteStorageError for more than `size_max`."""
     parts = []
     total = 0
     with closing(stream):

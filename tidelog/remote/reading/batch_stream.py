@@ -9,25 +9,15 @@ ends before the segment does; RemoteStorageError.
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple
 
 from tidelog.protocol.batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC
 from tidelog.protocol.ids import Offset
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.ports.storage_manager import RemoteStorageError
+from tidelog.remote.ports.streams import Piece, PieceStream, read_up_to
 
 PIECE_BYTES: Final = 256 * 1024
-
-Piece: TypeAlias = bytes | memoryview
-
-
-class PieceStream(Protocol):
-    """Bytes read once from the front, as views where nobody needs a copy."""
-
-    def read(self, size: int, /) -> Piece:
-        """The next bytes, at most `size`; empty at the end."""
-        ...
-
 
 # Base offset, length, leader epoch, magic, CRC, attributes, last offset delta.
 _HEAD: Final = struct.Struct(">qiib4x2xi")
@@ -58,7 +48,11 @@ class BatchStream:
     """
 
     def __init__(
-        self, metadata: RemoteLogSegmentMetadata, stream: PieceStream, position: int, indexed_offset: Offset
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        stream: PieceStream[Piece],
+        position: int,
+        indexed_offset: Offset,
     ) -> None:
         self._metadata = metadata
         self._stream = stream
@@ -92,7 +86,7 @@ class BatchStream:
         at = position - self._buffer_position
         data = memoryview(self._buffer)[at : at + size]
         if len(data) < size:
-            data = memoryview(b"".join((data, self._read_up_to(size - len(data)))))
+            data = memoryview(b"".join((data, read_up_to(self._stream, size - len(data)))))
             self._buffer, self._buffer_position = data, position
         return data
 
@@ -143,11 +137,11 @@ class BatchStream:
         rest = self._buffer[at:]
         to_skip = at - len(self._buffer)
         while to_skip > 0:
-            skipped = len(self._read_up_to(min(to_skip, PIECE_BYTES)))
+            skipped = len(read_up_to(self._stream, min(to_skip, PIECE_BYTES)))
             if not skipped:
                 raise self._ended(self._next_position)
             to_skip -= skipped
-        data = self._read_up_to(piece_bytes)
+        data = read_up_to(self._stream, piece_bytes)
         self._buffer = b"".join((rest, data)) if rest else data
         self._buffer_position = self._next_position
         if len(self._buffer) >= BATCH_OVERHEAD:
@@ -155,18 +149,6 @@ class BatchStream:
         if self._buffer or self._next_position < self._metadata.segment_size_bytes:
             raise self._ended(self._next_position + len(self._buffer))
         return False
-
-    def _read_up_to(self, size: int) -> Piece:
-        """The next `size` bytes; fewer only where the stream ends."""
-        data = self._stream.read(size)
-        if len(data) >= size or not data:
-            return data
-        parts = [data]
-        missing = size - len(data)
-        while missing and (data := self._stream.read(missing)):
-            parts.append(data)
-            missing -= len(data)
-        return b"".join(parts)
 
     def _ended(self, position: int) -> ShortSegment:
         return ShortSegment(

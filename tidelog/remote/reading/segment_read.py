@@ -14,7 +14,8 @@ from tidelog.protocol.ids import Offset
 from tidelog.remote.index_cache.cache import RemoteIndexCache
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.ports.storage_manager import ReadableStream, RemoteStorageManager
-from tidelog.remote.reading.batch_stream import PIECE_BYTES, BatchStream, DamagedSegment, Piece, ShortSegment
+from tidelog.remote.ports.streams import Piece
+from tidelog.remote.reading.batch_stream import PIECE_BYTES, BatchStream, DamagedSegment, ShortSegment
 from tidelog.remote.reading.lineage import SegmentPart
 from tidelog.storage.segment.offset_index import OffsetIndex
 

@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from tidelog.base.properties import MalformedEscape, Property, parse_property_lines
 from tidelog.protocol.ids import BrokerId, uuid_from_text, uuid_text
 from tidelog.storage.disk.errors import CorruptCheckpoint
 from tidelog.storage.disk.files import FileSystem, write_atomically
 
 META_PROPERTIES: Final = "meta.properties"
 
-_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_ESCAPED: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_KEY: Final = re.compile(r"((?:\\.|[^\\=:\s])*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
 _TO_ESCAPE: Final = re.compile(r"([\\=:#!])")
 
 
@@ -87,40 +85,12 @@ class MetaPropertiesFile:
             raise CorruptCheckpoint(self.path, line, f"directory.id {error}") from error
 
 
-def _parse(path: str, text: str) -> dict[str, tuple[int, str]]:
-    """Every key with its line number and value."""
-    values: dict[str, tuple[int, str]] = {}
-    lines = re.split(r"\r\n|\n|\r", text)
-    number = 0
-    while number < len(lines):
-        first = number + 1
-        line = lines[number].lstrip(" \t\f")
-        number += 1
-        if not line or line[0] in "#!":
-            continue
-        while _continues(line) and number < len(lines):
-            line = line[:-1] + lines[number].lstrip(" \t\f")
-            number += 1
-        match = _KEY.match(line)
-        assert match is not None, "the pattern matches the empty string"
-        values[_unescape(path, first, match[1])] = (first, _unescape(path, first, line[match.end() :]))
-    return values
-
-
-def _continues(line: str) -> bool:
-    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
-
-
-def _unescape(path: str, line: int, text: str) -> str:
-    def replace(match: re.Match[str]) -> str:
-        escaped = match[1]
-        if escaped[0] == "u":
-            if len(escaped) == 1:
-                raise CorruptCheckpoint(path, line, f"{text!r} has a malformed \\u escape")
-            return chr(int(escaped[1:], 16))
-        return _ESCAPES.get(escaped, escaped)
-
-    return _ESCAPED.sub(replace, text)
+def _parse(path: str, text: str) -> dict[str, Property]:
+    """Return every key with its line number and value."""
+    try:
+        return parse_property_lines(text, META_PROPERTIES)
+    except MalformedEscape as error:
+        raise CorruptCheckpoint(path, error.line, f"{error.text!r} has a malformed \\u escape") from error
 
 
 def _escape(text: str) -> str:

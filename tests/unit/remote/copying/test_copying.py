@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.logs import NOW_MS
+from tests.support.remote_settings import remote_settings
 from tests.support.tier_world import (
     PARTITION,
     TIERED,
@@ -21,7 +22,6 @@ from tests.support.tier_world import (
 from tidelog.remote.copying.segment_copy import SegmentNotCopyable
 from tidelog.remote.ports.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
 from tidelog.remote.ports.storage_manager import RemoteStorageError
-from tidelog.remote.tasks.settings import RemoteLogManagerSettings
 from tidelog.storage.producers.producer_snapshot import decode_snapshot
 
 FINISHED = "COPY_SEGMENT_FINISHED"
@@ -282,7 +282,7 @@ def test_kafka_16511_a_zombie_whose_copy_was_deleted_meanwhile_takes_its_objects
 
 def test_too_much_custom_metadata_deletes_the_copy_and_stops_copying_of_the_partition() -> None:
     world = TierWorld()
-    world.settings = RemoteLogManagerSettings(remote_log_metadata_custom_metadata_max_bytes=4)
+    world.settings = remote_settings(remote_log_metadata_custom_metadata_max_bytes=4)
     node = world.nodes[0]
     node.restart()
     node.lead(0)

@@ -15,6 +15,7 @@ from tests.support.eventually import eventually
 from tests.support.logs import NOW_MS, open_log
 from tests.support.loops import on_both_loops
 from tests.support.remote_metadata import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
+from tests.support.remote_settings import remote_settings
 from tests.support.tier_world import (
     PARTITION,
     TIERED,
@@ -37,7 +38,7 @@ from tidelog.remote.tasks.settings import RemoteLogManagerSettings
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.log.partition_log import PartitionLog
 
-QUICK = RemoteLogManagerSettings(
+QUICK = remote_settings(
     remote_log_manager_task_interval_ms=20,
     remote_log_manager_task_retry_backoff_ms=1,
     remote_log_manager_task_retry_backoff_max_ms=10,

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.remote_metadata import metadata_topic_config
 from tidelog.remote.metadata.config import MetadataTopicConfig, client_options
 
 
 def test_defaults_are_kafkas() -> None:
-    assert MetadataTopicConfig.of({}) == MetadataTopicConfig()
-    assert MetadataTopicConfig().topic_configs == {
+    assert MetadataTopicConfig.of({}) == MetadataTopicConfig(
+        partitions=50,
+        replication_factor=3,
+        retention_ms=-1,
+        min_isr=2,
+        consume_wait_ms=120_000,
+        initialization_retry_max_timeout_ms=120_000,
+        initialization_retry_interval_ms=100,
+    )
+    assert metadata_topic_config().topic_configs == {
         "cleanup.policy": "delete",
         "retention.ms": "-1",
         "min.insync.replicas": "2",
@@ -28,7 +37,7 @@ def test_kafkas_names_are_understood_and_others_left_alone() -> None:
         "remote.log.metadata.initialization.retry.interval.ms": "8",
         "somebody.elses": "x",
     }
-    assert MetadataTopicConfig.of(values) == MetadataTopicConfig(
+    assert MetadataTopicConfig.of(values) == metadata_topic_config(
         partitions=3,
         replication_factor=1,
         retention_ms=5,
@@ -44,7 +53,7 @@ def test_kafkas_names_are_understood_and_others_left_alone() -> None:
     [("topic.num.partitions", "0"), ("topic.retention.ms", "0"), ("consume.wait.ms", "soon")],
 )
 def test_what_cannot_be_is_refused_by_name(key: str, value: str) -> None:
-    with pytest.raises(ValueError, match=f"remote.log.metadata.{key}={value}: expected"):
+    with pytest.raises(ValueError, match=f"remote.log.metadata.{key}={value}: allowed is "):
         MetadataTopicConfig.of({f"remote.log.metadata.{key}": value})
 
 

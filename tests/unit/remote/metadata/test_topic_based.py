@@ -17,8 +17,8 @@ from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import Survival
 from tests.support.eventually import eventually
 from tests.support.metadata_log import MemoryReader, MemoryTopic
+from tests.support.remote_metadata import metadata_topic_config
 from tests.support.remote_segments import DELETED, DELETING, FINISHED, PARTITION, deletion, started, step
-from tidelog.remote.metadata.config import MetadataTopicConfig
 from tidelog.remote.metadata.log_ports import LogBounds, WrongMetadataTopic
 from tidelog.remote.metadata.record_codec import encode_event
 from tidelog.remote.metadata.snapshot_files import SnapshotFiles
@@ -26,7 +26,7 @@ from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManag
 from tidelog.remote.ports.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
 from tidelog.remote.ports.segment_metadata import RemotePartitionDeleteState, TopicIdPartition
 
-CONFIG = MetadataTopicConfig(
+CONFIG = metadata_topic_config(
     partitions=1,
     consume_wait_ms=5_000,
     initialization_retry_interval_ms=1,
@@ -202,7 +202,7 @@ async def test_the_metadata_topic_may_be_gone_for_a_while() -> None:
 
 async def test_a_write_whose_record_is_not_read_back_in_time_fails() -> None:
     topic = MemoryTopic(1)
-    config = MetadataTopicConfig(partitions=1, consume_wait_ms=50)
+    config = metadata_topic_config(partitions=1, consume_wait_ms=50)
     async with running(topic, PARTITION, config=config) as manager:
         topic.is_held = True
         with pytest.raises(RemoteMetadataError, match="read back"):
@@ -214,7 +214,9 @@ async def test_a_write_whose_record_is_not_read_back_in_time_fails() -> None:
 async def test_kip_1197_a_node_starts_before_the_topic_can_be_reached() -> None:
     topic = MemoryTopic(1)
     topic.is_down = True
-    manager = manager_on(topic, config=MetadataTopicConfig(partitions=1, initialization_retry_interval_ms=1))
+    manager = manager_on(
+        topic, config=metadata_topic_config(partitions=1, initialization_retry_interval_ms=1)
+    )
     manager.on_partition_leadership_changes([PARTITION], [])
     manager.start()
     with pytest.raises(RemoteMetadataNotReady):
@@ -278,9 +280,9 @@ async def test_an_outage_of_the_metadata_topic_is_one_warning(
 
 
 def test_the_metadata_topic_needs_no_more_in_sync_replicas_than_it_has() -> None:
-    configs = MetadataTopicConfig(replication_factor=1).topic_configs
+    configs = metadata_topic_config(replication_factor=1).topic_configs
     assert configs["min.insync.replicas"] == "1"
-    assert MetadataTopicConfig().topic_configs["min.insync.replicas"] == "2"
+    assert metadata_topic_config().topic_configs["min.insync.replicas"] == "2"
 
 
 @pytest.mark.parametrize("is_wrong", [False, True])

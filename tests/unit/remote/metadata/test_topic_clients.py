@@ -13,9 +13,10 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as ForeignPartition
 
 from tests.support.eventually import eventually
+from tests.support.remote_metadata import metadata_topic_config
 from tests.support.remote_segments import FINISHED, started, step
 from tidelog.clients.admin.admin import Admin
-from tidelog.remote.metadata.config import METADATA_TOPIC, MetadataTopicConfig
+from tidelog.remote.metadata.config import METADATA_TOPIC
 from tidelog.remote.metadata.record_codec import decode_event
 from tidelog.remote.metadata.snapshot_files import SnapshotFiles
 from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
@@ -24,7 +25,7 @@ from tidelog.remote.ports.segment_metadata import TopicIdPartition
 from tidelog.storage.disk.files import OsFileSystem
 from tidelog.testing.embedded import EmbeddedCluster
 
-CONFIG = MetadataTopicConfig(partitions=5, replication_factor=1, min_isr=1, consume_wait_ms=30_000)
+CONFIG = metadata_topic_config(partitions=5, replication_factor=1, min_isr=1, consume_wait_ms=30_000)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +96,7 @@ async def test_the_topic_is_made_as_the_settings_say_and_another_number_of_parti
         found = await admin.describe_topics([METADATA_TOPIC])
     assert len(found[METADATA_TOPIC].partitions) == 5  # type: ignore[union-attr]
     said: list[str] = []
-    other = MetadataTopicConfig(partitions=50)
+    other = metadata_topic_config(partitions=50)
     manager = TopicBasedRemoteLogMetadataManager(
         other, TopicClients(lambda: cluster.bootstrap_servers, other, 1), on_failure=said.append
     )
@@ -131,7 +132,7 @@ async def test_records_are_read_by_another_client_where_kafkas_partitioner_expec
 
 async def test_a_metadata_partition_may_change_its_leader() -> None:
     (partition,) = some_partitions(1)
-    config = MetadataTopicConfig(partitions=1, replication_factor=3, min_isr=1, consume_wait_ms=60_000)
+    config = metadata_topic_config(partitions=1, replication_factor=3, min_isr=1, consume_wait_ms=60_000)
     with EmbeddedCluster(nodes=3) as cluster:
         async with running(cluster, partition, config=config) as manager:
             await copy(manager, 0, partition)

@@ -100,7 +100,7 @@ def test_unknown_keys_are_named_in_the_log_and_passed_over(
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ({"storage.backend.class": None}, "storage.backend.class=None: it must be given"),
+        ({"storage.backend.class": None}, "storage.backend.class=None: a value is required"),
         ({"storage.backend.class": "tape"}, "storage.backend.class=tape: allowed is one of: filesystem"),
         ({"chunk.size": "0"}, "chunk.size=0: allowed is a 32-bit number from 1 to"),
         ({"chunk.size": "4MiB"}, "chunk.size=4MiB: allowed is a 32-bit number"),
@@ -112,7 +112,7 @@ def test_unknown_keys_are_named_in_the_log_and_passed_over(
         ),
         ({"custom.metadata.fields.include": "SIZE"}, "=SIZE: allowed is a list of: REMOTE_SIZE"),
         ({"fetch.chunk.cache.class": "redis"}, "fetch.chunk.cache.class=redis: allowed is one of: memory"),
-        ({"fetch.chunk.cache.class": "disk"}, "fetch.chunk.cache.path=None: it must be given"),
+        ({"fetch.chunk.cache.class": "disk"}, "fetch.chunk.cache.path=None: a value is required"),
         (
             {"fetch.chunk.cache.size": "-2"},
             "fetch.chunk.cache.size=-2: allowed is a 64-bit number of at least -1",

@@ -21,8 +21,8 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from typing import Final
 
+from tidelog.base.bounded_lru import BoundedLru
 from tidelog.base.clock import SystemClock
-from tidelog.remote.objects.chunks.bounded_lru import BoundedLru
 from tidelog.remote.objects.chunks.cache_settings import CacheSettings
 from tidelog.remote.objects.chunks.places import ChunkKey, ChunkPlaces, Handle
 from tidelog.remote.objects.chunks.segment_chunks import Segment, fetch_chunks
@@ -233,7 +233,7 @@ class ChunkCache:
             return waited_for.result(self._settings.get_timeout_ms / 1000)
         except FutureTimeout:
             name = segment.keys.shown(segment.keys.log)
-            text = f"{name}: chunk {index} was not there within {self._settings.get_timeout_ms} ms"
+            text = f"{name}: chunk {index} was not loaded within {self._settings.get_timeout_ms} ms"
             raise RemoteStorageError(text) from None
 
     def _make_room(self, size: int) -> list[Handle]:

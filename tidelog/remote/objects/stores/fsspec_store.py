@@ -26,8 +26,15 @@ from uuid import uuid4
 
 import fsspec
 
-from tidelog.base.config_definition import HIDDEN_VALUE, ConfigDefinition, ConfigError, ConfigKind, table
-from tidelog.remote.objects.stores.config_values import parse_values
+from tidelog.base.config_definition import (
+    HIDDEN_VALUE,
+    ConfigDefinition,
+    ConfigError,
+    ConfigKind,
+    parse_values,
+    reject_unknown_keys,
+    table,
+)
 from tidelog.remote.objects.stores.port import (
     Content,
     FirstFailure,
@@ -89,6 +96,7 @@ class FsspecStore:
     @classmethod
     def from_config(cls, values: Mapping[str, str]) -> FsspecStore:
         """The store that `values` describe; ConfigError in one line when they do not."""
+        reject_unknown_keys(CONFIGS, values)
         parsed = parse_values(CONFIGS, values)
         url = str(parsed["fsspec.url"])
         try:

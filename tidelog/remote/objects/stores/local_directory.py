@@ -21,8 +21,14 @@ from contextlib import suppress
 from typing import Final
 from uuid import uuid4
 
-from tidelog.base.config_definition import ConfigDefinition, ConfigError, ConfigKind, table
-from tidelog.remote.objects.stores.config_values import parse_values
+from tidelog.base.config_definition import (
+    ConfigDefinition,
+    ConfigError,
+    ConfigKind,
+    parse_values,
+    reject_unknown_keys,
+    table,
+)
 from tidelog.remote.objects.stores.port import (
     Content,
     FirstFailure,
@@ -76,6 +82,7 @@ class LocalDirectoryStore:
     @classmethod
     def from_config(cls, values: Mapping[str, str]) -> LocalDirectoryStore:
         """The store that `values` describe; ConfigError in one line when they do not."""
+        reject_unknown_keys(CONFIGS, values)
         parsed = parse_values(CONFIGS, values)
         root = str(parsed["root"])
         if not os.path.isdir(root) or not os.access(root, os.W_OK | os.X_OK):

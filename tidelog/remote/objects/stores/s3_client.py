@@ -15,6 +15,7 @@ from botocore.config import Config
 from botocore.credentials import Credentials, ReadOnlyCredentials
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.base.properties import MalformedEscape, parse_properties
 from tidelog.remote.objects.stores.s3_deadlines import POOL_CLASSES
 from tidelog.remote.objects.stores.s3_settings import S3Settings
 
@@ -95,7 +96,7 @@ class FileCredentials(Credentials):
         self._version: tuple[int, int] | None = None
         try:
             self._version, values = self._load()
-        except (OSError, KeyError) as error:
+        except (OSError, KeyError, UnicodeDecodeError) as error:
             allowed = (
                 f"allowed is a file with {_ACCESS_KEY} and {_SECRET_KEY}: {type(error).__name__} {error}"
             )
@@ -111,18 +112,18 @@ class FileCredentials(Credentials):
                     self._version, values = self._load()
                     self.access_key, self.secret_key = values[_ACCESS_KEY], values[_SECRET_KEY]
                     self.token = values.get(_TOKEN)
-            except (OSError, KeyError):
+            except (OSError, KeyError, UnicodeDecodeError):
                 pass
             return ReadOnlyCredentials(self.access_key, self.secret_key, self.token)
 
     def _load(self) -> tuple[tuple[int, int], dict[str, str]]:
         with open(self._path, encoding="utf-8") as file:
             status = os.fstat(file.fileno())
-            lines = [line.strip() for line in file if line.strip() and line.strip()[0] not in "#!"]
-        values = {}
-        for line in lines:
-            name, _, value = line.partition("=")
-            values[name.strip().removeprefix(_PREFIX)] = value.strip()
+            try:
+                properties = parse_properties(file.read(), self._path)
+            except MalformedEscape as error:  # its text would show the secret
+                raise KeyError(f"malformed escape in line {error.line}") from None
+        values = {key.removeprefix(_PREFIX): value.strip() for key, value in properties.items()}
         if not values[_ACCESS_KEY] or not values[_SECRET_KEY]:
             raise KeyError(_ACCESS_KEY)
         return (status.st_mtime_ns, status.st_size), values

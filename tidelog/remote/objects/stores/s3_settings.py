@@ -16,9 +16,10 @@ from tidelog.base.config_definition import (
     ConfigError,
     ConfigKind,
     ConfigValue,
+    parse_values,
+    reject_unknown_keys,
     table,
 )
-from tidelog.remote.objects.stores.config_values import parse_values
 
 PART_BYTES_MIN: Final = 5 * 1024 * 1024
 PARTS_MAX: Final = 10_000
@@ -134,11 +135,12 @@ class S3Settings:
     @classmethod
     def from_config(cls, values: Mapping[str, str]) -> S3Settings:
         """Settings from texts; ConfigError, one line, when they are wrong or contradict each other."""
+        reject_unknown_keys(CONFIGS, values)
         parsed: Mapping[str, Any] = parse_values(CONFIGS, values)
         _check_credentials(parsed)
         region, endpoint_url = parsed["s3.region"], parsed["s3.endpoint.url"]
         if region is None and endpoint_url is None:
-            raise ConfigError("s3.region", None, "it must be given when s3.endpoint.url is not")
+            raise ConfigError("s3.region", None, "a value is required without s3.endpoint.url")
         provider = str(parsed["aws.credentials.provider.class"])
         return cls(
             bucket=parsed["s3.bucket.name"],

@@ -242,7 +242,7 @@ def test_a_reader_that_waits_too_long_is_told_so() -> None:
     cache = make_cache(store, read_ahead=1000, get_timeout_ms=1)
     cache.read_ahead(segment, 0)
     wait_until(lambda: store.waiting)
-    with pytest.raises(RemoteStorageError, match="chunk 0 was not there within 1 ms"):
+    with pytest.raises(RemoteStorageError, match="chunk 0 was not loaded within 1 ms"):
         cache.slice(segment, 0, 0, 1)
     store.gate.set()
     cache.close()

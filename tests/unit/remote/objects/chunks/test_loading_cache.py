@@ -62,7 +62,7 @@ def test_who_waits_too_long_is_told_so() -> None:
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(cache.get, "key", loader)
         wait_until(lambda: loader.loads)
-        with pytest.raises(RemoteStorageError, match="key was not there within 1 ms"):
+        with pytest.raises(RemoteStorageError, match="key was not loaded within 1 ms"):
             cache.get("key", loader)
         loader.gate.set()
         assert asked.result(30) == b"value"

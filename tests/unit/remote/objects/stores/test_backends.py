@@ -38,7 +38,7 @@ def test_another_name_is_refused_in_one_line() -> None:
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        ({}, "fsspec.url=None: it must be given"),
+        ({}, "fsspec.url=None: a value is required"),
         (
             {"fsspec.url": "nowhere://x"},
             "fsspec.url=nowhere://x: allowed is a URL of an installed file system",

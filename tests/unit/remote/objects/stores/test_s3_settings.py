@@ -36,9 +36,9 @@ def test_an_endpoint_of_ones_own_needs_no_region() -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"s3.bucket.name": None}, "s3.bucket.name=None: it must be given"),
+        ({"s3.bucket.name": None}, "s3.bucket.name=None: a value is required"),
         ({"s3.bucket.name": ""}, "s3.bucket.name=: allowed is a text that is not empty"),
-        ({"s3.region": None}, "s3.region=None: it must be given when s3.endpoint.url is not"),
+        ({"s3.region": None}, "s3.region=None: a value is required without s3.endpoint.url"),
         (
             {"s3.endpoint.url": "localhost:9000"},
             "s3.endpoint.url=localhost:9000: allowed is a URL that begins",
@@ -56,7 +56,7 @@ def test_an_endpoint_of_ones_own_needs_no_region() -> None:
             "only one of aws.access.key.id and aws.credentials.file may be given",
         ),
         ({"aws.credentials.provider.class": "com.example.Own"}, "allowed is DefaultCredentialsProvider or"),
-        ({"s3.buckt.name": SECRET}, "s3.buckt.name=[not shown]: there is no such key here; known are s3."),
+        ({"s3.buckt.name": SECRET}, "s3.buckt.name=[not shown]: unknown key; allowed is one of: s3."),
     ],
 )
 def test_a_wrong_value_is_told_in_one_line_without_secrets(changes: dict[str, Any], text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.remote.objects.chunks.bounded_lru import BoundedLru
+from tidelog.base.bounded_lru import BoundedLru
 
 STEPS = st.lists(
     st.tuples(
