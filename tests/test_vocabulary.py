@@ -57,8 +57,6 @@ OCCURRENCES = {
     "clients/config": 3,
     "clients/consumer": 19,
     "clients/groups": 19,
-    "clients/metadata": 5,
-    "clients/transport": 16,
     "cluster": 13,
     "cluster/controller": 61,
     "cluster/quorum": 97,

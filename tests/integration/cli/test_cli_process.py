@@ -97,9 +97,9 @@ def test_a_consumer_tells_once_that_the_broker_went_away_and_once_that_it_is_bac
             assert consumer.stderr is not None
             assert consumer.stdout.readline() == b"high\n"
             own.stop()
-            assert consumer.stderr.readline().startswith(b"tidelog: metadata refresh failed: no broker")
+            assert consumer.stderr.readline().startswith(b"tidelog: Metadata refresh failed: no broker")
             own.start()
-            assert consumer.stderr.readline() == b"tidelog: the cluster answers again\n"
+            assert consumer.stderr.readline() == b"tidelog: Metadata refresh succeeded: the cluster is reachable again\n"
             tidelog_output("produce", "tides", stdin="low\n", bootstrap=own.bootstrap_servers)
             assert consumer.stdout.readline() == b"low\n"
 
@@ -155,7 +155,7 @@ def test_a_producer_that_is_stopped_while_the_broker_is_away_tells_what_is_lost(
             own.stop()
             producer.stdin.write(b"two\nthree\n")
             producer.stdin.flush()
-            assert producer.stderr.readline().startswith(b"tidelog: metadata refresh failed")
+            assert producer.stderr.readline().startswith(b"tidelog: Metadata refresh failed")
             producer.send_signal(signal.SIGINT)
             assert producer.stderr.read() == b"tidelog: 2 of 3 records that were read were not written\n"
             assert producer.wait(DEADLINE_S) == 130

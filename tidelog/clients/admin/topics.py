@@ -14,9 +14,9 @@ from tidelog.clients.admin.types import (
     TopicDescription,
     TopicListing,
 )
-from tidelog.clients.consumer.offset_questions import EpochEnds, OffsetsByTimestamp
+from tidelog.clients.consumer.offset_requests import EpochEndOffsets, OffsetsByTimestamp
 from tidelog.clients.metadata.cluster_metadata import PartitionMetadata, partitions_by_topic
-from tidelog.clients.metadata.leader_requests import ask_leaders
+from tidelog.clients.metadata.leader_requests import send_to_leaders
 from tidelog.clients.transport.failures import failure
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
@@ -203,7 +203,7 @@ class TopicAdmin:
         """Delete the records before each offset (-1: all records); return the new low watermarks."""
         deadline_ms = self._requests.deadline_ms(timeout_ms)
         api = _DeleteRecords(before, self._requests.remaining_ms(deadline_ms))
-        return (await ask_leaders(self._requests.client, before, api, deadline_ms)).merged()
+        return (await send_to_leaders(self._requests.client, before, api, deadline_ms)).merged()
 
     async def list_offsets(
         self,
@@ -220,7 +220,7 @@ class TopicAdmin:
             read_committed=read_committed,
             timeout_ms=self._requests.remaining_ms(deadline_ms),
         )
-        responses = await ask_leaders(self._requests.client, specs, api, deadline_ms)
+        responses = await send_to_leaders(self._requests.client, specs, api, deadline_ms)
         listed = {
             tp: ListedOffset(offset=at.offset, timestamp=at.timestamp, leader_epoch=at.leader_epoch)
             for tp, at in responses.results.items()
@@ -232,8 +232,8 @@ class TopicAdmin:
     ) -> dict[TopicPartition, EpochEnd | KafkaError]:
         """Return where a leader epoch ends in the log of each partition's leader (KIP-320)."""
         deadline_ms = self._requests.deadline_ms(timeout_ms)
-        api = EpochEnds(epochs, self._requests.client.metadata)
-        responses = await ask_leaders(self._requests.client, epochs, api, deadline_ms)
+        api = EpochEndOffsets(epochs, self._requests.client.metadata)
+        responses = await send_to_leaders(self._requests.client, epochs, api, deadline_ms)
         ends = {name: EpochEnd(at.leader_epoch, at.end_offset) for name, at in responses.results.items()}
         return {**ends, **responses.errors}
 
@@ -243,7 +243,7 @@ class TopicAdmin:
         """Return the idempotent and transactional producers with state in each partition."""
         deadline_ms = self._requests.deadline_ms(timeout_ms)
         return (
-            await ask_leaders(self._requests.client, partitions, _DescribeProducers(), deadline_ms)
+            await send_to_leaders(self._requests.client, partitions, _DescribeProducers(), deadline_ms)
         ).merged()
 
     async def _fetch_metadata(self, names: Iterable[str] | None, timeout_ms: int | None) -> MetadataResponse:

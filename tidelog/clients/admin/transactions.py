@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tidelog.clients.admin.admin_requests import AdminRequests, unique_names
 from tidelog.clients.groups.coordinator_lookup import TRANSACTION_KEY_TYPE, CoordinatorLookup
-from tidelog.clients.metadata.leader_requests import ask_leaders
+from tidelog.clients.metadata.leader_requests import send_to_leaders
 from tidelog.clients.transport.failures import raise_for
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, ProducerEpoch, ProducerId, TopicPartition
@@ -148,7 +148,7 @@ class TransactionAdmin:
         """Abort a hanging transaction of one partition by a marker, without its coordinator."""
         deadline_ms = self._requests.deadline_ms(timeout_ms)
         marker = _AbortMarker(producer_id, producer_epoch, max(0, coordinator_epoch))
-        (await ask_leaders(self._requests.client, [partition], marker, deadline_ms)).raise_first()
+        (await send_to_leaders(self._requests.client, [partition], marker, deadline_ms)).raise_first()
 
     async def _list_transactions_of(
         self, broker_id: BrokerId, request: ListTransactionsRequest, lowest_version: int, deadline_ms: int

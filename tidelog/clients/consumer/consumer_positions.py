@@ -9,7 +9,7 @@ from tidelog.clients.consumer.consumer_life import ConsumerLife, deadline_ms
 from tidelog.clients.consumer.consumer_types import FetchPosition, OffsetAndTimestamp
 from tidelog.clients.consumer.fetch_driver import FetchDriver
 from tidelog.clients.consumer.handed_out import HandedOut
-from tidelog.clients.consumer.offset_questions import OffsetsByTimestamp
+from tidelog.clients.consumer.offset_requests import OffsetsByTimestamp
 from tidelog.clients.consumer.partition_state import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -20,7 +20,7 @@ from tidelog.clients.consumer.partition_state import (
 from tidelog.clients.consumer.position_initializer import PositionInitializer
 from tidelog.clients.groups.group_offsets import require_offset
 from tidelog.clients.metadata.cluster_client import ClusterClient
-from tidelog.clients.metadata.leader_requests import ask_leaders
+from tidelog.clients.metadata.leader_requests import send_to_leaders
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 
@@ -130,13 +130,13 @@ class ConsumerPositions:
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         self._life.require_usable()
         asked = {TopicPartition(*partition): timestamp for partition, timestamp in timestamps.items()}
-        question = OffsetsByTimestamp(
+        api = OffsetsByTimestamp(
             asked,
             self._client.metadata,
             read_committed=self._config.read_committed,
             timeout_ms=self._config.request_timeout_ms,
         )
-        answers = await ask_leaders(self._client, asked, question, deadline_ms(self._client, self._config))
+        answers = await send_to_leaders(self._client, asked, api, deadline_ms(self._client, self._config))
         answers.raise_first()
         return answers.results
 

@@ -12,10 +12,10 @@ from typing import Any
 from tidelog.clients.config.client_config import ConsumerConfig
 from tidelog.clients.consumer.consumer_types import FetchPosition
 from tidelog.clients.consumer.fetcher import Fetcher
-from tidelog.clients.consumer.offset_questions import EpochEnds, OffsetsByTimestamp
+from tidelog.clients.consumer.offset_requests import EpochEndOffsets, OffsetsByTimestamp
 from tidelog.clients.consumer.partition_state import AssignedPartitions, FetchState, PartitionState
 from tidelog.clients.metadata.cluster_client import ClusterClient
-from tidelog.clients.metadata.leader_requests import ask_leaders
+from tidelog.clients.metadata.leader_requests import send_to_leaders
 from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, TopicPartition
@@ -190,14 +190,14 @@ class FetchDriver:
             timestamps = {tp: state.reset_timestamp for tp, state in states.items()}
             asked = {tp: timestamp for tp, timestamp in timestamps.items() if timestamp is not None}
             generations = {tp: state.generation for tp, state in states.items()}
-            question = OffsetsByTimestamp(
+            api = OffsetsByTimestamp(
                 asked,
                 self._client.metadata,
                 read_committed=self._config.read_committed,
                 timeout_ms=self._config.request_timeout_ms,
             )
             deadline_ms = self._client.now_ms() + self._config.request_timeout_ms
-            answers = await ask_leaders(self._client, asked, question, deadline_ms)
+            answers = await send_to_leaders(self._client, asked, api, deadline_ms)
             for topic_partition, state in states.items():
                 if state.generation != generations[topic_partition]:
                     continue
@@ -219,8 +219,8 @@ class FetchDriver:
             generations = {tp: state.generation for tp, state in states.items()}
             leader_epochs = {tp: self._client.metadata.leader_epoch(tp) for tp in states}
             deadline_ms = self._client.now_ms() + self._config.request_timeout_ms
-            question = EpochEnds(epochs, self._client.metadata)
-            answers = await ask_leaders(self._client, epochs, question, deadline_ms)
+            api = EpochEndOffsets(epochs, self._client.metadata)
+            answers = await send_to_leaders(self._client, epochs, api, deadline_ms)
             for topic_partition, state in states.items():
                 if state.generation != generations[topic_partition]:
                     continue

@@ -23,10 +23,10 @@ from tidelog.clients.config.client_config import ConsumerConfig, make_config
 from tidelog.clients.config.environment import Environment
 from tidelog.clients.consumer.consumer_types import ConsumerRecord
 from tidelog.clients.consumer.fetched_data import FetchedData
-from tidelog.clients.consumer.offset_questions import OffsetsByTimestamp
+from tidelog.clients.consumer.offset_requests import OffsetsByTimestamp
 from tidelog.clients.consumer.partition_state import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from tidelog.clients.metadata.cluster_client import ClusterClient
-from tidelog.clients.metadata.leader_requests import ask_leaders
+from tidelog.clients.metadata.leader_requests import send_to_leaders
 from tidelog.clients.transport.connection import Authenticator
 from tidelog.clients.transport.failures import STALE_METADATA, failure
 from tidelog.protocol.batch import BATCH_OVERHEAD, BatchHeader, crc_is_valid, read_header
@@ -297,13 +297,13 @@ class PartitionReader:
 
     async def _offset_of(self, timestamp: int) -> Offset:
         asked = {self.topic_partition: timestamp}
-        question = OffsetsByTimestamp(
+        api = OffsetsByTimestamp(
             asked,
             self._client.metadata,
             read_committed=self.config.read_committed,
             timeout_ms=self.config.request_timeout_ms,
         )
-        answers = await ask_leaders(self._client, asked, question, self._deadline_ms())
+        answers = await send_to_leaders(self._client, asked, api, self._deadline_ms())
         answers.raise_first()
         return answers.results[self.topic_partition].offset
 

@@ -105,5 +105,5 @@ class CoordinatorLookup:
             code, message = entry.error_code, entry.error_message
         if code != ErrorCode.NONE:
             raise failure(code, self._subject, message)
-        self._client.network.learn(found)
+        self._client.network.add_broker(found)
         return found.node_id

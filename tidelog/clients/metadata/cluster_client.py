@@ -1,4 +1,4 @@
-"""What every client stands on (shell): its network, metadata and the task that refreshes it."""
+"""The base of every client (shell): its connections, its metadata and the task that refreshes it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tidelog.clients.transport.network import Network
 
 
 class ClusterClient:
-    """Network and metadata of one client; `open` before use, `close` at the end.
+    """The connections and metadata of one client; call `open` before use and `close` at the end.
 
-    `max_idle_ms`: topics that nobody used for that long are forgotten (None: never).
+    `max_idle_ms`: topics that were not used for this time are removed (None: never).
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class ClusterClient:
         )
 
     def now_ms(self) -> int:
-        """The monotonic clock."""
+        """Return the time of the monotonic clock."""
         return self.environment.monotonic_ms()
 
     async def open(self, deadline_ms: int) -> None:
-        """Start refreshing metadata and await the first; KafkaError when no server answers in time."""
+        """Start to refresh metadata, and wait for it; raise KafkaError if no server responds in time."""
         self.updater.start()
         try:
             await self.updater.ready(deadline_ms)
@@ -59,6 +59,6 @@ class ClusterClient:
             raise
 
     async def close(self) -> None:
-        """Stop refreshing and close every connection."""
+        """Stop refreshing, and close all connections."""
         await self.updater.close()
         await self.network.close()

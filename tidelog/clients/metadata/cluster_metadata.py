@@ -1,7 +1,7 @@
-"""What a client knows of the cluster: brokers, and each topic's partitions with leaders and epochs.
+"""A client's metadata of the cluster: brokers, and the partitions of topics with leaders and epochs.
 
-Pure. A leader epoch never goes back: an answer from a broker that lags behind must not undo what a
-newer one said, unless the topic was deleted and made anew (another topic id).
+Pure. A leader epoch never decreases: a response with older metadata must not replace newer metadata, unless
+the topic was deleted and re-created (another topic id).
 
 Source: Metadata.json; KIP-320 (leader epochs), KIP-516 (topic ids), KIP-951 (leader hints).
 """
@@ -27,7 +27,7 @@ NO_LEADER: BrokerId = -1
 
 
 class PartitionMetadata(NamedTuple):
-    """One partition; `leader` is -1 while it has none, `leader_epoch` -1 when the broker is too old."""
+    """One partition; `leader` is -1 if it has none, `leader_epoch` -1 if an old broker omits it."""
 
     partition: int
     leader: BrokerId
@@ -40,7 +40,7 @@ class PartitionMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """One topic; `partitions` by partition number, `available` are those that have a leader."""
+    """One topic; `partitions` by partition number; `available` has the numbers of those with a leader."""
 
     name: str
     topic_id: UUID
@@ -50,15 +50,15 @@ class TopicMetadata:
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the topic has."""
+        """The number of partitions."""
         return len(self.partitions)
 
 
 @dataclass(slots=True)
 class ClusterMetadata:
-    """The client's picture of the cluster; `version` grows with every change.
+    """The client's metadata of the cluster; `version` increases with every change.
 
-    `is_whole`: the latest answer named every topic that exists.
+    `is_whole`: the latest response had every topic of the cluster.
     """
 
     cluster_id: str | None = None
@@ -71,7 +71,7 @@ class ClusterMetadata:
     _names: dict[UUID, str] = field(default_factory=dict)
 
     def apply(self, response: MetadataResponse, *, full: bool) -> None:
-        """Take in an answer; with `full` it names every topic that exists, so others are forgotten."""
+        """Apply a response; `full`: it has every topic of the cluster, so other topics are removed."""
         self.cluster_id = response.cluster_id or self.cluster_id
         self.controller_id = response.controller_id
         if response.brokers:
@@ -81,8 +81,8 @@ class ClusterMetadata:
             }
         self.is_whole = full
         if full:
-            named = {topic.name for topic in response.topics}
-            for name in [name for name in self.topics if name not in named]:
+            existing = {topic.name for topic in response.topics}
+            for name in [name for name in self.topics if name not in existing]:
                 self.forget(name)
             self.topic_errors.clear()
         for topic in response.topics:
@@ -90,35 +90,35 @@ class ClusterMetadata:
         self.version += 1
 
     def forget(self, name: str) -> None:
-        """Drop a topic that is not used any more or does not exist."""
+        """Remove a topic that is not used any more or does not exist."""
         topic = self.topics.pop(name, None)
         if topic is not None:
             self._names.pop(topic.topic_id, None)
 
     def partition(self, topic_partition: TopicPartition) -> PartitionMetadata | None:
-        """The partition, None when it is not known."""
+        """Return the metadata of a partition; None if it is unknown."""
         topic = self.topics.get(topic_partition.topic)
         return None if topic is None else topic.partitions.get(topic_partition.partition)
 
     def leader(self, topic_partition: TopicPartition) -> BrokerId | None:
-        """The leader's broker id; None when unknown or when its address is not known."""
+        """Return the leader's broker id; None if the leader or its address is unknown."""
         partition = self.partition(topic_partition)
         if partition is None or partition.leader not in self.brokers:
             return None
         return partition.leader
 
     def leader_epoch(self, topic_partition: TopicPartition) -> LeaderEpoch:
-        """The latest leader epoch seen; -1 when unknown."""
+        """Return the latest leader epoch; -1 if unknown."""
         partition = self.partition(topic_partition)
         return NO_LEADER_EPOCH if partition is None else partition.leader_epoch
 
     def topic_id(self, name: str) -> UUID:
-        """The topic's id, all zero when unknown."""
+        """Return the topic's id; all zeros if unknown."""
         topic = self.topics.get(name)
         return ZERO_UUID if topic is None else topic.topic_id
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """The name of the topic with this id."""
+        """Return the name of the topic with this id; None if unknown."""
         return self._names.get(topic_id)
 
     def update_leader(
@@ -128,7 +128,7 @@ class ClusterMetadata:
         leader_epoch: LeaderEpoch,
         endpoints: Iterable[BrokerAddress] = (),
     ) -> bool:
-        """Take a leader hint out of a Produce or Fetch answer (KIP-951); False if it says nothing new."""
+        """Apply the leader in a Produce or Fetch response (KIP-951); return whether it is newer."""
         for endpoint in endpoints:
             self.brokers[endpoint.node_id] = endpoint
         known = self.partition(topic_partition)
@@ -141,51 +141,51 @@ class ClusterMetadata:
         self.version += 1
         return True
 
-    def _apply_topic(self, answer: MetadataResponseTopic) -> None:
-        name = answer.name
+    def _apply_topic(self, received: MetadataResponseTopic) -> None:
+        name = received.name
         if name is None:
             return
-        if answer.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE) and answer.partitions:
+        if received.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE) and received.partitions:
             self.topic_errors.pop(name, None)
         else:
-            self.topic_errors[name] = answer.error_code
-            if answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            self.topic_errors[name] = received.error_code
+            if received.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 self.forget(name)
             return
         before = self.topics.get(name)
         same_topic = before is not None and (
-            before.topic_id == answer.topic_id or ZERO_UUID in (before.topic_id, answer.topic_id)
+            before.topic_id == received.topic_id or ZERO_UUID in (before.topic_id, received.topic_id)
         )
         old = before.partitions if before is not None and same_topic else {}
         partitions = {
             entry.partition_index: _newer(old.get(entry.partition_index), entry)
-            for entry in sorted(answer.partitions, key=lambda entry: entry.partition_index)
+            for entry in sorted(received.partitions, key=lambda entry: entry.partition_index)
         }
         if before is not None:
             self._names.pop(before.topic_id, None)
         self.topics[name] = TopicMetadata(
-            name, answer.topic_id, answer.is_internal, partitions, _available(partitions)
+            name, received.topic_id, received.is_internal, partitions, _available(partitions)
         )
-        if answer.topic_id != ZERO_UUID:
-            self._names[answer.topic_id] = name
+        if received.topic_id != ZERO_UUID:
+            self._names[received.topic_id] = name
 
 
 def _available(partitions: Mapping[int, PartitionMetadata]) -> tuple[int, ...]:
     return tuple(number for number, partition in partitions.items() if partition.leader >= 0)
 
 
-def _newer(known: PartitionMetadata | None, answer: MetadataResponsePartition) -> PartitionMetadata:
-    """What the answer says, unless it is older than what is known."""
-    if known is not None and 0 <= answer.leader_epoch < known.leader_epoch:
+def _newer(known: PartitionMetadata | None, received: MetadataResponsePartition) -> PartitionMetadata:
+    """Return the partition of the response, or `known` if the response is older."""
+    if known is not None and 0 <= received.leader_epoch < known.leader_epoch:
         return known
     return PartitionMetadata(
-        answer.partition_index,
-        answer.leader_id,
-        answer.leader_epoch,
-        answer.replica_nodes,
-        answer.isr_nodes,
-        answer.offline_replicas,
-        answer.error_code,
+        received.partition_index,
+        received.leader_id,
+        received.leader_epoch,
+        received.replica_nodes,
+        received.isr_nodes,
+        received.offline_replicas,
+        received.error_code,
     )
 
 

@@ -1,4 +1,4 @@
-"""Asking the leaders of many partitions at once (shell), and again where leadership has moved."""
+"""Sends one API to the leaders of many partitions (shell), and again where leadership has changed."""
 
 from __future__ import annotations
 
@@ -17,108 +17,108 @@ ResultT_co = TypeVar("ResultT_co", covariant=True)
 ResultT = TypeVar("ResultT")
 
 
-class PartitionQuestion(Protocol[ResponseT, ResultT_co]):
-    """One API that is asked partition by partition."""
+class PartitionApi(Protocol[ResponseT, ResultT_co]):
+    """An API with a result for each partition; `name` is for error texts."""
 
     name: str
     response: type[ResponseT]
 
     def request(self, topic_partitions: list[TopicPartition]) -> ApiMessage:
-        """The request for partitions that one broker leads."""
+        """Return the request for partitions that one broker leads."""
 
     def results(self, response: ResponseT) -> Iterator[tuple[TopicPartition, int, ResultT_co]]:
-        """Partition, error code and result of each entry of an answer."""
+        """Return partition, error code and result of each entry of a response."""
 
 
-class LeaderAnswers(Generic[ResultT]):
-    """What came of it: a result or an error for every partition asked about."""
+class LeaderResults(Generic[ResultT]):
+    """A result or an error for each requested partition."""
 
     def __init__(self) -> None:
         self.results: dict[TopicPartition, ResultT] = {}
         self.errors: dict[TopicPartition, KafkaError] = {}
 
     def merged(self) -> dict[TopicPartition, ResultT | KafkaError]:
-        """Results and errors in one."""
+        """Return results and errors in one dict."""
         return {**self.results, **self.errors}
 
     def raise_first(self) -> None:
-        """Raise the first error, if any."""
+        """Raise the first error, if there is one."""
         for error in self.errors.values():
             raise error
 
 
-async def ask_leaders(
+async def send_to_leaders(
     client: ClusterClient,
     topic_partitions: Iterable[TopicPartition],
-    question: PartitionQuestion[ResponseT, ResultT],
+    api: PartitionApi[ResponseT, ResultT],
     deadline_ms: int,
-) -> LeaderAnswers[ResultT]:
-    """Ask each partition's leader; errors that may pass are asked again until `deadline_ms`."""
-    answers: LeaderAnswers[ResultT] = LeaderAnswers()
-    left = dict.fromkeys(topic_partitions)
+) -> LeaderResults[ResultT]:
+    """Send `api` to the leader of each partition; retry after retriable errors until `deadline_ms`."""
+    found: LeaderResults[ResultT] = LeaderResults()
+    remaining = dict.fromkeys(topic_partitions)
     attempt = 0
-    while left:
-        retriable = await _ask_once(client, left, question, answers, deadline_ms)
-        left = dict.fromkeys(retriable)
-        if not left:
+    while remaining:
+        retriable = await _send_once(client, remaining, api, found, deadline_ms)
+        remaining = dict.fromkeys(retriable)
+        if not remaining:
             break
         delay_ms = client.backoff.delay_ms(attempt, client.environment.rng)
         if client.now_ms() + delay_ms >= deadline_ms:
-            answers.errors.update(retriable)
+            found.errors.update(retriable)
             break
         client.updater.request_update()
         await asyncio.sleep(delay_ms / 1000)
         attempt += 1
-    return answers
+    return found
 
 
-async def _ask_once(
+async def _send_once(
     client: ClusterClient,
-    left: Mapping[TopicPartition, None],
-    question: PartitionQuestion[ResponseT, ResultT],
-    answers: LeaderAnswers[ResultT],
+    remaining: Mapping[TopicPartition, None],
+    api: PartitionApi[ResponseT, ResultT],
+    found: LeaderResults[ResultT],
     deadline_ms: int,
 ) -> dict[TopicPartition, KafkaError]:
-    """One round; the partitions that are worth asking about again, with their errors."""
+    """Send one request to each leader; return the partitions to retry, with their errors."""
     retriable: dict[TopicPartition, KafkaError] = {}
     by_leader: dict[BrokerId, list[TopicPartition]] = {}
-    for topic_partition in left:
-        error = await _known_problem(client, topic_partition, deadline_ms)
+    for topic_partition in remaining:
+        error = await _metadata_error(client, topic_partition, deadline_ms)
         if error is not None:
-            (retriable if error.code.retriable else answers.errors)[topic_partition] = error
+            (retriable if error.code.retriable else found.errors)[topic_partition] = error
             continue
         leader = client.metadata.leader(topic_partition)
         if leader is None:
-            text = f"{question.name}: {topic_partition} has no leader"
+            text = f"{api.name}: {topic_partition} has no leader"
             retriable[topic_partition] = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, text)
         else:
             by_leader.setdefault(leader, []).append(topic_partition)
-    requests = [_ask_one(client, leader, asked, question) for leader, asked in by_leader.items()]
+    requests = [_send_to(client, leader, requested, api) for leader, requested in by_leader.items()]
     responses = await asyncio.gather(*requests)
-    for asked, response in zip(by_leader.values(), responses, strict=True):
+    for requested, response in zip(by_leader.values(), responses, strict=True):
         if isinstance(response, KafkaError):
-            target = retriable if is_retriable(response) else answers.errors
-            target.update(dict.fromkeys(asked, response))
+            target = retriable if is_retriable(response) else found.errors
+            target.update(dict.fromkeys(requested, response))
             continue
-        answered: set[TopicPartition] = set()
-        for topic_partition, error_code, result in question.results(response):
-            answered.add(topic_partition)
+        returned: set[TopicPartition] = set()
+        for topic_partition, error_code, result in api.results(response):
+            returned.add(topic_partition)
             if error_code == ErrorCode.NONE:
-                answers.results[topic_partition] = result
+                found.results[topic_partition] = result
                 continue
-            error = failure(error_code, f"{question.name} of {topic_partition}")
-            (retriable if error.code.retriable else answers.errors)[topic_partition] = error
-        for topic_partition in asked:
-            if topic_partition not in answered:
-                text = f"{question.name}: the answer has no {topic_partition}"
-                answers.errors[topic_partition] = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+            error = failure(error_code, f"{api.name} of {topic_partition}")
+            (retriable if error.code.retriable else found.errors)[topic_partition] = error
+        for topic_partition in requested:
+            if topic_partition not in returned:
+                text = f"the {api.name} response has no entry for {topic_partition}"
+                found.errors[topic_partition] = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
     return retriable
 
 
-async def _known_problem(
+async def _metadata_error(
     client: ClusterClient, topic_partition: TopicPartition, deadline_ms: int
 ) -> KafkaError | None:
-    """Why the partition cannot be asked about at all; makes sure that its topic's metadata is there."""
+    """Wait for the topic's metadata; return an error if it does not come or has no such partition."""
     try:
         await client.updater.ensure_topic(topic_partition.topic, deadline_ms)
     except KafkaError as error:
@@ -129,13 +129,13 @@ async def _known_problem(
     return None
 
 
-async def _ask_one(
+async def _send_to(
     client: ClusterClient,
     leader: BrokerId,
     topic_partitions: list[TopicPartition],
-    question: PartitionQuestion[ResponseT, ResultT],
+    api: PartitionApi[ResponseT, ResultT],
 ) -> ResponseT | KafkaError:
     try:
-        return await client.network.request(leader, question.request(topic_partitions), question.response)
+        return await client.network.request(leader, api.request(topic_partitions), api.response)
     except KafkaError as error:
         return error

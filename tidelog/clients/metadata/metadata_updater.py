@@ -1,4 +1,4 @@
-"""Keeps `ClusterMetadata` fresh (shell): one task that asks some broker whenever the policy says so."""
+"""Refreshes `ClusterMetadata` (shell): one task that requests metadata when the policy requires it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _LONGEST_SLEEP_MS = 60_000
 
 
 class MetadataUpdater:
-    """Owns the refreshing task of one client.
+    """The task that refreshes the metadata of one client.
 
-    `on_update` callbacks run after every change of the metadata.
+    `on_update` callbacks are called after every change of the metadata.
     """
 
     def __init__(
@@ -48,13 +48,13 @@ class MetadataUpdater:
         self._is_lost = False
 
     def start(self) -> None:
-        """Start the task; once."""
+        """Start the task; called once."""
         assert self._task is None
         self._task = asyncio.create_task(self._run(), name="tidelog-metadata")
         self._task.add_done_callback(self._on_end)
 
     async def close(self) -> None:
-        """Stop the task; waiters get an error."""
+        """Stop the task; waiting calls fail."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -62,22 +62,22 @@ class MetadataUpdater:
         self._notify(KafkaError(ErrorCode.NETWORK_EXCEPTION, "the client is closed"))
 
     def request_update(self) -> None:
-        """Refresh as soon as backoff allows."""
+        """Request a refresh when the backoff has passed."""
         self.policy.request()
         self._wake.set()
 
     def use_topic(self, topic: str) -> None:
-        """Note that `topic` is in use, so that it is asked for."""
+        """Record that `topic` is used, so that its metadata is requested."""
         self.policy.use_topic(topic, self._environment.monotonic_ms())
         self._wake.set()
 
     def set_topics(self, topics: set[str]) -> None:
-        """Be interested in exactly these topics."""
+        """Use exactly these topics."""
         self.policy.set_topics(topics, self._environment.monotonic_ms())
         self._wake.set()
 
     async def wait_for_update(self, deadline_ms: int) -> None:
-        """Await the next answer; TimeoutError after `deadline_ms` (monotonic)."""
+        """Wait for the next response; raise TimeoutError at `deadline_ms` (monotonic)."""
         self._wake.set()
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.add(future)
@@ -88,28 +88,28 @@ class MetadataUpdater:
             self._waiters.discard(future)
 
     async def ready(self, deadline_ms: int) -> None:
-        """Await the first metadata; an error names the servers that could not be reached."""
+        """Wait for the first metadata; the error lists the servers that could not be reached."""
         while not self.metadata.brokers:
-            # A node that has just begun to listen may not know of any broker yet, itself included.
+            # A node that has just started to listen may not have metadata of any broker yet.
             self.request_update()
-            await self._update_or_explain("metadata of the cluster", deadline_ms)
+            await self._wait_or_explain("metadata of the cluster", deadline_ms)
 
     async def ensure_topic(self, topic: str, deadline_ms: int) -> None:
-        """Await the metadata of `topic`.
+        """Wait for the metadata of `topic`.
 
-        Errors: see `require_topic_name`; what the broker says about the topic if waiting does not help (not
-        authorized, not a valid name); UNKNOWN_TOPIC_OR_PARTITION or the last network failure at the deadline.
+        Errors: see `require_topic_name`; an error of the broker that is not temporary (not authorized,
+        invalid name); UNKNOWN_TOPIC_OR_PARTITION or REQUEST_TIMED_OUT at the deadline.
         """
         require_topic_name(topic)
         while topic not in self.metadata.topics:
             self.use_topic(topic)
             self.request_update()
-            await self._update_or_explain(f"metadata of topic {topic!r}", deadline_ms, topic)
+            await self._wait_or_explain(f"metadata of topic {topic!r}", deadline_ms, topic)
             error = self.metadata.topic_errors.get(topic)
             if error is not None and known_code(error) not in STALE_METADATA:
                 raise failure(error, f"topic {topic!r}")
 
-    async def _update_or_explain(self, what: str, deadline_ms: int, topic: str | None = None) -> None:
+    async def _wait_or_explain(self, subject: str, deadline_ms: int, topic: str | None = None) -> None:
         try:
             await self.wait_for_update(deadline_ms)
         except TimeoutError:
@@ -117,22 +117,22 @@ class MetadataUpdater:
             if error:
                 raise failure(error, f"topic {topic!r}") from None
             if self._last_error is not None:
-                text = f"{what} did not come in time: {self._last_error}"
+                text = f"timed out waiting for {subject}: {self._last_error}"
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from None
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{what} did not come in time") from None
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"timed out waiting for {subject}") from None
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
-        """The task ends only by `close`; anything else is our bug and must not go unseen."""
+        """Report an end of the task that is not caused by `close`: that is an internal error."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.critical("metadata task ended", exc_info=error)
+            _log.critical("Metadata task ended by an internal error", exc_info=error)
             self._last_error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"metadata task ended: {error!r}")
             self._notify(self._last_error)
 
     async def _run(self) -> None:
         while True:
-            due_ms = self.policy.due_in_ms(self._environment.monotonic_ms())
-            if due_ms > 0:
-                await self._sleep(min(due_ms, _LONGEST_SLEEP_MS))
+            wait_ms = self.policy.next_refresh_ms(self._environment.monotonic_ms())
+            if wait_ms > 0:
+                await self._sleep(min(wait_ms, _LONGEST_SLEEP_MS))
                 self._network.close_idle()
                 continue
             try:
@@ -140,15 +140,15 @@ class MetadataUpdater:
             except (KafkaError, OSError) as error:
                 self._log_failure(error)
                 self._last_error = error if isinstance(error, KafkaError) else None
-                self.policy.failed(self._environment.monotonic_ms())
+                self.policy.on_failure(self._environment.monotonic_ms())
                 if isinstance(error, KafkaError) and not error.code.retriable:
                     self._notify(error)
 
     def _log_failure(self, error: Exception) -> None:
-        """Warn once when a cluster that was there is lost; what keeps failing, or never began, is no news."""
+        """Log a failed refresh; warn once when the client loses a cluster that it had reached."""
         is_lost = bool(self.metadata.brokers) and not self._is_lost
         self._is_lost = self._is_lost or is_lost
-        _log.log(logging.WARNING if is_lost else logging.INFO, "metadata refresh failed: %s", error)
+        _log.log(logging.WARNING if is_lost else logging.INFO, "Metadata refresh failed: %s; retrying", error)
 
     async def _sleep(self, duration_ms: int) -> None:
         self._wake.clear()
@@ -161,7 +161,7 @@ class MetadataUpdater:
         connection = await self._network.any_connection()
         for topic in policy.expire_idle(self._environment.monotonic_ms()):
             self.metadata.forget(topic)
-        policy.sent()
+        policy.on_sent()
         full = policy.wants_all_topics
         names = policy.topics
         request = MetadataRequest(
@@ -170,20 +170,20 @@ class MetadataUpdater:
         )
         response = await connection.request(request, MetadataResponse)
         if response.error_code != ErrorCode.NONE:
-            raise failure(response.error_code, "metadata")
+            raise failure(response.error_code, "Metadata")
         self.metadata.apply(response, full=full)
         self._network.set_brokers(self.metadata.brokers.values())
         if self._is_lost:
             self._is_lost = False
-            _log.warning("the cluster answers again")
+            _log.warning("Metadata refresh succeeded: the cluster is reachable again")
         self._last_error = None
-        policy.succeeded(self._environment.monotonic_ms(), fruitful=self._is_fruitful(names))
+        policy.on_success(self._environment.monotonic_ms(), is_complete=self._is_complete(names))
         for callback in self.on_update:
             callback()
         self._notify(None)
 
-    def _is_fruitful(self, names: tuple[str, ...]) -> bool:
-        """Whether everything asked for is there, with a leader for each partition."""
+    def _is_complete(self, names: tuple[str, ...]) -> bool:
+        """Return whether the metadata has all requested topics, with a leader for each partition."""
         topics = self.metadata.topics
         return all(
             name in topics and len(topics[name].available) == topics[name].partition_count for name in names

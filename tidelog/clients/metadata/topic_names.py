@@ -1,4 +1,4 @@
-"""Topic names that may go into a request; whether they are legal, the broker says."""
+"""The check of topic names before they are sent; the broker checks whether they are valid."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _LONGEST: Final = 249
 
 
 def require_topic_name(topic: object) -> None:
-    """Refuse what would spoil every request for metadata, also those for other topics.
+    """Raise an error for a name that would make every metadata request fail, also for other topics.
 
-    Errors: TypeError for what is no text; KafkaError(INVALID_TOPIC_EXCEPTION) for an empty name, for one over
-    Kafka's 249 characters, and for one that cannot be encoded.
+    Errors: TypeError if it is not a string; KafkaError(INVALID_TOPIC_EXCEPTION) if it is empty, longer than
+    Kafka's 249 characters, or cannot be encoded.
     """
     if not isinstance(topic, str):
         raise TypeError(f"topic={topic!r} is a {type(topic).__name__}, expected a str")
     if not topic or len(topic) > _LONGEST or not _is_encodable(topic):
-        text = f"{topic[:60]!r} is no topic's name: those have 1 to {_LONGEST} characters"
+        text = f"topic name {topic[:60]!r} is invalid: names have 1 to {_LONGEST} characters"
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
 
 

@@ -159,7 +159,7 @@ class Sender:
         try:
             version = connection.version_of(ApiKey.PRODUCE, self._highest_version(by_name))
             if self._acks == 0:
-                connection.send_unanswered(request, version)
+                connection.send_without_response(request, version)
                 self._set_result(batches, BatchResult(ErrorCode.NONE))
                 return
             future = connection.send(request, version)

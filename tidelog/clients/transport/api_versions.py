@@ -1,6 +1,6 @@
-"""Which version of each API both ends of one connection speak.
+"""The version of each API that both ends of one connection support.
 
-Source: KIP-35 (negotiation), KIP-511 (the odd answer to an ApiVersions version that is too new).
+Source: KIP-35 (negotiation), KIP-511 (the response to an ApiVersions version that is too new).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SOFTWARE_VERSION = "0.1.0"
 
 
 class FinalizedFeatures(NamedTuple):
-    """Levels of features that count in the whole cluster, as of `epoch`; -1 from a broker that tells none.
+    """The finalized feature levels of the cluster as of `epoch`; -1 if the broker returned none.
 
     Source: KIP-584.
     """
@@ -27,12 +27,12 @@ class FinalizedFeatures(NamedTuple):
     levels: Mapping[str, int] = {}
 
     def level(self, name: str) -> int:
-        """The level in force; 0 for a feature that is not."""
+        """Return the finalized level of a feature; 0 if it has none."""
         return self.levels.get(name, 0)
 
 
 class ApiVersions:
-    """The versions that one broker offers, met with those that we can send."""
+    """Chooses among the versions that one broker and this client support."""
 
     __slots__ = ("_chosen", "_offered", "features")
 
@@ -42,50 +42,51 @@ class ApiVersions:
         self._chosen: dict[int, int] = {}
 
     def choose(self, api_key: int, highest: int | None = None) -> int:
-        """The highest version that both ends speak, at most `highest`.
+        """Return the highest version that both ends support, at most `highest`.
 
-        Errors: KafkaError(UNSUPPORTED_VERSION) when the ranges do not meet.
+        Raise KafkaError(UNSUPPORTED_VERSION) if there is none.
         """
         if highest is None:
             chosen = self._chosen.get(api_key)
             if chosen is None:
-                chosen = self._chosen[api_key] = self._meet(api_key, None)
+                chosen = self._chosen[api_key] = self._negotiate(api_key, None)
             return chosen
-        return self._meet(api_key, highest)
+        return self._negotiate(api_key, highest)
 
     def offers(self, api_key: int, version: int = 0) -> bool:
-        """Whether the broker has `api_key` in `version` or a later one."""
+        """Return whether the broker supports `api_key` in `version` or a later one."""
         return api_key in self._offered and self._offered[api_key][1] >= version
 
     def offered(self, api_key: int) -> tuple[int, int] | None:
-        """The lowest and highest version that the broker has of `api_key`."""
+        """Return the lowest and highest version that the broker supports; None for an unsupported API."""
         return self._offered.get(api_key)
 
-    def _meet(self, api_key: int, highest: int | None) -> int:
+    def _negotiate(self, api_key: int, highest: int | None) -> int:
         ours = APIS[api_key]
         lowest = max(ours.lowest, request_type(api_key).valid_versions.lowest)
         offered = self._offered.get(api_key)
         if offered is None:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"the broker has no {ours.name}")
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"the broker does not support {ours.name}")
         version = min(ours.highest if highest is None else min(highest, ours.highest), offered[1])
         if version < max(lowest, offered[0]):
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"{ours.name}: the broker speaks {offered[0]}..{offered[1]}, we {lowest}..{ours.highest}",
+                f"{ours.name}: the broker supports versions {offered[0]}..{offered[1]},"
+                f" this client {lowest}..{ours.highest}",
             )
         return version
 
 
 def negotiation_request() -> ApiVersionsRequest:
-    """The first request on every connection."""
+    """Return the first request of every connection."""
     return ApiVersionsRequest(client_software_name=_SOFTWARE_NAME, client_software_version=_SOFTWARE_VERSION)
 
 
 def decode_negotiation(body: memoryview, version: int) -> ApiVersionsResponse:
-    """Read an answer to `negotiation_request` sent in `version`.
+    """Decode the response to `negotiation_request`, which was sent in `version`.
 
-    A broker that does not know `version` answers UNSUPPORTED_VERSION in version 0. Some write the rest
-    of that answer in another form; then only the error is kept.
+    A broker that does not support `version` responds with UNSUPPORTED_VERSION in version 0. Some brokers
+    write the rest of that response in another format; then only the error code is returned.
     """
     error_code = int.from_bytes(body[:2], "big", signed=True)
     if error_code != ErrorCode.UNSUPPORTED_VERSION:
@@ -97,13 +98,13 @@ def decode_negotiation(body: memoryview, version: int) -> ApiVersionsResponse:
 
 
 def finalized_features(response: ApiVersionsResponse) -> FinalizedFeatures:
-    """What an answer says of the cluster's features."""
+    """Return the finalized features in a response."""
     levels = {feature.name: feature.max_version_level for feature in response.finalized_features}
     return FinalizedFeatures(response.finalized_features_epoch, levels)
 
 
 def fallback_version(response: ApiVersionsResponse) -> int:
-    """Which ApiVersions version to ask with after an UNSUPPORTED_VERSION answer: the broker's, else 0."""
+    """Return the ApiVersions version to use after UNSUPPORTED_VERSION: the broker's highest, or 0."""
     for entry in response.api_keys:
         if entry.api_key == ApiKey.API_VERSIONS:
             return max(0, min(entry.max_version, APIS[ApiKey.API_VERSIONS].highest))

@@ -1,7 +1,7 @@
-"""Opening a connection to one broker: connect, negotiate versions, authenticate, all within one time.
+"""Opening a connection to one broker: connect, negotiate versions, authenticate, all within one timeout.
 
-Whoever has a fixed set of peers (a node's own connections to the other nodes) uses this directly;
-clients use `tidelog.clients.transport.network`, which keeps a pool.
+Nodes use this directly for their connections to other nodes. Clients use `tidelog.clients.transport.network`,
+which has a connection for each broker.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tidelog.clients.transport.connection import Authenticator, BrokerConnection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
-    """How connections are made; buffer sizes of -1 leave them to the operating system.
+    """The settings of new connections; buffer sizes of -1 mean the operating system's default.
 
-    `local_host`: the address to connect from, None for the one that the operating system chooses.
+    `local_host`: the local address; None if the operating system chooses it.
     """
 
     client_id: str
@@ -38,10 +38,10 @@ async def open_connection(
     address: BrokerAddress,
     authenticator: Authenticator | None = None,
 ) -> BrokerConnection:
-    """A connection over which requests can be sent.
+    """Open a connection and return it when requests can be sent.
 
-    Errors: OSError and TimeoutError when `address` cannot be reached, KafkaError when the two ends do
-    not understand each other.
+    Errors: OSError and TimeoutError if `address` cannot be reached; KafkaError if version negotiation or
+    authentication fails.
     """
     connection = BrokerConnection(
         node_id=address.node_id,

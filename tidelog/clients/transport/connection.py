@@ -1,8 +1,8 @@
 """One connection to one broker (shell): frames, correlation ids, timeouts, version negotiation.
 
-Many requests may be in flight; the broker answers them in order. Any of these ends the connection
-and fails all that is in flight: a frame over the bound, an answer that cannot be decoded or is out of
-step, a request without an answer in time.
+Many requests may be in flight; the broker responds in order. The connection is closed, and all requests in
+flight fail, after one of these: a frame over the limit, a response that cannot be decoded, a response with an
+unexpected correlation id, or a request without a response in time.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ ResponseFuture = asyncio.Future[ApiMessage]
 
 
 class Authenticator(Protocol):
-    """The seam for SASL: runs after version negotiation, before anything else is sent."""
+    """Authenticates a connection, after version negotiation and before any other request."""
 
     async def authenticate(self, connection: BrokerConnection) -> None:
-        """Prove who we are over `connection`; raise KafkaError when refused."""
+        """Authenticate over `connection`; raise KafkaError if the broker rejects it."""
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
     """One open stream to a broker.
 
-    Units: all times in milliseconds of the injected clock.
-    Errors: futures get KafkaError(NETWORK_EXCEPTION) when the connection is lost and
-    KafkaError(REQUEST_TIMED_OUT) when the answer is late.
+    Units: all times are in milliseconds of the given clock.
+    Errors: futures fail with KafkaError(NETWORK_EXCEPTION) if the connection is lost, and with
+    KafkaError(REQUEST_TIMED_OUT) if the response is late.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._next_correlation_id = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_due_ms = 0
+        self._timer_at_ms = 0
         self._closed: KafkaError | None = None
         self._is_paused = False
         self._socket_buffers = {
@@ -85,10 +85,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
             socket.SO_SNDBUF: send_buffer_bytes,
         }
 
-    # --- asyncio's side -------------------------------------------------------------------
+    # --- callbacks of asyncio -------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the loop when the stream is open."""
+        """Set the transport, its socket buffers and the peer's address."""
         self._transport = cast(asyncio.Transport, transport)
         stream_socket = transport.get_extra_info("socket")
         if stream_socket is not None:
@@ -100,36 +100,36 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.peer = f"node {self.node_id} at {address[0]}:{address[1]}"
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Called by the loop: where to receive into."""
+        """Return the buffer for the next received bytes."""
         return self._frames.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Called by the loop when bytes have arrived."""
+        """Handle the frames that are complete with the received bytes."""
         try:
-            for frame in self._frames.received(nbytes):
+            for frame in self._frames.on_received(nbytes):
                 self._handle_frame(frame)
         except DecodeError as error:
-            text = f"{self.peer} sent something unreadable: {error}"
+            text = f"cannot decode data from {self.peer}: {error}"
             self._fail(KafkaError(ErrorCode.CORRUPT_MESSAGE, text))
 
     def eof_received(self) -> bool:
-        """Called by the loop when the broker has closed its side."""
+        """Close the transport: the broker has closed its side."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the loop when the stream is gone."""
+        """Fail all requests in flight."""
         reason = f": {exc}" if exc else ""
         self._fail(KafkaError(ErrorCode.NETWORK_EXCEPTION, f"connection to {self.peer} was lost{reason}"))
 
     def pause_writing(self) -> None:
-        """Called by the loop when too much is unsent: the newest request is not yet fully written."""
+        """Mark the newest request as not completely sent."""
         self._is_paused = True
         newest = self.in_flight.newest
         if newest is not None:
             newest.send_completed = False
 
     def resume_writing(self) -> None:
-        """Called by the loop when the unsent bytes have drained."""
+        """Mark the newest request as sent, and notify the sender."""
         self._is_paused = False
         newest = self.in_flight.newest
         if newest is not None:
@@ -137,7 +137,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self.on_writable is not None:
             self.on_writable()
 
-    # --- the client's side ----------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------
 
     @property
     def is_open(self) -> bool:
@@ -145,18 +145,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._closed is None and self._transport is not None
 
     def can_send_more(self, max_in_flight: int) -> bool:
-        """Whether the in-flight window has room, see `InFlightRequests`."""
-        # Requests without answers are not in flight; only the unsent bytes tell that they pile up.
+        """Return whether another request may be sent; see `InFlightRequests`."""
+        # Requests without responses (acks=0) are not in flight; only the unsent bytes limit them.
         return self.is_open and not self._is_paused and self.in_flight.can_send_more(max_in_flight)
 
     def version_of(self, api_key: int, highest: int | None = None) -> int:
-        """The version to send `api_key` in on this connection."""
+        """Return the negotiated version of `api_key`, at most `highest`."""
         return self.api_versions.choose(api_key, highest)
 
     def send(
         self, message: ApiMessage, version: int, *, timeout_ms: int | None = None
     ) -> asyncio.Future[ApiMessage]:
-        """Send a request now; the future gets its answer. KafkaError if the connection is closed."""
+        """Send a request; return the future of its response. Raise KafkaError if the connection is closed."""
         transport = self._require_transport()
         correlation_id = self._take_correlation_id()
         frame = encode_request(message.api_key, version, correlation_id, self._client_id, message)
@@ -169,8 +169,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         transport.write(frame)
         return future
 
-    def send_unanswered(self, message: ApiMessage, version: int) -> None:
-        """Send a request that the broker does not answer (Produce with acks=0)."""
+    def send_without_response(self, message: ApiMessage, version: int) -> None:
+        """Send a request that has no response (Produce with acks=0)."""
         transport = self._require_transport()
         correlation_id = self._take_correlation_id()
         self.last_used_ms = self._monotonic_ms()
@@ -184,32 +184,34 @@ class BrokerConnection(asyncio.BufferedProtocol):
         highest_version: int | None = None,
         timeout_ms: int | None = None,
     ) -> ResponseT:
-        """Send a request in the best common version and await its answer."""
+        """Send a request in the highest common version, and return its response."""
         version = self.version_of(message.api_key, highest_version)
-        answer = await self.send(message, version, timeout_ms=timeout_ms)
-        assert isinstance(answer, response)
-        return answer
+        received = await self.send(message, version, timeout_ms=timeout_ms)
+        assert isinstance(received, response)
+        return received
 
     async def negotiate(self) -> None:
-        """Learn which versions the broker speaks; falls back to the version it names, else to 0."""
+        """Get the versions that the broker supports; use a lower ApiVersions version if it requires that."""
         version = APIS[ApiKey.API_VERSIONS].highest
-        response = await self._ask_versions(version)
+        response = await self._request_versions(version)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            response = await self._ask_versions(fallback_version(response))
+            response = await self._request_versions(fallback_version(response))
         if response.error_code != ErrorCode.NONE:
             raise failure(response.error_code, f"ApiVersions to {self.peer}")
         self.api_versions = ApiVersions(response.api_keys, finalized_features(response))
 
     def close(self) -> None:
-        """Close the stream; what is in flight fails."""
-        self._fail(KafkaError(ErrorCode.NETWORK_EXCEPTION, f"connection to {self.peer} was closed by us"))
+        """Close the stream; requests in flight fail."""
+        self._fail(
+            KafkaError(ErrorCode.NETWORK_EXCEPTION, f"connection to {self.peer} was closed by the client")
+        )
 
     # --- inside ---------------------------------------------------------------------------
 
-    async def _ask_versions(self, version: int) -> ApiVersionsResponse:
-        answer = await self.send(negotiation_request(), version)
-        assert isinstance(answer, ApiVersionsResponse)
-        return answer
+    async def _request_versions(self, version: int) -> ApiVersionsResponse:
+        received = await self.send(negotiation_request(), version)
+        assert isinstance(received, ApiVersionsResponse)
+        return received
 
     def _require_transport(self) -> asyncio.Transport:
         if self._closed is not None or self._transport is None:
@@ -220,40 +222,45 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _take_correlation_id(self) -> int:
         self._next_correlation_id += 1
         if self._next_correlation_id == _CORRELATION_ID_MAX:
-            self._fail(KafkaError(ErrorCode.NETWORK_EXCEPTION, f"correlation ids of {self.peer} are used up"))
+            self._fail(
+                KafkaError(
+                    ErrorCode.NETWORK_EXCEPTION, f"the connection to {self.peer} has used all correlation ids"
+                )
+            )
         return self._next_correlation_id
 
     def _handle_frame(self, frame: memoryview) -> None:
         oldest = self.in_flight.oldest
         if oldest is None:
-            raise DecodeError(f"an answer of {len(frame)} bytes that nobody asked for")
+            raise DecodeError(f"unexpected response of {len(frame)} bytes: no request is in flight")
         correlation_id, position = read_response_header(frame, oldest.api_key, oldest.api_version)
         request = self.in_flight.complete_next(correlation_id)
         if request is None:
             expected = oldest.correlation_id
-            raise DecodeError(f"answer {correlation_id} out of step: {expected} is the oldest request")
+            raise DecodeError(
+                f"unexpected correlation id {correlation_id}: the oldest request has {expected}"
+            )
         body = frame[position:]
-        answer: ApiMessage
+        response: ApiMessage
         try:
             if request.api_key == ApiKey.API_VERSIONS:
-                answer = decode_negotiation(body, request.api_version)
+                response = decode_negotiation(body, request.api_version)
             else:
-                # As Kafka's clients do, bytes behind the answer are not minded: there are brokers that
-                # send some.
-                answer, _ = decode_prefix(response_type(request.api_key), body, request.api_version, 0)
+                # Bytes after the response are ignored, as in Kafka's clients: some brokers send them.
+                response, _ = decode_prefix(response_type(request.api_key), body, request.api_version, 0)
         except DecodeError as error:
             _set_exception(request.context, KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.peer}: {error}"))
             raise
         if not request.context.done():
-            request.context.set_result(answer)
+            request.context.set_result(response)
 
-    def _arm_timer(self, due_ms: int, now_ms: int) -> None:
+    def _arm_timer(self, at_ms: int, now_ms: int) -> None:
         if self._timer is not None:
-            if self._timer_due_ms <= due_ms:
+            if self._timer_at_ms <= at_ms:
                 return
             self._timer.cancel()
-        self._timer_due_ms = due_ms
-        self._timer = self._loop.call_later(max(0, due_ms - now_ms) / 1000, self._check_timeouts)
+        self._timer_at_ms = at_ms
+        self._timer = self._loop.call_later(max(0, at_ms - now_ms) / 1000, self._check_timeouts)
 
     def _check_timeouts(self) -> None:
         self._timer = None
@@ -261,7 +268,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         late = self.in_flight.first_timed_out(now_ms)
         if late is not None:
             name = APIS[late.api_key].name
-            text = f"{self.peer} did not answer {name} within {late.deadline_ms - late.sent_ms} ms"
+            text = f"{self.peer} did not respond to {name} within {late.deadline_ms - late.sent_ms} ms"
             self._fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
             return
         next_ms = self.in_flight.next_deadline_ms()
@@ -287,4 +294,4 @@ class BrokerConnection(asyncio.BufferedProtocol):
 def _set_exception(future: asyncio.Future[ApiMessage], error: KafkaError) -> None:
     if not future.done():
         future.set_exception(error)
-        future.exception()  # an abandoned request is not worth a warning of the loop
+        future.exception()  # otherwise asyncio logs an error if no task awaits the request

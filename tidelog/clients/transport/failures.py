@@ -1,4 +1,4 @@
-"""Error codes of replies turned into exceptions, and what each kind asks of the client."""
+"""Exceptions for the error codes of responses, and the codes that require an action of the client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STALE_METADATA: Final = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Errors which mean that what we know about leaders is out of date."""
+"""Errors that mean that the client's metadata about leaders is stale."""
 
 COORDINATOR_LOST: Final = frozenset(
     {
@@ -36,7 +36,7 @@ COORDINATOR_LOST: Final = frozenset(
 
 
 def known_code(number: int) -> ErrorCode:
-    """The error code `number`; one that we do not know counts as UNKNOWN_SERVER_ERROR."""
+    """Return the error code `number`; UNKNOWN_SERVER_ERROR if it is not known."""
     try:
         return ErrorCode(number)
     except ValueError:
@@ -44,7 +44,7 @@ def known_code(number: int) -> ErrorCode:
 
 
 def failure(number: int, subject: str, message: str | None = None) -> KafkaError:
-    """The exception for a reply's error code: `subject` says what failed, `message` is the broker's text."""
+    """Return the exception for an error code; `subject` has failed, `message` is the broker's text."""
     code = known_code(number)
     known = "" if code != ErrorCode.UNKNOWN_SERVER_ERROR or number == code else f" (code {number})"
     return KafkaError(code, f"{subject}: {message or code.text}{known} [{code.name}]")
@@ -57,7 +57,7 @@ def raise_for(number: int, subject: str, message: str | None = None) -> None:
 
 
 def is_retriable(error: BaseException) -> bool:
-    """Whether sending the same again may succeed."""
+    """Return whether the same request may succeed when it is sent again."""
     if isinstance(error, KafkaError):
         return error.code.retriable
     return isinstance(error, OSError)

@@ -1,8 +1,7 @@
-"""Cuts a byte stream into frames behind 4-byte sizes, without copying large ones twice.
+"""Splits a byte stream into frames with 4-byte sizes, and does not copy large frames twice.
 
-The reader hands out the buffer into which the next bytes are to be received. Small frames arrive
-together in one reusable buffer and are copied out; a frame that does not fit there gets a buffer of
-its own, filled in place, which the receiver may keep.
+The reader provides the buffer for the next received bytes. Small frames are received into one reusable buffer
+and are copied out of it. A frame that does not fit gets its own buffer, which the receiver may keep.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ _SIZE_BYTES = 4
 
 
 class FrameReader:
-    """Receives bytes, yields frames (without their size).
+    """Receives bytes and returns frames without their sizes.
 
-    Bounds: a frame may have 0..max_frame_bytes bytes; other sizes raise DecodeError.
-    Invariant: bytes start..end of the scratch buffer are received and not yet cut.
+    Bounds: a frame has 0..max_frame_bytes bytes; other sizes raise DecodeError.
+    Invariant: bytes start..end of the scratch buffer are received and not yet split.
     """
 
     __slots__ = ("_end", "_filled", "_frame", "_max_frame_bytes", "_scratch", "_start", "_view")
@@ -33,13 +32,13 @@ class FrameReader:
         self._filled = 0
 
     def buffer(self) -> memoryview:
-        """Where the next received bytes go; never empty."""
+        """Return the buffer for the next received bytes; it is never empty."""
         if self._frame is not None:
             return self._frame[self._filled :]
         return self._view[self._end :]
 
-    def received(self, count: int) -> list[memoryview]:
-        """Note that `count` bytes were put into `buffer()`; the frames that are now whole."""
+    def on_received(self, count: int) -> list[memoryview]:
+        """Record that `count` bytes were written to `buffer()`; return the frames that are now complete."""
         if self._frame is not None:
             self._filled += count
             if self._filled < len(self._frame):
@@ -47,15 +46,15 @@ class FrameReader:
             frame, self._frame = self._frame, None
             return [frame]
         self._end += count
-        return self._cut()
+        return self._split()
 
-    def _cut(self) -> list[memoryview]:
+    def _split(self) -> list[memoryview]:
         frames: list[memoryview] = []
         scratch, start, end = self._scratch, self._start, self._end
         while end - start >= _SIZE_BYTES:
             size = int.from_bytes(scratch[start : start + _SIZE_BYTES], "big", signed=True)
             if not 0 <= size <= self._max_frame_bytes:
-                raise DecodeError(f"a frame of {size} bytes; allowed are 0..{self._max_frame_bytes}")
+                raise DecodeError(f"frame of {size} bytes; allowed are 0..{self._max_frame_bytes}")
             begin = start + _SIZE_BYTES
             if end - begin < size:
                 if size > _SCRATCH_BYTES - _SIZE_BYTES or end == _SCRATCH_BYTES:
@@ -68,7 +67,7 @@ class FrameReader:
         return frames
 
     def _begin_large(self, size: int, begin: int, end: int) -> None:
-        """Move what is there of a frame into a buffer of its own."""
+        """Move the received part of a large frame to its own buffer."""
         self._frame = memoryview(bytearray(size))
         self._filled = end - begin
         self._frame[: self._filled] = self._view[begin:end]

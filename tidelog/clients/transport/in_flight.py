@@ -1,9 +1,8 @@
-"""Requests sent on one connection and not yet answered, in the order in which they were sent.
+"""The requests of one connection that have no response yet, in the order in which they were sent.
 
-Theory: a broker answers the requests of one connection in order, so the oldest request in flight is
-the one that the next response belongs to. New requests may follow as long as the newest one has left
-our own buffer and the window is not full; a broker that reads slowly therefore stops us early, and
-memory for requests stays bounded.
+A broker responds to the requests of one connection in order, so the next response belongs to the oldest
+request in flight. Another request may be sent if the newest one has left the send buffer and the window is
+not full. A broker that reads slowly therefore stops the client early, and memory for requests stays bounded.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ ContextT = TypeVar("ContextT")
 
 @dataclass(slots=True)
 class InFlightRequest(Generic[ContextT]):
-    """One request on the wire; `context` is what the owner needs when the answer comes."""
+    """One request in flight; `context` is a value of the owner for the response."""
 
     correlation_id: int
     api_key: int
@@ -43,13 +42,13 @@ class InFlightRequests(Generic[ContextT]):
         return len(self._requests)
 
     def add(self, request: InFlightRequest[ContextT]) -> None:
-        """Append the request that was sent last."""
+        """Append a request that was just sent."""
         assert not self._requests or self._requests[-1].correlation_id < request.correlation_id
         self._requests.append(request)
 
     @property
     def oldest(self) -> InFlightRequest[ContextT] | None:
-        """The request whose answer comes next."""
+        """The request to which the next response belongs."""
         return self._requests[0] if self._requests else None
 
     @property
@@ -58,26 +57,26 @@ class InFlightRequests(Generic[ContextT]):
         return self._requests[-1] if self._requests else None
 
     def complete_next(self, correlation_id: int) -> InFlightRequest[ContextT] | None:
-        """Take out the oldest request if it is the one answered; None means the peer is out of step."""
+        """Remove and return the oldest request; None if it has another correlation id."""
         if not self._requests or self._requests[0].correlation_id != correlation_id:
             return None
         return self._requests.popleft()
 
     def can_send_more(self, max_in_flight: int) -> bool:
-        """Whether one more may be sent: none is in flight, or the newest is written and there is room."""
+        """Return whether one more may be sent: none is in flight, or the newest is sent and there is room."""
         requests = self._requests
         return not requests or (requests[-1].send_completed and len(requests) < max_in_flight)
 
     def next_deadline_ms(self) -> int | None:
-        """When the first of them is too late; None when nothing is in flight."""
+        """Return the earliest deadline; None if no request is in flight."""
         return min((request.deadline_ms for request in self._requests), default=None)
 
     def first_timed_out(self, now_ms: int) -> InFlightRequest[ContextT] | None:
-        """The oldest request whose deadline has passed."""
+        """Return the oldest request whose deadline has passed."""
         return next((request for request in self._requests if request.deadline_ms <= now_ms), None)
 
     def clear(self) -> list[InFlightRequest[ContextT]]:
-        """Take out all of them, oldest first, because the connection is gone."""
+        """Remove and return all requests, oldest first, because the connection is closed."""
         requests = list(self._requests)
         self._requests.clear()
         return requests

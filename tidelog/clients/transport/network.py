@@ -1,8 +1,8 @@
 """The connections of one client to the brokers of one cluster (shell).
 
-A connection is made when it is first needed and closed when it has been idle for long. Attempts to
-reach one broker keep an exponential backoff apart. Each (broker, purpose) has a connection of its own:
-a group's heartbeats must not stand in line behind a fetch that waits at the broker.
+A connection is opened when it is first needed, and closed when it was idle for `connections_max_idle_ms`.
+Attempts to connect to one broker use an exponential backoff. Each (broker, purpose) has its own connection: a
+group's heartbeats must not wait behind a fetch that the broker delays.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from tidelog.protocol.schema import ApiMessage
 _log = logging.getLogger("tidelog.clients.transport.network")
 
 DATA = "data"
-"""Purpose of connections for everything but group membership."""
+"""The purpose of connections for all requests except group membership."""
 COORDINATION = "coordination"
-"""Purpose of connections for group membership."""
+"""The purpose of connections for group membership."""
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 _Key = tuple[BrokerId, str]
@@ -37,17 +37,17 @@ _Key = tuple[BrokerId, str]
 
 @dataclass(slots=True)
 class _Attempts:
-    """Failed attempts in a row to reach one broker."""
+    """The consecutive failed attempts to connect to one broker."""
 
     failures: int = 0
     not_before_ms: int = 0
 
 
 class Network:
-    """The pool: at most one connection per broker and purpose.
+    """The connections of a client: at most one for each broker and purpose.
 
-    `features`: the newest that a broker told when it was connected to.
-    Bootstrap servers have ids -1, -2, ... until metadata tells the real ones.
+    `features`: the newest finalized features that a broker has returned.
+    Bootstrap servers have the ids -1, -2, ... until metadata has the real ids.
     """
 
     def __init__(
@@ -72,44 +72,44 @@ class Network:
         self.features = FinalizedFeatures()
 
     def set_brokers(self, brokers: Iterable[BrokerAddress]) -> None:
-        """Take the brokers that metadata names; idle connections to removed ones are closed."""
+        """Set the brokers from metadata; close idle connections to other nodes."""
         self._brokers = {broker.node_id: broker for broker in brokers}
         for key, connection in list(self._connections.items()):
-            # Bootstrap connections (negative ids) have done their work once real ids are known.
+            # Bootstrap connections (negative ids) are not needed once the real ids are known.
             is_known = key[0] in self._brokers or not self._brokers
             if not is_known and not len(connection.in_flight):
                 self._drop(key)
         for node_id in [id_ for id_ in self._attempts if id_ >= 0 and id_ not in self._brokers]:
             del self._attempts[node_id]
 
-    def learn(self, broker: BrokerAddress) -> None:
-        """Take one broker's address from an answer other than metadata (a coordinator)."""
+    def add_broker(self, broker: BrokerAddress) -> None:
+        """Add a broker's address from a response other than metadata (a coordinator)."""
         self._brokers[broker.node_id] = broker
 
     @property
     def broker_ids(self) -> tuple[BrokerId, ...]:
-        """The brokers that metadata named."""
+        """The ids of the brokers in the metadata."""
         return tuple(self._brokers)
 
     def ready_connection(self, node_id: BrokerId, purpose: str = DATA) -> BrokerConnection | None:
-        """An open connection, or None; never waits."""
+        """Return the open connection to a broker; None if there is none."""
         connection = self._connections.get((node_id, purpose))
         return connection if connection is not None and connection.is_open else None
 
     def retry_in_ms(self, node_id: BrokerId) -> int:
-        """How long until the next attempt to reach `node_id` is allowed."""
+        """Return the time until the next attempt to connect to `node_id` is allowed."""
         attempts = self._attempts.get(node_id)
         return 0 if attempts is None else max(0, attempts.not_before_ms - self._environment.monotonic_ms())
 
     def is_connecting(self, node_id: BrokerId, purpose: str = DATA) -> bool:
-        """Whether an attempt to reach `node_id` is under way."""
+        """Return whether an attempt to connect to `node_id` is in progress."""
         return (node_id, purpose) in self._connecting
 
     async def connection(self, node_id: BrokerId, purpose: str = DATA) -> BrokerConnection:
-        """An open connection to a broker, made if needed; waits out the backoff of earlier failures.
+        """Return an open connection to a broker; open one if needed, after the backoff of earlier failures.
 
-        Errors: KafkaError(NETWORK_EXCEPTION) when it cannot be reached,
-        KafkaError(NETWORK_EXCEPTION) when its address is not known: it is away, and newer metadata may tell.
+        Raise KafkaError(NETWORK_EXCEPTION) if the broker cannot be reached, or if the metadata has no address
+        for it; newer metadata may have one.
         """
         ready = self.ready_connection(node_id, purpose)
         if ready is not None:
@@ -125,7 +125,7 @@ class Network:
         return await asyncio.shield(task)
 
     async def any_connection(self) -> BrokerConnection:
-        """A connection to whichever broker is least busy; tries all of them, bootstrap servers last."""
+        """Return a connection to the least busy broker; try all brokers, then the bootstrap servers."""
         ready = [connection for (_, purpose), connection in self._connections.items() if purpose == DATA]
         ready = [connection for connection in ready if connection.is_open]
         if ready:
@@ -152,7 +152,7 @@ class Network:
         timeout_ms: int | None = None,
         highest_version: int | None = None,
     ) -> ResponseT:
-        """Send to one broker (None: any) and await the answer."""
+        """Send a request to one broker (None: any); return the response."""
         if node_id is None:
             connection = await self.any_connection()
         else:
@@ -162,19 +162,19 @@ class Network:
         )
 
     def disconnect(self, node_id: BrokerId, purpose: str) -> None:
-        """Close one connection, so that the next request does not stand in line behind its answers."""
+        """Close one connection, so that the next request does not wait behind its pending responses."""
         if (node_id, purpose) in self._connections:
             self._drop((node_id, purpose))
 
     def close_idle(self) -> None:
-        """Close connections that nobody used for `connections_max_idle_ms`."""
+        """Close the connections that were idle for `connections_max_idle_ms`."""
         oldest = self._environment.monotonic_ms() - self._config.connections_max_idle_ms
         for key, connection in list(self._connections.items()):
             if not connection.is_open or (connection.last_used_ms < oldest and not len(connection.in_flight)):
                 self._drop(key)
 
     async def close(self) -> None:
-        """Close every connection and stop attempts under way."""
+        """Close all connections and stop all attempts to connect."""
         self._closed = True
         tasks = list(self._connecting.values())
         for task in tasks:
@@ -189,7 +189,7 @@ class Network:
     def _connect_done(self, key: _Key, task: asyncio.Task[BrokerConnection]) -> None:
         self._connecting.pop(key, None)
         if not task.cancelled():
-            task.exception()  # whoever waited has it; nobody waiting is fine too
+            task.exception()  # the waiting calls have it; otherwise asyncio would log it
 
     async def _connect(self, key: _Key) -> BrokerConnection:
         node_id, _ = key
@@ -199,8 +199,8 @@ class Network:
             await asyncio.sleep(delay_ms / 1000)
         address = self._brokers.get(node_id) or self._bootstrap.get(node_id)
         if address is None:
-            # Whoever asked looks at newer metadata and asks again, as for a connection that was lost.
-            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"the address of broker {node_id} is not known")
+            # The caller retries with newer metadata, as after a lost connection.
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"the metadata has no address of broker {node_id}")
         try:
             connection = await self._open(address)
         except (OSError, TimeoutError, KafkaError) as error:

@@ -16,42 +16,42 @@ def policy(max_idle_ms: int | None = 5_000) -> RefreshPolicy:
 
 def refreshed(at_ms: int = 1_000) -> RefreshPolicy:
     ready = policy()
-    ready.sent()
-    ready.succeeded(at_ms, fruitful=True)
+    ready.on_sent()
+    ready.on_success(at_ms, is_complete=True)
     return ready
 
 
 def test_the_first_refresh_is_due_at_once() -> None:
-    assert policy().due_in_ms(0) == 0
+    assert policy().next_refresh_ms(0) == 0
 
 
 def test_metadata_is_refreshed_when_it_reaches_its_age() -> None:
     ready = refreshed(1_000)
-    assert ready.due_in_ms(1_000) == 10_000
-    assert ready.due_in_ms(11_000) == 0
+    assert ready.next_refresh_ms(1_000) == 10_000
+    assert ready.next_refresh_ms(11_000) == 0
 
 
 def test_a_request_waits_for_backoff_after_the_last_answer() -> None:
     ready = refreshed(1_000)
     ready.request()
-    assert ready.due_in_ms(1_030) == 70
-    assert ready.due_in_ms(1_100) == 0
+    assert ready.next_refresh_ms(1_030) == 70
+    assert ready.next_refresh_ms(1_100) == 0
 
 
 def test_a_new_topic_does_not_wait_for_backoff() -> None:
     ready = refreshed(1_000)
     ready.use_topic("tides", 1_010)
-    assert ready.due_in_ms(1_010) == 0
+    assert ready.next_refresh_ms(1_010) == 0
     assert ready.topics == ("tides",)
 
 
 def test_a_known_topic_asks_for_nothing() -> None:
     ready = refreshed(1_000)
     ready.use_topic("tides", 1_000)
-    ready.sent()
-    ready.succeeded(1_200, fruitful=True)
+    ready.on_sent()
+    ready.on_success(1_200, is_complete=True)
     ready.use_topic("tides", 1_300)
-    assert ready.due_in_ms(1_300) == 9_900
+    assert ready.next_refresh_ms(1_300) == 9_900
 
 
 def test_failures_back_off_exponentially_up_to_the_bound() -> None:
@@ -59,9 +59,9 @@ def test_failures_back_off_exponentially_up_to_the_bound() -> None:
     waits = []
     now_ms = 0
     for _ in range(6):
-        ready.sent()
-        ready.failed(now_ms)
-        waits.append(ready.due_in_ms(now_ms))
+        ready.on_sent()
+        ready.on_failure(now_ms)
+        waits.append(ready.next_refresh_ms(now_ms))
         now_ms += waits[-1]
     assert waits == [100, 200, 400, 800, 1_000, 1_000]
 
@@ -70,9 +70,9 @@ def test_an_answer_that_lacks_what_was_asked_for_is_asked_again_with_growing_pau
     ready = policy()
     waits = []
     for _ in range(3):
-        ready.sent()
-        ready.succeeded(0, fruitful=False)
-        waits.append(ready.due_in_ms(0))
+        ready.on_sent()
+        ready.on_success(0, is_complete=False)
+        waits.append(ready.next_refresh_ms(0))
     assert waits == [100, 200, 400]
 
 

@@ -100,7 +100,7 @@ async def test_a_lost_connection_fails_what_is_in_flight_and_refuses_more() -> N
     ("frame", "complaint"),
     [
         ((100_001).to_bytes(4, "big"), "100001"),
-        ((8).to_bytes(4, "big") + (99).to_bytes(4, "big") + b"\x00" * 4, "out of step"),
+        ((8).to_bytes(4, "big") + (99).to_bytes(4, "big") + b"\x00" * 4, "unexpected correlation id 99"),
         ((5).to_bytes(4, "big") + b"\x00\x00\x00\x02\x00", "MetadataResponse"),
         ((2).to_bytes(4, "big") + b"\x00\x00", "response header"),
     ],

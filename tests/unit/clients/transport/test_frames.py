@@ -19,7 +19,7 @@ def feed(reader: FrameReader, data: bytes, cuts: list[int]) -> list[bytes]:
         count = min(len(buffer), len(data) - at, next(sizes, 1 << 20))
         buffer[:count] = data[at : at + count]
         at += count
-        frames += [bytes(frame) for frame in reader.received(count)]
+        frames += [bytes(frame) for frame in reader.on_received(count)]
     return frames
 
 
@@ -51,15 +51,15 @@ def test_a_frame_over_the_bound_is_refused_before_it_is_received(size: int) -> N
     reader = FrameReader(1_000)
     reader.buffer()[:4] = size.to_bytes(4, "big", signed=True)
     with pytest.raises(DecodeError, match=str(size)):
-        reader.received(4)
+        reader.on_received(4)
 
 
 def test_a_frame_that_was_handed_out_is_not_overwritten_by_the_next() -> None:
     reader = FrameReader(1_000)
     first = framed(b"first")
     reader.buffer()[: len(first)] = first
-    (frame,) = reader.received(len(first))
+    (frame,) = reader.on_received(len(first))
     second = framed(b"SECOND")
     reader.buffer()[: len(second)] = second
-    reader.received(len(second))
+    reader.on_received(len(second))
     assert bytes(frame) == b"first"

@@ -1,4 +1,4 @@
-"""The questions about offsets that leaders answer: by timestamp, and by leader epoch."""
+"""The requests for offsets to partition leaders: by timestamp, and by leader epoch."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _CONSUMER_REPLICA_ID = -1
 
 
 class OffsetsByTimestamp:
-    """ListOffsets: the first offset whose record is not older than a timestamp.
+    """The ListOffsets request: the first offset whose record is not older than a timestamp.
 
-    Negative timestamps are special: -1 latest, -2 earliest, -3 the largest timestamp, -4 earliest
-    that is local, -5 latest that is tiered. An offset of -1 means that there is none.
+    Negative timestamps: -1 latest, -2 earliest, -3 largest timestamp, -4 earliest local, -5 latest tiered.
+    The result has offset -1 if there is no such record.
     """
 
     name = "ListOffsets"
@@ -48,7 +48,7 @@ class OffsetsByTimestamp:
         self._timeout_ms = timeout_ms
 
     def request(self, topic_partitions: list[TopicPartition]) -> ListOffsetsRequest:
-        """The request for partitions that one broker leads."""
+        """Return the request for partitions that one broker leads."""
         topics = []
         for topic, numbers in partitions_by_topic(topic_partitions).items():
             partitions = tuple(
@@ -70,15 +70,15 @@ class OffsetsByTimestamp:
     def results(
         self, response: ListOffsetsResponse
     ) -> Iterator[tuple[TopicPartition, int, OffsetAndTimestamp]]:
-        """Partition, error code and offset of each entry."""
+        """Return partition, error code and offset of each entry."""
         for topic in response.topics:
             for entry in topic.partitions:
                 found = OffsetAndTimestamp(entry.offset, entry.timestamp, entry.leader_epoch)
                 yield TopicPartition(topic.name, entry.partition_index), entry.error_code, found
 
 
-class EpochEnds:
-    """OffsetForLeaderEpoch: where a leader epoch ends in the leader's log.
+class EpochEndOffsets:
+    """The OffsetForLeaderEpoch request: the end of a leader epoch in the leader's log.
 
     Source: KIP-320.
     """
@@ -91,7 +91,7 @@ class EpochEnds:
         self._metadata = metadata
 
     def request(self, topic_partitions: list[TopicPartition]) -> OffsetForLeaderEpochRequest:
-        """The request for partitions that one broker leads."""
+        """Return the request for partitions that one broker leads."""
         topics = []
         for topic, numbers in partitions_by_topic(topic_partitions).items():
             partitions = tuple(
@@ -108,7 +108,7 @@ class EpochEnds:
     def results(
         self, response: OffsetForLeaderEpochResponse
     ) -> Iterator[tuple[TopicPartition, int, EpochEndOffset]]:
-        """Partition, error code and end of each entry."""
+        """Return partition, error code and end offset of each entry."""
         for topic in response.topics:
             for entry in topic.partitions:
                 yield TopicPartition(topic.topic, entry.partition), entry.error_code, entry
