@@ -175,7 +175,7 @@ class MetadataUpdater:
         self._network.set_brokers(self.metadata.brokers.values())
         if self._is_lost:
             self._is_lost = False
-            _log.warning("Metadata refresh succeeded: the cluster is reachable again")
+            _log.warning("Cluster is reachable again")
         self._last_error = None
         policy.on_success(self._environment.monotonic_ms(), is_complete=self._is_complete(names))
         for callback in self.on_update:
