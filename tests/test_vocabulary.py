@@ -40,7 +40,6 @@ OCCURRENCES = {
     "broker/channels": 12,
     "broker/config": 11,
     "broker/controller": 13,
-    "broker/coordinators": 64,
     "broker/fetching": 15,
     "broker/logs": 16,
     "broker/metadata": 30,

@@ -178,7 +178,7 @@ class GroupBench:
             protocol_type=protocol_type,
             protocols=tuple(JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols),
         )
-        outcome = self.coordinator.join(Client(client, "/127.0.0.1"), request, version, self.now)
+        outcome = self.coordinator.membership.join(Client(client, "/127.0.0.1"), request, version, self.now)
         self.perform(outcome.writes)
         return Waiting(outcome.reply)
 
@@ -213,7 +213,7 @@ class GroupBench:
                 for who, what in (assignments or {}).items()
             ),
         )
-        outcome = self.coordinator.sync(request, self.now)
+        outcome = self.coordinator.membership.sync(request, self.now)
         self.perform(outcome.writes)
         return Waiting(outcome.reply)
 
@@ -224,7 +224,7 @@ class GroupBench:
         request = HeartbeatRequest(
             group_id=group_id, generation_id=generation, member_id=member_id, group_instance_id=instance
         )
-        return ErrorCode(self.coordinator.heartbeat(request, self.now).error_code)
+        return ErrorCode(self.coordinator.membership.heartbeat(request, self.now).error_code)
 
     def leave(
         self, *members: tuple[str, str | None], group_id: str = "g", version: int = 5
@@ -239,7 +239,7 @@ class GroupBench:
                 MemberIdentity(member_id=who, group_instance_id=instance) for who, instance in members
             ),
         )
-        return self.finish(self.coordinator.leave(request, version, self.now))
+        return self.finish(self.coordinator.membership.leave(request, version, self.now))
 
     def commit(
         self,
@@ -273,7 +273,7 @@ class GroupBench:
             ),
         )
         try:
-            response = self.finish(self.coordinator.commit_offsets(request, version, self.now))
+            response = self.finish(self.coordinator.offsets.commit(request, version, self.now))
         except KafkaError as error:
             return [error.code] * len(offsets)
         return [ErrorCode(p.error_code) for topic in response.topics for p in topic.partitions]
@@ -282,7 +282,7 @@ class GroupBench:
         """All committed offsets of a group."""
         return {
             (topic.name, partition.partition_index): partition.committed_offset
-            for topic in completed(self.coordinator.fetch_all_offsets(group_id, False))
+            for topic in completed(self.coordinator.offset_fetch.fetch_all(group_id, False))
             for partition in topic.partitions
         }
 
@@ -291,18 +291,18 @@ class GroupBench:
     ) -> tuple[int, ErrorCode]:
         """One committed offset and its error."""
         asked = (OffsetFetchRequestTopics(name=topic, partition_indexes=(partition,)),)
-        (found,) = completed(self.coordinator.fetch_offsets(group_id, asked, require_stable))
+        (found,) = completed(self.coordinator.offset_fetch.fetch(group_id, asked, require_stable))
         return found.partitions[0].committed_offset, ErrorCode(found.partitions[0].error_code)
 
     # What administrators see
 
     def state(self, group_id: str = "g") -> str:
         """The state as DescribeGroups shows it."""
-        return self.coordinator.describe_group(group_id, 6).group_state
+        return self.coordinator.administration.describe_group(group_id, 6).group_state
 
     def expire(self) -> int:
         """Look for expired offsets; says how many records that gave."""
-        writes = self.coordinator.expire_offsets(self.now)
+        writes = self.coordinator.expiration.expire(self.now)
         self.perform(writes)
         return len(writes.records)
 

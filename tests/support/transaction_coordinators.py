@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 from tests.support.replicas import Replicas
 from tidelog.base.clock import Clock
-from tidelog.broker.coordinators.verification.coordinator_questions import CoordinatorQuestions
+from tidelog.broker.coordinators.verification.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from tidelog.broker.coordinators.verification.verifier import TransactionVerifier, VerificationSettings
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, TopicPartition
@@ -90,5 +90,7 @@ class VerificationBench:
         self.coordinator = ScriptedCoordinator()
         self.settings = SETTINGS
         used = clock or replicas.clock
-        self.questions = CoordinatorQuestions(self.coordinator, lambda: replicas.image, used.monotonic_ms)
+        self.questions = AddPartitionsToTxnManager(
+            self.coordinator, lambda: replicas.image, used.monotonic_ms
+        )
         self.verifier = TransactionVerifier(replicas.manager, self.questions, used, lambda: self.settings)

@@ -24,7 +24,7 @@ from tidelog.broker.coordinators.consumer_offsets import TransactionalOffsetsLog
 from tidelog.broker.coordinators.coordinator_logs import StateTopic, TopicStateLog
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.service import GroupService
-from tidelog.broker.coordinators.verification.coordinator_questions import CoordinatorQuestions
+from tidelog.broker.coordinators.verification.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from tidelog.broker.coordinators.verification.verifier import VerificationSettings
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
 from tidelog.broker.logs.flusher import Flusher
@@ -171,7 +171,7 @@ class TransactionalNode:
         return self._verification.coordinator
 
     @property
-    def questions(self) -> CoordinatorQuestions:
+    def questions(self) -> AddPartitionsToTxnManager:
         """Who asks it."""
         return self._verification.questions
 

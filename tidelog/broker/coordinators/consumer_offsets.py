@@ -59,7 +59,7 @@ class TransactionalOffsetsLog:
             ClientSupport.of_txn_offset_commit(version),
         )
         batch = FirstBatch(topic_partition, NO_SEQUENCE)
-        verification = (await self._verifier.verify_patiently(transaction, (batch,)))[topic_partition]
+        verification = (await self._verifier.verify_with_retries(transaction, (batch,)))[topic_partition]
         if isinstance(verification, KafkaError):
             raise verification
         return TransactionalProducer(request.producer_id, request.producer_epoch, verification)

@@ -113,7 +113,7 @@ class ProduceHandler:
         support = ClientSupport.of_produce(request.header.api_version)
         found = transactional_batches(view, support, self._replicas)
         verifications = {} if found is None else self._verifier.begin(*found)
-        if found is None or not self._verifier.must_ask(verifications):
+        if found is None or not self._verifier.unverified(verifications):
             self._append_all(request, AppendState(view, ProduceVerifications(support, verifications)))
         else:
             self._append_when_verified(request, view, found)
@@ -121,7 +121,7 @@ class ProduceHandler:
     def _append_when_verified(
         self, request: Request, view: ProduceRequestView, found: TransactionalBatches
     ) -> None:
-        verifying = asyncio.get_running_loop().create_task(self._verifier.verify_patiently(*found))
+        verifying = asyncio.get_running_loop().create_task(self._verifier.verify_with_retries(*found))
         self._verifying.add(verifying)
 
         def on_abandoned(_: Request) -> None:

@@ -1,7 +1,7 @@
-"""ListGroups, DescribeGroups, DeleteGroups: what administrators see and remove.
+"""ListGroups, DescribeGroups and DeleteGroups.
 
-Source: GroupMetadataManager of Apache Kafka 4.3; KIP-518 (states filter), KIP-848 (types filter),
-KIP-1043 (an unknown group is an error from DescribeGroups 6 on, a dead group before).
+Source: GroupMetadataManager of Apache Kafka 4.3; KIP-518 (states filter), KIP-848 (types filter), KIP-1043
+(an unknown group is an error from DescribeGroups 6 on, a dead group before).
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ NOT_FOUND_FROM_VERSION = 6
 
 
 class Administration:
-    """Looks at groups and deletes them."""
+    """The admin requests for groups."""
 
     def __init__(self, groups: GroupRegistry, offsets: OffsetStore) -> None:
         self._groups = groups
         self._offsets = offsets
 
     def list_groups(self, states: Iterable[str], types: Iterable[str]) -> Steps[list[ListedGroup]]:
-        """Return the groups in one of `states` and of one of `types`, case aside; no filter takes all."""
-        wanted_states = {state.strip().lower() for state in states}
-        wanted_types = {kind.strip().lower() for kind in types}
-        if wanted_types and CLASSIC_GROUP_TYPE.lower() not in wanted_types:
+        """Return the groups with one of `states` and one of `types`, ignoring case; no filter selects all."""
+        state_filter = {state.strip().lower() for state in states}
+        type_filter = {kind.strip().lower() for kind in types}
+        if type_filter and CLASSIC_GROUP_TYPE.lower() not in type_filter:
             return []
         found = []
         for group in list(self._groups):
             yield None
-            if wanted_states and group.state.value.lower() not in wanted_states:
+            if state_filter and group.state.value.lower() not in state_filter:
                 continue
             found.append(
                 ListedGroup(
@@ -54,7 +54,7 @@ class Administration:
         return found
 
     def describe_group(self, group_id: str, version: int) -> DescribedGroup:
-        """One group with its members; what they said and got only while it is stable."""
+        """Return one group with its members; metadata and assignments only if it is stable."""
         group = self._groups.get(group_id)
         if group is None:
             if version < NOT_FOUND_FROM_VERSION:
@@ -75,7 +75,7 @@ class Administration:
         )
 
     def delete_groups(self, group_ids: Iterable[str]) -> Outcome[list[DeletableGroupResult]]:
-        """Forget groups without members, with all their offsets."""
+        """Delete groups without members, with all their offsets."""
         records: list[CoordinatorRecord] = []
         results = []
         for group_id in dict.fromkeys(group_ids):
@@ -83,8 +83,8 @@ class Administration:
             try:
                 if self._groups.require(group_id).state is not GroupState.EMPTY:
                     raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members")
-            except KafkaError as refusal:
-                error = refusal.code
+            except KafkaError as failure:
+                error = failure.code
             else:
                 records += [offset_tombstone(*key) for key in self._offset_keys(group_id)]
                 records.append(group_tombstone(group_id))

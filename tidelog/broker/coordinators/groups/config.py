@@ -1,4 +1,4 @@
-"""Settings of the group coordinator, by Kafka's keys with Kafka's defaults."""
+"""The settings of the group coordinator, with Kafka's keys and defaults."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 INT_MAX: Final = 2**31 - 1
 
-# Not configurable in Kafka either: how long a joining member is kept that cannot send heartbeats yet.
+# How long a new member, which cannot send heartbeats yet, may wait to join. A constant in Kafka, too.
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 
 _LOWEST: Final = {
@@ -25,11 +25,9 @@ _LOWEST: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """Each field is the Kafka key of the same name with dots for underscores.
+    """The settings; each field is the Kafka key of the same name with underscores for dots.
 
-    `group_max_member_bytes` is Tidelog's own.
-
-    Errors: ValueError that names key, value and bound.
+    `group_max_member_bytes` is Tidelog's own. Errors: ValueError that names key, value and bound.
     """
 
     group_min_session_timeout_ms: int = 6_000
@@ -51,10 +49,10 @@ class GroupConfig:
         for name, lowest in _LOWEST.items():
             value = getattr(self, name)
             if value < lowest:
-                raise ValueError(f"{name.replace('_', '.')} is {value}, must be at least {lowest}")
+                raise ValueError(f"{name.replace('_', '.')} is {value}; it must be at least {lowest}")
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise ValueError(
-                f"group.min.session.timeout.ms is {self.group_min_session_timeout_ms}, above "
+                f"group.min.session.timeout.ms is {self.group_min_session_timeout_ms}; it must not be above "
                 f"group.max.session.timeout.ms {self.group_max_session_timeout_ms}"
             )
 

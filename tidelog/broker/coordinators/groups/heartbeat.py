@@ -1,4 +1,4 @@
-"""Heartbeat: a member is alive, and learns whether it must join again."""
+"""Heartbeat: a member renews its session and learns whether it must join again."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ logger = logging.getLogger(__name__)
 
 
 class HeartbeatCommand:
-    """Answers Heartbeat."""
+    """Handles Heartbeat."""
 
     def __init__(self, groups: GroupRegistry, rebalance: Rebalance) -> None:
         self._groups = groups
         self._rebalance = rebalance
 
     def heartbeat(self, request: HeartbeatRequest, now: Moment) -> HeartbeatResponse:
-        """NONE, REBALANCE_IN_PROGRESS for a member that should join again, or why it is no member."""
+        """Restart the session of a member. Return REBALANCE_IN_PROGRESS if it must join again."""
         try:
             if not request.group_id:
                 raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
             group = self._groups.get(request.group_id)
             if group is None:
-                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"no group {request.group_id}")
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {request.group_id} is unknown")
             member = group.check_member(request.member_id, request.group_instance_id)
             check_generation(group, request.generation_id)
         except KafkaError as error:
-            logger.debug("group %s refuses a heartbeat: %s", request.group_id, error)
+            logger.debug("group %s rejected a heartbeat: %s", request.group_id, error)
             return HeartbeatResponse(error_code=error.code)
         self._rebalance.keep_alive(group, member, now)
         if group.state is GroupState.PREPARING_REBALANCE:

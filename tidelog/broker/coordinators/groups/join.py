@@ -1,8 +1,8 @@
-"""JoinGroup: how members come in and come back.
+"""JoinGroup: how members join and rejoin.
 
-A dynamic member without an id is first given one and told to come again with it (KIP-394, from
-version 4 on), so that a client that gives up does not leave a member behind. A static member
-without an id takes the place it had (KIP-345, `static_join`).
+A dynamic member without an id first gets an id, with which it must join again (KIP-394, from version 4 on).
+So a client that gives up does not leave a member behind. A static member without an id replaces its earlier
+instance (KIP-345, `static_join`).
 
 Source: GroupMetadataManager of Apache Kafka; KIP-394, KIP-800 (reasons are logged).
 """
@@ -31,14 +31,14 @@ logger = logging.getLogger(__name__)
 
 UNKNOWN_MEMBER_ID = ""
 MEMBER_ID_REQUIRED_FROM_VERSION = 4
-# Enough to recognise a client in a member id; longer ids could not be written.
+# Enough to recognize a client in a member id; longer ids could not be written.
 _CLIENT_ID_CHARACTERS_MAX = 255
 
 JoinReply = Pending[JoinGroupResponse]
 
 
 class JoinCommand:
-    """Answers JoinGroup. `new_suffix` makes member ids unique (a random UUID's text in production)."""
+    """Handles JoinGroup. `new_suffix` returns a unique suffix for a member id."""
 
     def __init__(
         self, groups: GroupRegistry, rebalance: Rebalance, config: GroupConfig, new_suffix: Callable[[], str]
@@ -52,7 +52,7 @@ class JoinCommand:
     def join(
         self, client: Client, request: JoinGroupRequest, version: int, now: Moment
     ) -> Outcome[JoinReply]:
-        """A reply that comes when the rebalance is through, or at once when there is nothing to wait for."""
+        """Return a reply that completes when the rebalance does, or at once if no wait is needed."""
         reply: JoinReply = Pending()
         try:
             self._check(request)
@@ -66,7 +66,7 @@ class JoinCommand:
                 self._check_room(group, request.member_id)
                 writes = self._rejoin(group, client, request, reply, now)
         except KafkaError as error:
-            logger.info("group %s refuses a join: %s", request.group_id, error)
+            logger.info("group %s rejected a join: %s", request.group_id, error)
             return Outcome(
                 Pending.of(JoinGroupResponse(member_id=_id_in(error, request), error_code=error.code))
             )
@@ -82,21 +82,21 @@ class JoinCommand:
         if not lowest <= request.session_timeout_ms <= highest:
             raise KafkaError(
                 ErrorCode.INVALID_SESSION_TIMEOUT,
-                f"session timeout {request.session_timeout_ms} ms is not between {lowest} and {highest}",
+                f"session timeout {request.session_timeout_ms} ms; allowed are {lowest} to {highest}",
             )
 
     def _check_room(self, group: Group, member_id: str) -> None:
-        """GROUP_MAX_SIZE_REACHED when the group has no place for `member_id`.
+        """Raise GROUP_MAX_SIZE_REACHED if the group has no room for `member_id`.
 
-        While members join again, those that have joined count: if the limit was lowered, the last
-        to come are turned away.
+        During a rebalance, only members that have joined count: if the limit was lowered, the last to join
+        are rejected.
         """
         if group.state is GroupState.EMPTY:
             return
         member = group.members.get(member_id)
         if group.state is GroupState.PREPARING_REBALANCE:
             has_place = member is not None and member.awaiting_join is not None
-            taken = group.awaiting_join_count
+            taken = group.parked.join_count
         else:
             has_place = member is not None
             taken = len(group.members)
@@ -110,11 +110,10 @@ class JoinCommand:
     def _join_new_group(
         self, client: Client, request: JoinGroupRequest, version: int, reply: JoinReply, now: Moment
     ) -> Writes:
-        """The first member of all; the group is written so that a restart knows of it."""
+        """Add the first member of a new group. The group is written, so that a restart restores it."""
         if request.member_id != UNKNOWN_MEMBER_ID:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"no group {request.group_id} for member {request.member_id!r}"
-            )
+            text = f"group {request.group_id} of member {request.member_id!r} is unknown"
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, text)
         if not request.protocol_type or not request.protocols:
             raise _inconsistent(request)
         group = self._groups.create(request.group_id, now)
@@ -128,7 +127,7 @@ class JoinCommand:
         def follow_up(error: ErrorCode, now: Moment) -> Writes:
             if error is not ErrorCode.NONE:
                 for member in group.members.values():
-                    group.answer_join(member, JoinGroupResponse(error_code=error_of_append(error)))
+                    group.parked.complete_join(member, JoinGroupResponse(error_code=error_of_append(error)))
                 self._groups.remove(group)
             return NOTHING
 
@@ -143,20 +142,20 @@ class JoinCommand:
         reply: JoinReply,
         now: Moment,
     ) -> Writes:
-        """A member that has no id yet."""
+        """Add a member that has no id yet."""
         if not group.supports(request.protocol_type, (protocol.name for protocol in request.protocols)):
             raise _inconsistent(request)
-        group.check_memory(request.protocols, group.static_member(request.group_instance_id))
+        group.memory.check_join(request.protocols, group.static_member(request.group_instance_id))
         suffix = self._new_suffix()
         if request.group_instance_id is not None:
             member_id = f"{request.group_instance_id[:_CLIENT_ID_CHARACTERS_MAX]}-{suffix}"
             if request.group_instance_id in group.static_members:
-                return self._static.take_place(group, request, version, member_id, reply, now)
+                return self._static.replace(group, request, version, member_id, reply, now)
             return self._add(group, client, request, member_id, reply, now)
         member_id = f"{client.client_id[:_CLIENT_ID_CHARACTERS_MAX]}-{suffix}"
         if version < MEMBER_ID_REQUIRED_FROM_VERSION:
             return self._add(group, client, request, member_id, reply, now)
-        group.give_id(member_id)
+        group.add_pending(member_id)
         self._rebalance.expect(group, member_id, now, request.session_timeout_ms)
         reply.complete(JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED))
         return NOTHING
@@ -164,7 +163,7 @@ class JoinCommand:
     def _rejoin(
         self, group: Group, client: Client, request: JoinGroupRequest, reply: JoinReply, now: Moment
     ) -> Writes:
-        """A member that comes with its id."""
+        """Join a member that has an id."""
         member_id = request.member_id
         if not group.supports(request.protocol_type, (protocol.name for protocol in request.protocols)):
             raise _inconsistent(request)
@@ -172,26 +171,26 @@ class JoinCommand:
             if request.group_instance_id is not None:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST,
-                    f"{member_id!r} was given to a member without group.instance.id",
+                    f"{member_id!r} is the id of a member without group.instance.id",
                 )
-            group.check_memory(request.protocols, None)
+            group.memory.check_join(request.protocols, None)
             return self._add(group, client, request, member_id, reply, now)
         member = group.check_member(member_id, request.group_instance_id)
-        group.check_memory(request.protocols, member)
+        group.memory.check_join(request.protocols, member)
         changed = member.protocols != request.protocols
         is_leader = member_id == group.leader_id
         if group.state is GroupState.COMPLETING_REBALANCE and not changed:
-            # Its answer may have been lost on the way.
+            # The first response may have been lost.
             reply.complete(group.generation_reply(member))
             return NOTHING
         if group.state is GroupState.STABLE and not changed and not is_leader:
             reply.complete(group.generation_reply(member))
             return NOTHING
-        # A leader that joins a stable group wants a new assignment, say because topics have changed.
+        # A leader that rejoins a stable group requests a new assignment, for example because topics changed.
         group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
-        group.park_join(member, reply)
-        who = "leader" if is_leader else "member"
-        return self._rebalance.start_or_complete(group, f"{who} {member_id} joined: {_reason(request)}", now)
+        group.parked.park_join(member, reply)
+        role = "leader" if is_leader else "member"
+        return self._rebalance.start_or_complete(group, f"{role} {member_id} joined: {_reason(request)}", now)
 
     def _add(
         self,
@@ -224,10 +223,10 @@ def _inconsistent(request: JoinGroupRequest) -> KafkaError:
     names = [protocol.name for protocol in request.protocols]
     return KafkaError(
         ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-        f"group {request.group_id}: type {request.protocol_type!r} with {names} does not fit the others",
+        f"group {request.group_id} does not support type {request.protocol_type!r} with protocols {names}",
     )
 
 
 def _id_in(error: KafkaError, request: JoinGroupRequest) -> str:
-    """The member id in a refusal: a member that was turned away for lack of room has none."""
+    """Return the member id of an error response: none for a member that was rejected for lack of room."""
     return UNKNOWN_MEMBER_ID if error.code is ErrorCode.GROUP_MAX_SIZE_REACHED else request.member_id

@@ -1,7 +1,7 @@
-"""LeaveGroup: members go at once instead of running out of their sessions.
+"""LeaveGroup: members leave at once; their sessions need not expire.
 
-An administrator may name a static member by its instance id alone. Versions below 3 name one
-member in a field of its own, and have its error as the whole reply's.
+An administrator may identify a static member by its instance id alone. Versions below 3 have one member in a
+field of its own, and its error is that of the response.
 
 Source: GroupMetadataManager of Apache Kafka; KIP-345, KIP-571, KIP-800.
 """
@@ -32,14 +32,14 @@ UNKNOWN_MEMBER_ID = ""
 
 
 class LeaveCommand:
-    """Answers LeaveGroup."""
+    """Handles LeaveGroup."""
 
     def __init__(self, groups: GroupRegistry, rebalance: Rebalance) -> None:
         self._groups = groups
         self._rebalance = rebalance
 
     def leave(self, request: LeaveGroupRequest, version: int, now: Moment) -> Outcome[LeaveGroupResponse]:
-        """Remove each member that is one, and rebalance once for all of them."""
+        """Remove each of the members that exists, and rebalance once for all of them."""
         if not request.group_id:
             return Outcome(LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         leaving = request.members
@@ -48,22 +48,22 @@ class LeaveCommand:
         group = self._groups.get(request.group_id)
         results = tuple(self._remove(group, identity) for identity in leaving)
         writes = NOTHING
-        gone = [result.member_id for result in results if result.error_code == ErrorCode.NONE]
-        if group is not None and gone:
-            writes = self._rebalance_without(group, gone, now)
+        left = [result.member_id for result in results if result.error_code == ErrorCode.NONE]
+        if group is not None and left:
+            writes = self._rebalance_without(group, left, now)
         if version < BATCH_FROM_VERSION:
             return Outcome(LeaveGroupResponse(error_code=results[0].error_code), writes)
         return Outcome(LeaveGroupResponse(members=results), writes)
 
-    def _rebalance_without(self, group: Group, gone: list[str], now: Moment) -> Writes:
+    def _rebalance_without(self, group: Group, left: list[str], now: Moment) -> Writes:
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-            return self._rebalance.start(group, f"members {gone} left", now)
+            return self._rebalance.start(group, f"members {left} left", now)
         return self._rebalance.complete_if_all_joined(group, now)
 
     def _remove(self, group: Group | None, identity: MemberIdentity) -> MemberResponse:
         try:
             if group is None:
-                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "no such group")
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "the group is unknown")
             member_id = _find(group, identity)
         except KafkaError as error:
             return _result(identity, error.code)
@@ -73,13 +73,12 @@ class LeaveCommand:
 
 
 def _find(group: Group, identity: MemberIdentity) -> str:
-    """The member that is meant; UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID if there is none."""
+    """Return the id of the member. Raise UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID if there is none."""
     if identity.member_id == UNKNOWN_MEMBER_ID:
         member_id = group.static_members.get(identity.group_instance_id or "")
         if member_id is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"{group.group_id} has no {identity.group_instance_id!r}"
-            )
+            text = f"{group.group_id} has no instance {identity.group_instance_id!r}"
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, text)
         return member_id
     if identity.member_id in group.pending_members:
         return identity.member_id

@@ -1,7 +1,7 @@
-"""Reading the log of a partition into its coordinator, a batch at a time.
+"""Replays the log of a partition into its coordinator, one batch at a time.
 
-Control batches are not data: an end marker of a transaction applies or drops what that
-producer's transactional batches committed, other control records say nothing about groups.
+The end marker of a transaction applies or drops the offsets of that producer's transactional batches. Other
+control records do not concern groups.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _COMMIT = 1
 def replay_batches(
     coordinator: GroupCoordinator, batches: bytes | memoryview
 ) -> Iterator[tuple[int, Offset]]:
-    """Replay whole batches one after the other; after each give its record count and the next offset.
+    """Replay batches one after the other. Yield the record count and the next offset of each.
 
-    Errors: DecodeError that names the offset of a record that cannot be read. Skipping it could
-    send consumers back to older offsets, so the partition must not be served.
+    Raise DecodeError with the offset of a record that cannot be read. Skipping it could reset consumers to
+    older offsets, so the partition must not be served.
     """
     for position, header in iterate_headers(batches):
         records = read_records(batches, position, header)
@@ -46,7 +46,7 @@ def replay_batches(
 def _replay(coordinator: GroupCoordinator, header: BatchHeader, record: Record) -> None:
     if header.is_control:
         if record.key is None or len(record.key) < _CONTROL_KEY.size:
-            raise DecodeError(f"a control record has the key {record.key!r}")
+            raise DecodeError(f"a control record has the invalid key {record.key!r}")
         _, control_type = _CONTROL_KEY.unpack_from(record.key)
         if control_type in (_ABORT, _COMMIT):
             is_commit = control_type == _COMMIT
@@ -54,7 +54,7 @@ def _replay(coordinator: GroupCoordinator, header: BatchHeader, record: Record) 
         return
     decoded = decode_record(record.key, record.value)
     if decoded is None:
-        logger.debug("record at offset %s belongs to another kind of group", record.offset)
+        logger.debug("the record at offset %s belongs to another type of group; it is ignored", record.offset)
         return
     producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
     coordinator.replay(decoded, record.offset, producer_id)

@@ -12,7 +12,7 @@ from tidelog.protocol.messages.sync_group import SyncGroupResponse
 
 
 class Client(NamedTuple):
-    """Who sent a request, as DescribeGroups shows it; `host` is an address behind a slash."""
+    """The client that sent a request, as DescribeGroups shows it; `host` is an address after a slash."""
 
     client_id: str
     host: str
@@ -20,11 +20,11 @@ class Client(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Member:
-    """What the coordinator knows of a member.
+    """One member of a group.
 
-    `protocols` are what it can work with, most wanted first. `awaiting_join` and
-    `awaiting_sync` are its requests that wait for an answer. `is_new` until the first
-    rebalance it takes part in is through: such a member cannot send heartbeats yet.
+    `protocols` are those that it supports, the preferred one first. `awaiting_join` and `awaiting_sync` are
+    its requests that wait for their response. `is_new` is true until its first rebalance is complete: until
+    then it cannot send heartbeats.
     """
 
     member_id: str
@@ -41,27 +41,27 @@ class Member:
 
     @property
     def is_static(self) -> bool:
-        """Whether the member keeps its place over a restart (KIP-345)."""
+        """Whether the member keeps its id and assignment over a restart (KIP-345)."""
         return self.group_instance_id is not None
 
     @property
     def is_excused_from_heartbeat(self) -> bool:
-        """Whether silence is no failure: it waits for our answer and has been a member before."""
+        """Whether a missing heartbeat is no failure: a request of the member waits, and it is not new."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def protocol_names(self) -> frozenset[str]:
-        """The names of its protocols."""
+        """Return the names of its protocols."""
         return frozenset(protocol.name for protocol in self.protocols)
 
     def metadata(self, protocol_name: str) -> bytes:
-        """What the member says about itself for one protocol."""
+        """Return the member's metadata for one protocol."""
         for protocol in self.protocols:
             if protocol.name == protocol_name:
                 return protocol.metadata
         raise AssertionError(f"{self.member_id} has no protocol {protocol_name!r}")
 
     def vote(self, candidates: Container[str]) -> str:
-        """Its most wanted protocol among `candidates`."""
+        """Return its preferred protocol among `candidates`."""
         for protocol in self.protocols:
             if protocol.name in candidates:
                 return protocol.name

@@ -1,9 +1,9 @@
-"""The bound on what the members of all classic groups of a node keep in memory, in bytes.
+"""The bound on the memory of the members of all classic groups of a node, in bytes.
 
-A member keeps what it says about itself for each of its protocols, and its assignment, until it leaves or its
-session ends, which may be half an hour later; Apache Kafka bounds only the number of members. A group may
-have a quarter of what the other groups leave of the limit: so one group cannot keep all others out, and small
-groups find room when large ones do not.
+A member keeps its metadata for each protocol, and its assignment, until it leaves or its session expires,
+which may take half an hour; Apache Kafka bounds only the number of members. A group may use a quarter of
+what the other groups leave of the limit. So one group cannot use all memory, and small groups fit when large
+ones do not.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Final
 
 from tidelog.broker.coordinators.groups.member import Member
 from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.join_group import JoinGroupRequestProtocol
 
 MEMBER_BYTES: Final = 1_000
-"""What a member or an id that was given to one keeps besides its own data: objects, keys, a deadline."""
+"""The bytes of a member, or of a pending member id, besides its own data: objects, keys, a deadline."""
 _SHARE: Final = 4
 
 
@@ -26,9 +27,9 @@ def size_of(member: Member) -> int:
 
 
 class MemberMemory:
-    """Counts the bytes of members over all groups of a node.
+    """Counts the bytes of the members of all groups of a node.
 
-    Invariant: `used_bytes` is the sum of `member_bytes` of all groups.
+    Invariant: `used_bytes` is the sum of `GroupMemory.used_bytes` over all groups.
     """
 
     __slots__ = ("limit_bytes", "used_bytes")
@@ -40,17 +41,48 @@ class MemberMemory:
     def check(self, group_id: str, group_bytes: int, additional_bytes: int) -> None:
         """Check that a group of `group_bytes` may grow by `additional_bytes`.
 
-        Errors: KafkaError GROUP_MAX_SIZE_REACHED if the group is too large for any node with this limit,
-        COORDINATOR_NOT_AVAILABLE, which clients retry, if there is no room now.
+        Raise KafkaError GROUP_MAX_SIZE_REACHED if the group would be too large on any node with this limit,
+        or COORDINATOR_NOT_AVAILABLE, which clients retry, if there is not enough memory now.
         """
-        wanted = group_bytes + additional_bytes
+        required = group_bytes + additional_bytes
         allowed = (self.limit_bytes - (self.used_bytes - group_bytes)) // _SHARE
-        if wanted <= allowed:
+        if required <= allowed:
             return
         largest = self.limit_bytes // _SHARE
-        code = ErrorCode.GROUP_MAX_SIZE_REACHED if wanted > largest else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        code = ErrorCode.GROUP_MAX_SIZE_REACHED if required > largest else ErrorCode.COORDINATOR_NOT_AVAILABLE
         raise KafkaError(
             code,
-            f"the members of {group_id} would keep {wanted} bytes, allowed are {allowed}; "
+            f"the members of group {group_id} need {required} bytes; {allowed} are allowed, "
             f"group.max.member.bytes is {self.limit_bytes}",
         )
+
+
+class GroupMemory:
+    """Counts the bytes of the members and pending member ids of one group, as a part of `memory`."""
+
+    __slots__ = ("_group_id", "_memory", "used_bytes")
+
+    def __init__(self, group_id: str, memory: MemberMemory) -> None:
+        self._group_id = group_id
+        self._memory = memory
+        self.used_bytes = 0
+
+    def check_join(self, protocols: tuple[JoinGroupRequestProtocol, ...], member: Member | None) -> None:
+        """Check that there is memory for these protocols, which replace those of `member`.
+
+        Errors: KafkaError, see `MemberMemory.check`.
+        """
+        additional = MEMBER_BYTES + sum(len(each.name) + len(each.metadata) for each in protocols)
+        if member is not None:
+            additional -= size_of(member) - len(member.assignment)
+        if additional > 0:
+            self._memory.check(self._group_id, self.used_bytes, additional)
+
+    def grow(self, size_bytes: int) -> None:
+        """Count `size_bytes` more, or less if negative."""
+        self.used_bytes += size_bytes
+        self._memory.used_bytes += size_bytes
+
+    def release(self) -> None:
+        """Release all bytes of a group that is removed."""
+        self.grow(-self.used_bytes)

@@ -1,4 +1,4 @@
-"""What a group coordinator reports, under Kafka's names of GroupMetadataManager.
+"""The metrics of a group coordinator, under Kafka's names of GroupMetadataManager.
 
 Source: GroupCoordinatorMetrics of Apache Kafka 4.3.
 """
@@ -12,12 +12,13 @@ from tidelog.broker.observability.metrics import BrokerMetrics, Reading
 
 
 def report_groups(metrics: BrokerMetrics, group_counts: Callable[[], Mapping[GroupState, int]]) -> None:
-    """Have `metrics` report how many groups are coordinated here, in all and in each state."""
+    """Register the number of groups that this node coordinates, in total and in each state."""
 
     def in_state(state: GroupState) -> Callable[[], Reading]:
         return lambda: group_counts().get(state, 0)
 
     prefix = "kafka_coordinator_group_groupmetadatamanager_numgroups"
-    metrics.gauge(prefix, "Groups coordinated here.", lambda: sum(group_counts().values()))
+    metrics.gauge(prefix, "Groups of this coordinator.", lambda: sum(group_counts().values()))
     for state in GroupState:
-        metrics.gauge(prefix + state.value.lower(), f"Those that are {state.value}.", in_state(state))
+        text = f"Groups of this coordinator in state {state.value}."
+        metrics.gauge(prefix + state.value.lower(), text, in_state(state))

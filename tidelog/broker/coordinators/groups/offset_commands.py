@@ -1,7 +1,7 @@
-"""OffsetCommit and OffsetDelete: offsets come and go on request.
+"""OffsetCommit and OffsetDelete.
 
-Members of the current generation may commit, and anybody with generation -1 while the group is
-empty: a simple consumer, or an administrator.
+Members of the current generation may commit. While the group is empty, any client may commit with generation
+-1: a simple consumer, or an administrator.
 
 Source: OffsetMetadataManager and ClassicGroup of Apache Kafka 4.3; KIP-496 (OffsetDelete).
 """
@@ -53,19 +53,19 @@ logger = logging.getLogger(__name__)
 
 GROUP_ID_NOT_FOUND_FROM_VERSION = 9
 BROKER_RETENTION = -1
-# A commit that asks to be kept for longer than time lasts is kept until then.
+# The latest expiry: a commit with a longer retention time is kept until then.
 _END_OF_TIME_MS = 2**63 - 1
 
 
 class PreparedCommit(NamedTuple):
-    """A commit that is ready to be written if its sender may commit."""
+    """The response and the records of a commit, for the case that its sender may commit."""
 
     response: OffsetCommitResponse
     writes: Writes
 
 
 class OffsetCommands:
-    """Changes committed offsets."""
+    """The commands that commit and delete offsets."""
 
     def __init__(
         self, groups: GroupRegistry, offsets: OffsetStore, rebalance: Rebalance, config: GroupConfig
@@ -76,7 +76,7 @@ class OffsetCommands:
         self._config = config
 
     def prepare(self, request: OffsetCommitRequest, now: Moment) -> Steps[PreparedCommit]:
-        """Return what `commit` needs of the request alone, so that little is left to be done in one piece."""
+        """Return the part of a commit that depends on the request alone; `commit` does the rest."""
         records: list[OffsetCommitRecord] = []
         encoded: list[tuple[bytes, bytes | None]] = []
         topics = []
@@ -107,11 +107,10 @@ class OffsetCommands:
         now: Moment,
         prepared: PreparedCommit | None = None,
     ) -> Outcome[OffsetCommitResponse]:
-        """Commit every partition whose metadata is not too long.
+        """Commit the offsets of all partitions whose metadata is not too long.
 
-        Every topic has both its name and its id; the caller has looked them up. `prepared` is what `prepare`
-        has returned for the request.
-        Errors: KafkaError when the sender may not commit at all.
+        Every topic has its name and its id, which the caller has looked up. `prepared` is the result of
+        `prepare` for the request. Raise KafkaError if the sender may not commit at all.
         """
         group = self._groups.get(request.group_id)
         if group is not None:
@@ -133,19 +132,20 @@ class OffsetCommands:
         if generation < 0 and not request.member_id and request.group_instance_id is None:
             raise KafkaError(
                 ErrorCode.UNKNOWN_MEMBER_ID,
-                f"group {group.group_id} has members, so that only they may commit",
+                f"group {group.group_id} has members; only they may commit",
             )
         member = group.check_member(request.member_id, request.group_instance_id)
         check_generation(group, generation)
         if group.state is GroupState.COMPLETING_REBALANCE:
-            # It knows the generation, so it has been told to ask for its assignment.
-            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, f"{group.group_id} awaits an assignment")
+            # The member knows the generation, so it must send SyncGroup first.
+            text = f"group {group.group_id} waits for the assignment"
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, text)
         self._rebalance.keep_alive(group, member, now)
 
     def delete(self, request: OffsetDeleteRequest) -> Outcome[OffsetDeleteResponse]:
-        """Forget offsets of topics that no member consumes.
+        """Delete offsets of topics that no member subscribes to.
 
-        Errors: KafkaError when the group is unknown, or has members that are no consumers.
+        Raise KafkaError if the group is unknown, or if its members do not use the consumer protocol.
         """
         if not request.group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
@@ -169,22 +169,22 @@ class OffsetCommands:
     def _has_offset(self, key: OffsetKey) -> bool:
         return self._offsets.latest.get(key) is not None or self._offsets.has_open_transaction(key)
 
-    def forget_topics(self, topics: Mapping[str, UUID]) -> Writes:
-        """Topics, by name with their ids, are deleted; so are the offsets in them.
+    def delete_of_topics(self, topics: Mapping[str, UUID]) -> Writes:
+        """Delete the offsets of deleted topics, which are given by name with their ids.
 
-        An offset that was committed for another topic of the same name stays. What transactions commit
-        that have not ended is forgotten, too: else it would come back with them.
+        An offset that was committed for another topic of the same name is kept. The offsets of transactions
+        that have not ended are deleted, too: otherwise their commit would restore them.
         """
-        gone = dict.fromkeys(
+        deleted = dict.fromkeys(
             key
-            for key, committed in chain(self._offsets.latest.items(), self._offsets.undecided())
+            for key, committed in chain(self._offsets.latest.items(), self._offsets.in_open_transactions())
             if key.topic in topics and not ids_differ(committed.topic_id, topics[key.topic])
         )
-        return Writes(tuple(offset_tombstone(*key) for key in gone), may_split=True)
+        return Writes(tuple(offset_tombstone(*key) for key in deleted), may_split=True)
 
 
 def ids_differ(left: UUID, right: UUID) -> bool:
-    """Whether two topic ids are known and not the same."""
+    """Return whether two topic ids are known and different."""
     return ZERO_UUID not in (left, right) and left != right
 
 

@@ -1,7 +1,7 @@
-"""OffsetFetch: where a group stands, of some partitions or of all it has committed.
+"""OffsetFetch: the committed offsets of a group, of some partitions or of all.
 
-What a transaction commits that has not ended is unstable: with `require_stable` the partition is
-answered UNSTABLE_OFFSET_COMMIT, without it as before the transaction (KIP-447).
+The offset of a transaction that has not ended is unstable. With `require_stable` the partition gets
+UNSTABLE_OFFSET_COMMIT, otherwise the offset from before the transaction (KIP-447).
 
 Source: OffsetMetadataManager of Apache Kafka 4.3.
 """
@@ -27,7 +27,7 @@ NO_OFFSET = -1
 
 
 class OffsetFetch:
-    """Reads committed offsets; a group that is not known has none."""
+    """Reads committed offsets; an unknown group has none."""
 
     def __init__(self, offsets: OffsetStore) -> None:
         self._offsets = offsets
@@ -35,10 +35,10 @@ class OffsetFetch:
     def fetch(
         self, group_id: str, topics: Iterable[OffsetFetchRequestTopics], require_stable: bool
     ) -> Steps[tuple[OffsetFetchResponseTopics, ...]]:
-        """Return the offsets of the partitions asked for; -1 where nothing is committed.
+        """Return the offsets of the requested partitions; -1 if there is none.
 
-        Topics have names; with an id as well, an offset committed for another topic of that
-        name does not count.
+        Topics have names. If a topic has an id as well, an offset that was committed for another topic of
+        that name does not count.
         """
         found = []
         for topic in topics:
@@ -56,9 +56,9 @@ class OffsetFetch:
         return tuple(found)
 
     def fetch_all(self, group_id: str, require_stable: bool) -> Steps[tuple[OffsetFetchResponseTopics, ...]]:
-        """Return every offset that is committed, with the topic id it was committed for.
+        """Return every committed offset, with the topic id that it was committed for.
 
-        Of two topics that had one name it is the one that was committed last.
+        If two topics had the same name, only the offsets of the topic of the last commit are returned.
         """
         topics = []
         for topic, partitions in list(self._offsets.committed.of_group(group_id).items()):
@@ -85,20 +85,20 @@ class OffsetFetch:
         self, key: OffsetKey, topic_id: UUID, require_stable: bool
     ) -> OffsetFetchResponsePartitions:
         if require_stable and self._offsets.has_open_transaction(key):
-            return _nothing(key.partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            return _without_offset(key.partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         committed = self._offsets.committed.get(key)
         if committed is None or ids_differ(committed.topic_id, topic_id):
-            return _nothing(key.partition, ErrorCode.NONE)
-        return _found(key.partition, committed)
+            return _without_offset(key.partition, ErrorCode.NONE)
+        return _with_offset(key.partition, committed)
 
 
-def _nothing(partition: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
+def _without_offset(partition: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(
         partition_index=partition, committed_offset=NO_OFFSET, error_code=error
     )
 
 
-def _found(partition: int, committed: CommittedOffset) -> OffsetFetchResponsePartitions:
+def _with_offset(partition: int, committed: CommittedOffset) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(
         partition_index=partition,
         committed_offset=committed.offset,

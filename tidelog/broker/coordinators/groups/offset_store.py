@@ -1,12 +1,12 @@
 """The committed offsets of all groups of one partition of `__consumer_offsets`.
 
-Replaying a record changes `latest` at once; commands decide by it. `committed` follows when the
-high watermark passes the record, and is all that OffsetFetch shows: an offset that a new leader
-might not have must not be seen.
+Replaying a record changes `latest` at once; commands use it. `committed` follows when the high watermark
+passes the record, and is all that OffsetFetch returns: an offset that a new leader might not have must not
+be visible.
 
-Offsets that a transaction commits wait by producer id until its end marker (KIP-447). When it
-commits, an offset that was committed outside of it later in the log stays. They are unstable until the
-high watermark passes the marker: before that `committed` still has the offset from before the transaction.
+The offsets of a transaction are kept by producer id until its end marker (KIP-447). When it commits, an
+offset that was committed outside of it later in the log is kept. They are unstable until the high watermark
+passes the marker: before that, `committed` still has the offset from before the transaction.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog.protocol.ids import Offset, ProducerId
 
 
 class OffsetKey(NamedTuple):
-    """Whose offset of what."""
+    """Identifies the offset of a group in a partition."""
 
     group_id: str
     topic: str
@@ -28,17 +28,17 @@ class OffsetKey(NamedTuple):
 
 
 class OffsetTable:
-    """Offsets by group, topic and partition; nothing empty is kept."""
+    """Offsets by group, topic and partition; empty entries are removed."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
 
     def get(self, key: OffsetKey) -> CommittedOffset | None:
-        """The offset, or None."""
+        """Return the offset; None if there is none."""
         return self._groups.get(key.group_id, {}).get(key.topic, {}).get(key.partition)
 
     def put(self, key: OffsetKey, value: CommittedOffset | None) -> None:
-        """Set the offset, or with None forget it."""
+        """Set the offset, or remove it if `value` is None."""
         if value is not None:
             topics = self._groups.setdefault(key.group_id, {})
             topics.setdefault(key.topic, {})[key.partition] = value
@@ -52,15 +52,15 @@ class OffsetTable:
             self._groups.pop(key.group_id, None)
 
     def of_group(self, group_id: str) -> dict[str, dict[int, CommittedOffset]]:
-        """The offsets of one group by topic and partition; not to be changed."""
+        """Return the offsets of one group by topic and partition. The caller must not change them."""
         return self._groups.get(group_id, {})
 
     def group_ids(self) -> list[str]:
-        """The groups that have offsets."""
+        """Return the groups that have offsets."""
         return list(self._groups)
 
     def items(self) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
-        """Everything."""
+        """Yield all offsets."""
         for group_id, topics in self._groups.items():
             for topic, partitions in topics.items():
                 for partition, value in partitions.items():
@@ -70,27 +70,27 @@ class OffsetTable:
 class OffsetStore:
     """Offsets as of the end of the log and as of the high watermark.
 
-    Bounds: `_unsettled` and `_deciding` hold what is appended and not committed, which the log bounds.
+    Bounds: `_uncommitted` and `_ending` hold what is appended and not committed, which the log bounds.
     """
 
     def __init__(self) -> None:
         self.latest = OffsetTable()
         self.committed = OffsetTable()
-        self._unsettled: deque[tuple[Offset, OffsetKey, CommittedOffset | None]] = deque()
+        self._uncommitted: deque[tuple[Offset, OffsetKey, CommittedOffset | None]] = deque()
         self._in_transactions: dict[ProducerId, dict[OffsetKey, CommittedOffset]] = {}
-        # How many transactions commit an offset that are open or whose end is not committed, by group.
+        # By group: the number of transactions of an offset that are open or whose end is not committed.
         self._unstable: dict[str, Counter[OffsetKey]] = {}
-        self._deciding: deque[tuple[Offset, OffsetKey]] = deque()
+        self._ending: deque[tuple[Offset, OffsetKey]] = deque()
 
     def replay(self, record: OffsetCommitRecord, record_offset: Offset, producer_id: ProducerId) -> None:
-        """Apply one record; `producer_id` -1 unless it is part of a transaction."""
+        """Apply one record; `producer_id` is -1 unless the record is part of a transaction."""
         key = OffsetKey(record.key.group, record.key.topic, record.key.partition)
         if record.value is None:
             self._put(key, None, record_offset)
             if self.has_open_transaction(key):
                 for offsets in self._in_transactions.values():
                     if offsets.pop(key, None) is not None:
-                        self._deciding.append((record_offset, key))
+                        self._ending.append((record_offset, key))
             return
         value = CommittedOffset.from_value(record.value, record_offset)
         if producer_id < 0:
@@ -102,31 +102,31 @@ class OffsetStore:
             offsets[key] = value
 
     def end_transaction(self, producer_id: ProducerId, is_commit: bool, record_offset: Offset) -> None:
-        """Apply or drop what the transaction of `producer_id` committed; unknown ones have nothing."""
+        """Apply or drop the offsets of the transaction of `producer_id`, if it has any."""
         for key, value in self._in_transactions.pop(producer_id, {}).items():
-            self._deciding.append((record_offset, key))
+            self._ending.append((record_offset, key))
             existing = self.latest.get(key)
             if is_commit and (existing is None or existing.record_offset < value.record_offset):
                 self._put(key, value, record_offset)
 
     def advance(self, high_watermark: Offset) -> None:
-        """Records below `high_watermark` are committed."""
-        while self._unsettled and self._unsettled[0][0] < high_watermark:
-            _, key, value = self._unsettled.popleft()
+        """Commit the changes below `high_watermark`."""
+        while self._uncommitted and self._uncommitted[0][0] < high_watermark:
+            _, key, value = self._uncommitted.popleft()
             self.committed.put(key, value)
-        while self._deciding and self._deciding[0][0] < high_watermark:
-            self._mark_stable(self._deciding.popleft()[1])
+        while self._ending and self._ending[0][0] < high_watermark:
+            self._mark_stable(self._ending.popleft()[1])
 
     def has_open_transaction(self, key: OffsetKey) -> bool:
-        """Whether a transaction commits this offset of which no end is committed."""
+        """Return whether a transaction commits this offset and its end is not committed."""
         return key in self._unstable.get(key.group_id, ())
 
     def keys_in_transactions(self, group_id: str) -> list[OffsetKey]:
-        """The offsets of a group that transactions commit of which no end is committed."""
+        """Return the offsets of a group that are part of transactions whose end is not committed."""
         return list(self._unstable.get(group_id, ()))
 
-    def undecided(self) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
-        """Every offset that a transaction commits which has not ended, and what it would be."""
+    def in_open_transactions(self) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
+        """Yield every offset of a transaction that has not ended, with its pending value."""
         for offsets in self._in_transactions.values():
             yield from offsets.items()
 
@@ -140,4 +140,4 @@ class OffsetStore:
 
     def _put(self, key: OffsetKey, value: CommittedOffset | None, record_offset: Offset) -> None:
         self.latest.put(key, value)
-        self._unsettled.append((record_offset, key, value))
+        self._uncommitted.append((record_offset, key, value))

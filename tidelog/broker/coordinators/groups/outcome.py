@@ -1,4 +1,4 @@
-"""What a command of the group coordinator has written: see `tidelog.broker.coordinators.shared.outcome`."""
+"""The types of `tidelog.broker.coordinators.shared.outcome` for the records of groups."""
 
 from __future__ import annotations
 

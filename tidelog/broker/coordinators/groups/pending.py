@@ -9,7 +9,7 @@ R = TypeVar("R")
 
 
 class Pending(Generic[R]):
-    """Completed exactly once; whoever subscribed is told at that moment, or at once when it is over.
+    """A reply that is completed exactly once and is passed to its subscriber.
 
     Invariant: at most one subscriber.
     """
@@ -22,25 +22,25 @@ class Pending(Generic[R]):
 
     @classmethod
     def of(cls, reply: R) -> Pending[R]:
-        """One that is complete from the start."""
+        """Return a reply that is complete from the start."""
         pending: Pending[R] = cls()
         pending.complete(reply)
         return pending
 
     @property
     def reply(self) -> R | None:
-        """The reply, or None while it is awaited."""
+        """The reply; None while it is not complete."""
         return self._reply
 
     def complete(self, reply: R) -> None:
-        """Hand over the reply."""
-        assert self._reply is None, f"{self._reply} is followed by {reply}"
+        """Set the reply and call the subscriber."""
+        assert self._reply is None, f"a second reply {reply} after {self._reply}"
         self._reply = reply
         if self._subscriber is not None:
             self._subscriber(reply)
 
     def subscribe(self, subscriber: Callable[[R], None]) -> None:
-        """Have `subscriber` called with the reply."""
+        """Call `subscriber` with the reply, at once if it is complete."""
         assert self._subscriber is None, "a pending reply has one subscriber"
         self._subscriber = subscriber
         if self._reply is not None:

@@ -1,12 +1,12 @@
-"""What the coordinator writes into `__consumer_offsets`, as values and as bytes.
+"""The records that the coordinator writes to `__consumer_offsets`, as values and as bytes.
 
 | key type | key | value, version written | without a value |
 |----------|-----|------------------------|-----------------|
-| 0, 1 | OffsetCommitKey | OffsetCommitValue 4, or 1 when the commit set its own expiry | the offset is gone |
-| 2 | GroupMetadataKey | GroupMetadataValue 3 | the group is gone |
-| 3 and above | other kinds of groups | | |
+| 0, 1 | OffsetCommitKey | OffsetCommitValue 4, or 1 for a commit with its own expiry | deleted offset |
+| 2 | GroupMetadataKey | GroupMetadataValue 3 | deleted group |
+| 3 and above | other types of groups | | |
 
-Key and value both begin with an int16: the key's type, the value's version.
+Key and value both begin with an int16: the type of the key, the version of the value.
 
 Source: GroupCoordinatorRecordHelpers of Apache Kafka 4.3 for the versions written.
 """
@@ -43,14 +43,14 @@ _GROUP_VALUE_VERSION: Final = 3
 
 
 class OffsetCommitRecord(NamedTuple):
-    """An offset is committed, or with None forgotten."""
+    """A committed offset; None deletes it."""
 
     key: OffsetCommitKey
     value: OffsetCommitValue | None
 
 
 class GroupMetadataRecord(NamedTuple):
-    """A group has a new generation, or with None is gone."""
+    """A new generation of a group; None deletes the group."""
 
     key: GroupMetadataKey
     value: GroupMetadataValue | None
@@ -61,9 +61,9 @@ CoordinatorRecord: TypeAlias = OffsetCommitRecord | GroupMetadataRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
-    """How far a group has consumed a partition. -1 stands for an epoch or an expiry that is not known.
+    """The committed offset of a group in a partition. -1 stands for an unknown epoch or no expiry.
 
-    `record_offset`: where in `__consumer_offsets` this was written.
+    `record_offset` is the offset of the record in `__consumer_offsets`.
     """
 
     offset: Offset
@@ -76,7 +76,7 @@ class CommittedOffset:
 
     @classmethod
     def from_value(cls, value: OffsetCommitValue, record_offset: Offset) -> CommittedOffset:
-        """What a record at `record_offset` says."""
+        """Return the committed offset of a record at `record_offset`."""
         return cls(
             offset=value.offset,
             leader_epoch=value.leader_epoch,
@@ -91,7 +91,7 @@ class CommittedOffset:
 def offset_commit(
     group_id: str, topic: str, partition: int, committed: CommittedOffset
 ) -> OffsetCommitRecord:
-    """The record that commits an offset."""
+    """Return the record that commits an offset."""
     return OffsetCommitRecord(
         OffsetCommitKey(group=group_id, topic=topic, partition=partition),
         OffsetCommitValue(
@@ -106,12 +106,12 @@ def offset_commit(
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> OffsetCommitRecord:
-    """The record that forgets an offset."""
+    """Return the record that deletes an offset."""
     return OffsetCommitRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
 
 
 def group_metadata(group: Group, assignments: dict[str, bytes]) -> GroupMetadataRecord:
-    """The record of the group's current generation with what every member was assigned."""
+    """Return the record of the group's current generation with the assignments of its members."""
     protocol = group.protocol_name
     return GroupMetadataRecord(
         GroupMetadataKey(group=group.group_id),
@@ -139,7 +139,7 @@ def group_metadata(group: Group, assignments: dict[str, bytes]) -> GroupMetadata
 
 
 def new_group(group: Group) -> GroupMetadataRecord:
-    """The record of a group that has had no generation yet."""
+    """Return the record of a group that has had no generation yet."""
     return GroupMetadataRecord(
         GroupMetadataKey(group=group.group_id),
         GroupMetadataValue(
@@ -151,12 +151,12 @@ def new_group(group: Group) -> GroupMetadataRecord:
 
 
 def group_tombstone(group_id: str) -> GroupMetadataRecord:
-    """The record that forgets a group."""
+    """Return the record that deletes a group."""
     return GroupMetadataRecord(GroupMetadataKey(group=group_id), None)
 
 
 def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
-    """Key and value as they stand in the log."""
+    """Return key and value in the format of the log."""
     key_type = GROUP_METADATA if isinstance(record, GroupMetadataRecord) else OFFSET_COMMIT
     key = _PREFIX.pack(key_type) + encode(record.key, 0)
     if record.value is None:
@@ -166,9 +166,9 @@ def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes | None, value: bytes | None) -> CoordinatorRecord | None:
-    """The record in the log's `key` and `value`; None for kinds of records this coordinator does not keep.
+    """Return the record of a key and a value; None for types of records that this coordinator does not use.
 
-    Errors: DecodeError for damaged records and for value versions that we cannot read.
+    Raise DecodeError for an invalid record and for an unknown value version.
     """
     key_type, body = _split(key or b"", "key")
     if key_type in (LEGACY_OFFSET_COMMIT, OFFSET_COMMIT):
@@ -193,13 +193,13 @@ def _value_version(record: CoordinatorRecord) -> int:
     return _OFFSET_VALUE_VERSION if record.value.expire_timestamp == -1 else _OFFSET_VALUE_VERSION_WITH_EXPIRY
 
 
-def _split(data: bytes, what: str) -> tuple[int, memoryview]:
+def _split(data: bytes, part: str) -> tuple[int, memoryview]:
     if len(data) < _PREFIX.size:
-        raise DecodeError(f"a record's {what} of {len(data)} bytes has no version")
+        raise DecodeError(f"the {part} of a record has {len(data)} bytes and no version")
     return _PREFIX.unpack_from(data)[0], memoryview(data)[_PREFIX.size :]
 
 
 def _decode(cls: type[_M], body: memoryview, version: int) -> _M:
     if version not in cls.valid_versions:
-        raise DecodeError(f"{cls.__name__} has no version {version}")
+        raise DecodeError(f"{cls.__name__} has version {version}, which is not supported")
     return decode_prefix(cls, body, version, 0)[0]

@@ -13,7 +13,7 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 
 
 class GroupRegistry:
-    """Every group that has members, offsets or a record in the log."""
+    """All groups that have members, offsets or a record in the log."""
 
     def __init__(self, rebalance: Rebalance, memory: MemberMemory) -> None:
         self._groups: dict[str, Group] = {}
@@ -27,18 +27,18 @@ class GroupRegistry:
         return len(self._groups)
 
     def get(self, group_id: str) -> Group | None:
-        """The group, or None."""
+        """Return the group; None if there is none."""
         return self._groups.get(group_id)
 
     def require(self, group_id: str) -> Group:
-        """The group, or GROUP_ID_NOT_FOUND."""
+        """Return the group. Raise GROUP_ID_NOT_FOUND if there is none."""
         group = self._groups.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return group
 
     def create(self, group_id: str, now: Moment | None) -> Group:
-        """A new empty group; `now` None while loading, when nobody knows since when it is empty."""
+        """Create an empty group; `now` is None while loading, when its age is unknown."""
         assert group_id not in self._groups, group_id
         group = Group(group_id, self._memory)
         group.state_wall_ms = None if now is None else now.wall_ms
@@ -46,18 +46,18 @@ class GroupRegistry:
         return group
 
     def remove(self, group: Group) -> None:
-        """Drop a group: who waits learns that its member is unknown, and nothing happens to it any more."""
+        """Remove a group. Its waiting requests get UNKNOWN_MEMBER_ID, and its deadlines are cancelled."""
         for member_id in list(group.members):
             self._rebalance.evict(group, member_id)
-        self._rebalance.forget_group(group)
-        group.forget_members()
+        self._rebalance.cancel_deadlines(group)
+        group.memory.release()
         if group.state is not GroupState.DEAD:
             group.transition(GroupState.DEAD, None)
         if self._groups.get(group.group_id) is group:
             del self._groups[group.group_id]
 
     def clear(self) -> None:
-        """Drop all groups at once without a response to anybody."""
+        """Remove all groups without any response."""
         for group in self._groups.values():
-            group.forget_members()
+            group.memory.release()
         self._groups.clear()

@@ -1,4 +1,4 @@
-"""A group as its last record in the log describes it: empty, or stable with the members it had."""
+"""Restores a group from its last record in the log: empty, or stable with its members."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ UNKNOWN_TIMEOUT = -1
 
 
 def restore(group: Group) -> None:
-    """Give a freshly loaded group the generation and the members of `group.persisted`.
+    """Restore the generation and the members of `group.persisted`.
 
-    A group without a record is a simple consumer's; it has offsets and nothing else. Records
-    of old versions lack the time-stamp of the state: then it is unknown (KAFKA-8069).
+    A group without a record has only offsets: it belongs to a simple consumer. Records of old versions lack
+    the timestamp of the state; then it is unknown (KAFKA-8069).
     """
     persisted = group.persisted
     if persisted is None:

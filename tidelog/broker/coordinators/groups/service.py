@@ -1,9 +1,8 @@
-"""The group coordinator of a node: finds the partition that keeps a group, and waits for its log.
+"""The group coordinator of a node: finds the partition that stores a group, and waits for its log.
 
-The partitions of `__consumer_offsets` that this node leads are `tidelog.broker.coordinators.shared.shards`. A
-reply
-that depends on the log comes when its records are committed, or after `offsets.commit.timeout.ms` as
-COORDINATOR_NOT_AVAILABLE.
+The partitions of `__consumer_offsets` that this node leads are `tidelog.broker.coordinators.shared.shards`.
+A reply that depends on the log is sent when its records are committed, or after `offsets.commit.timeout.ms`
+as COORDINATOR_NOT_AVAILABLE.
 
 I/O: the StateLog. To be used from one event loop.
 """
@@ -65,7 +64,7 @@ _Deletion: TypeAlias = tuple[DeletableGroupResult, "asyncio.Future[ErrorCode]"]
 
 
 class GroupService:
-    """All groups whose coordinator this node is."""
+    """Serves the groups of the partitions of `__consumer_offsets` that this node leads."""
 
     def __init__(
         self,
@@ -89,37 +88,37 @@ class GroupService:
             clock,
             commit_timeout_ms=config.offsets_commit_timeout_ms,
         )
-        self._expiry_handle: TimerHandle | None = None
+        self._expiration_handle: TimerHandle | None = None
 
-    # Life
+    # Start and stop
 
     def start(self) -> None:
-        """Serve requests, and look for expired offsets from now on."""
+        """Serve requests from now on, and remove expired offsets."""
         self._shards.start()
-        self._schedule_expiry()
+        self._schedule_expiration()
 
     async def stop(self) -> None:
-        """Tell everybody who waits NOT_COORDINATOR, and end all tasks, for good."""
-        if self._expiry_handle is not None:
-            self._expiry_handle.cancel()
+        """Fail all waiting requests with NOT_COORDINATOR and end all tasks."""
+        if self._expiration_handle is not None:
+            self._expiration_handle.cancel()
         await self._shards.stop()
 
     def on_leadership(self, partition: int) -> None:
-        """This node leads `partition` of `__consumer_offsets` now."""
+        """Load `partition` of `__consumer_offsets`, of which this node has become the leader."""
         self._shards.on_leadership(partition)
 
     def on_resignation(self, partition: int) -> None:
-        """This node does not lead `partition` any more."""
+        """Unload `partition`, of which this node is not the leader any more."""
         self._shards.on_resignation(partition)
 
     # Finding the coordinator
 
     def partition_for(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` that keeps a group."""
+        """Return the partition of `__consumer_offsets` that stores a group."""
         return self._shards.partition_for(group_id)
 
     def _shard_of_named(self, group_id: str) -> Shard[GroupCoordinator]:
-        """The shard that serves a group, for requests that need the group to have a name."""
+        """Return the shard that serves a group. Raise INVALID_GROUP_ID for an empty id."""
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         return self._shards.active_shard(group_id)
@@ -127,80 +126,80 @@ class GroupService:
     # Membership
 
     def join(self, client: Client, request: JoinGroupRequest, version: int) -> Awaitable[JoinGroupResponse]:
-        """Complete when the rebalance is; errors are in the reply.
+        """Return a future that completes with the rebalance; errors are in the reply.
 
-        If that is cancelled, the client has gone, and a member that is new is dropped.
+        If the future is cancelled, the client has disconnected, and a new member is removed.
         """
         try:
             shard = self._shard_of_named(request.group_id)
         except KafkaError as error:
-            return _done(JoinGroupResponse(member_id=request.member_id, error_code=error.code))
-        outcome = shard.coordinator.join(client, request, version, shard.now())
+            return _completed(JoinGroupResponse(member_id=request.member_id, error_code=error.code))
+        outcome = shard.coordinator.membership.join(client, request, version, shard.now())
         shard.perform(outcome.writes)
         group_id, reply = request.group_id, outcome.reply
         joined = _future_of(reply)
 
-        def abandon(future: asyncio.Future[JoinGroupResponse]) -> None:
+        def on_done(future: asyncio.Future[JoinGroupResponse]) -> None:
             if future.cancelled() and shard.state is ShardState.ACTIVE:
-                shard.perform(shard.coordinator.abandon_join(group_id, reply, shard.now()))
+                shard.perform(shard.coordinator.membership.abandon_join(group_id, reply, shard.now()))
 
         if not joined.done():
-            joined.add_done_callback(abandon)
+            joined.add_done_callback(on_done)
         return joined
 
     def sync(self, request: SyncGroupRequest) -> Awaitable[SyncGroupResponse]:
-        """Complete when the leader has handed in the assignment; errors are in the reply."""
+        """Return a future that completes with the leader's assignment; errors are in the reply."""
         try:
             shard = self._shard_of_named(request.group_id)
         except KafkaError as error:
-            return _done(SyncGroupResponse(error_code=error.code))
-        outcome = shard.coordinator.sync(request, shard.now())
+            return _completed(SyncGroupResponse(error_code=error.code))
+        outcome = shard.coordinator.membership.sync(request, shard.now())
         shard.perform(outcome.writes)
         return _future_of(outcome.reply)
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
-        """While the group is loading nobody knows, so the member is taken to be fine."""
+        """Restart the session of a member. While the group is loading, the response has no error."""
         try:
             shard = self._shard_of_named(request.group_id)
         except KafkaError as error:
             if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 return HeartbeatResponse()
             return HeartbeatResponse(error_code=error.code)
-        response = shard.coordinator.heartbeat(request, shard.now())
+        response = shard.coordinator.membership.heartbeat(request, shard.now())
         shard.schedule_tick()
         return response
 
     async def leave(self, request: LeaveGroupRequest, version: int) -> LeaveGroupResponse:
-        """Errors of single members are in the reply, others raise KafkaError."""
+        """Remove members from a group. Their errors are in the reply; other errors raise KafkaError."""
         shard = self._shard_of_named(request.group_id)
-        outcome = shard.coordinator.leave(request, version, shard.now())
+        outcome = shard.coordinator.membership.leave(request, version, shard.now())
         await self._shards.write(shard, outcome.writes)
         return outcome.reply
 
     # Offsets
 
     async def commit_offsets(self, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
-        """Topics must have names and ids. Errors of the whole request raise KafkaError."""
+        """Commit offsets; topics have names and ids. Errors of the whole request raise KafkaError."""
         shard = self._shards.active_shard(request.group_id)
-        prepared = await self._slices.complete(shard.coordinator.prepare_offsets(request, shard.now()))
-        # The group may have moved, and its members changed, meanwhile: now everything is done in one piece.
+        prepared = await self._slices.complete(shard.coordinator.offsets.prepare(request, shard.now()))
+        # The group may have moved, and its members may have changed: from here on, all is one step.
         shard = self._shards.active_shard(request.group_id)
-        outcome = shard.coordinator.commit_offsets(request, version, shard.now(), prepared)
+        outcome = shard.coordinator.offsets.commit(request, version, shard.now(), prepared)
         await self._shards.write(shard, outcome.writes)
         return outcome.reply
 
     async def fetch_offsets(
         self, groups: Sequence[OffsetFetchRequestGroup], require_stable: bool
     ) -> tuple[OffsetFetchResponseGroup, ...]:
-        """Return offsets of topics by name, or with topics None of all; errors are in the reply.
+        """Return the offsets of topics by name, or of all topics if None; errors are in the reply.
 
-        They are those of this call or later ones, and are read in slices.
+        The offsets are at least as new as this call, and are read in slices.
         """
         shards = await self._slices.complete(self._find_shards(groups))
         distinct = {shard.partition: shard for shard in shards if isinstance(shard, Shard)}
         outcomes = await asyncio.gather(*(self._confirm(each, require_stable) for each in distinct.values()))
-        refused = dict(zip(distinct, outcomes, strict=True))
-        return await self._slices.complete(self._read_offsets(groups, shards, refused, require_stable))
+        errors = dict(zip(distinct, outcomes, strict=True))
+        return await self._slices.complete(self._read_offsets(groups, shards, errors, require_stable))
 
     def _find_shards(self, groups: Iterable[OffsetFetchRequestGroup]) -> Steps[list[_GroupShard | ErrorCode]]:
         found: list[_GroupShard | ErrorCode] = []
@@ -213,7 +212,7 @@ class GroupService:
         return found
 
     async def _confirm(self, shard: _GroupShard, require_stable: bool) -> ErrorCode:
-        """Why the offsets of a shard cannot be told; NONE when they can."""
+        """Return NONE if the offsets of a shard are certain, or the error."""
         try:
             await self._shards.confirm(shard)
             if require_stable and shard.has_uncommitted:
@@ -222,7 +221,7 @@ class GroupService:
         except KafkaError as error:
             return error.code
         except TimeoutError:
-            # The one error that makes clients of all ages look for the coordinator again.
+            # The only error upon which clients of all versions look up the coordinator again.
             return ErrorCode.NOT_COORDINATOR
         return ErrorCode.NONE
 
@@ -230,100 +229,103 @@ class GroupService:
         self,
         groups: Sequence[OffsetFetchRequestGroup],
         shards: Sequence[_GroupShard | ErrorCode],
-        refused: Mapping[int, ErrorCode],
+        errors: Mapping[int, ErrorCode],
         require_stable: bool,
     ) -> Steps[tuple[OffsetFetchResponseGroup, ...]]:
-        answers = []
+        results = []
         for group, shard in zip(groups, shards, strict=True):
-            error = shard if isinstance(shard, ErrorCode) else refused[shard.partition]
+            error = shard if isinstance(shard, ErrorCode) else errors[shard.partition]
             topics: tuple[OffsetFetchResponseTopics, ...] = ()
             if isinstance(shard, Shard) and error is ErrorCode.NONE:
                 topics = yield from _offsets_in(shard, group, require_stable)
                 if shard.state is not ShardState.ACTIVE:
                     error, topics = ErrorCode.NOT_COORDINATOR, ()
-            answers.append(OffsetFetchResponseGroup(group_id=group.group_id, error_code=error, topics=topics))
+            results.append(OffsetFetchResponseGroup(group_id=group.group_id, error_code=error, topics=topics))
             yield None
-        return tuple(answers)
+        return tuple(results)
 
     async def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-        """Errors of single partitions are in the reply, others raise KafkaError."""
+        """Delete offsets. Errors of single partitions are in the reply; other errors raise KafkaError."""
         shard = self._shard_of_named(request.group_id)
-        outcome = shard.coordinator.delete_offsets(request)
+        outcome = shard.coordinator.offsets.delete(request)
         await self._shards.write(shard, outcome.writes)
         return outcome.reply
 
     def on_topics_deleted(self, topics: Mapping[str, UUID]) -> None:
-        """Topics, by name with their ids, are gone: forget all offsets in them."""
+        """Delete the offsets of deleted topics, which are given by name with their ids."""
         for shard in self._shards.active_shards():
-            shard.perform(shard.coordinator.forget_topics(topics))
+            shard.perform(shard.coordinator.offsets.delete_of_topics(topics))
 
     def transactions(self, log: TransactionalLog) -> GroupTransactions:
-        """What transactions write to these groups, by way of `log`."""
+        """Return the writes of transactions to these groups, which use `log`."""
         return GroupTransactions(self._shards, log)
 
     # Administration
 
     def list_groups(self, states: Iterable[str], types: Iterable[str]) -> Steps[list[ListedGroup]]:
-        """Return the groups of all partitions; COORDINATOR_LOAD_IN_PROGRESS while one is loading."""
+        """Return the groups of all partitions.
+
+        Raise KafkaError COORDINATOR_LOAD_IN_PROGRESS while a partition is being loaded.
+        """
         states, types = tuple(states), tuple(types)
         found: list[ListedGroup] = []
         for shard in self._shards.loaded_shards():
-            found += yield from shard.coordinator.list_groups(states, types)
+            found += yield from shard.coordinator.administration.list_groups(states, types)
         return found
 
     def describe_group(self, group_id: str, version: int) -> DescribedGroup:
-        """One group with its members; errors are in the reply."""
+        """Return one group with its members; errors are in the reply."""
         try:
             shard = self._shards.active_shard(group_id)
         except KafkaError as error:
             return DescribedGroup(group_id=group_id, error_code=error.code)
-        return shard.coordinator.describe_group(group_id, version)
+        return shard.coordinator.administration.describe_group(group_id, version)
 
     async def delete_groups(self, group_ids: Iterable[str]) -> tuple[DeletableGroupResult, ...]:
-        """Forget groups without members, in slices; errors are in the reply."""
+        """Delete groups without members, in slices; errors are in the reply."""
         deletions = await self._slices.complete(each(self._begin_deletion, group_ids))
         writing = [error for _, error in deletions if not error.done()]
         if writing:
             await asyncio.wait(writing, timeout=self._config.offsets_commit_timeout_ms / 1000)
-        return await self._slices.complete(each(_deleted, deletions))
+        return await self._slices.complete(each(_result_of, deletions))
 
     def _begin_deletion(self, group_id: str) -> _Deletion:
-        """Have the tombstones of a group written, if it may be deleted."""
+        """Write the tombstones of a group, if it may be deleted."""
         error: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         result = DeletableGroupResult(group_id=group_id)
         try:
             shard = self._shards.active_shard(group_id)
-            outcome = shard.coordinator.delete_groups((group_id,))
+            outcome = shard.coordinator.administration.delete_groups((group_id,))
             (result,) = outcome.reply
             error = self._shards.begin_write(shard, outcome.writes)
-        except KafkaError as refusal:
-            error.set_result(refusal.code)
+        except KafkaError as failure:
+            error.set_result(failure.code)
         return result, error
 
     def group_counts(self) -> Counter[GroupState]:
-        """How many groups are in each state, for metrics."""
+        """Return the number of groups in each state, for metrics."""
         counts: Counter[GroupState] = Counter()
         for shard in self._shards.active_shards():
             counts += shard.coordinator.group_counts()
         return counts
 
-    # Time
+    # Expiration
 
-    def _schedule_expiry(self) -> None:
+    def _schedule_expiration(self) -> None:
         interval_ms = self._config.offsets_retention_check_interval_ms
-        self._expiry_handle = self._timer.schedule(interval_ms, self._expire)
+        self._expiration_handle = self._timer.schedule(interval_ms, self._expire)
 
     def _expire(self) -> None:
-        self._schedule_expiry()
+        self._schedule_expiration()
         self._shards.spawn(self._expire_all())
 
     async def _expire_all(self) -> None:
-        """Write tombstones for what has expired, one partition at a time."""
+        """Write tombstones for expired offsets and groups, one partition at a time."""
         for shard in self._shards.active_shards():
             if shard.state is ShardState.ACTIVE:
-                writes = shard.coordinator.expire_offsets(shard.now())
+                writes = shard.coordinator.expiration.expire(shard.now())
                 if writes.records:
-                    logger.info("partition %s: %s records expire", shard.partition, len(writes.records))
+                    logger.info("partition %s: %s records have expired", shard.partition, len(writes.records))
                     shard.perform(writes)
                 await asyncio.sleep(0)
 
@@ -333,25 +335,25 @@ def _offsets_in(
 ) -> Steps[tuple[OffsetFetchResponseTopics, ...]]:
     coordinator = shard.coordinator
     if group.topics is None:
-        return (yield from coordinator.fetch_all_offsets(group.group_id, require_stable))
-    return (yield from coordinator.fetch_offsets(group.group_id, group.topics, require_stable))
+        return (yield from coordinator.offset_fetch.fetch_all(group.group_id, require_stable))
+    return (yield from coordinator.offset_fetch.fetch(group.group_id, group.topics, require_stable))
 
 
-def _deleted(deletion: _Deletion) -> DeletableGroupResult:
-    """The result of a group, with the error with which its tombstones were not written."""
+def _result_of(deletion: _Deletion) -> DeletableGroupResult:
+    """Return the result of a group, with the error if its tombstones could not be written."""
     result, writing = deletion
     error = writing.result() if writing.done() else ErrorCode.REQUEST_TIMED_OUT
     return result if error is ErrorCode.NONE else replace(result, error_code=error_of_append(error))
 
 
-def _done(reply: R) -> asyncio.Future[R]:
+def _completed(reply: R) -> asyncio.Future[R]:
     future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
     future.set_result(reply)
     return future
 
 
 def _future_of(pending: Pending[R]) -> asyncio.Future[R]:
-    """A future that completes with `pending`, and may be cancelled."""
+    """Return a future that completes with `pending` and may be cancelled."""
     future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
 
     def complete(reply: R) -> None:

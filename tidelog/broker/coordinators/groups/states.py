@@ -1,27 +1,27 @@
-"""The states of a classic group and the moves between them.
+"""The states of a classic group and the transitions between them.
 
     Empty -> PreparingRebalance            the first member joins
-    PreparingRebalance -> CompletingRebalance   all members joined, or the time for it is over
-    PreparingRebalance -> Empty            nobody was left when the time was over
+    PreparingRebalance -> CompletingRebalance   all members joined, or the rebalance timeout expired
+    PreparingRebalance -> Empty            the group had no member at that time
     CompletingRebalance -> Stable          the leader's assignment is in the log
-    CompletingRebalance -> PreparingRebalance   somebody joined, left, failed or did not sync
+    CompletingRebalance -> PreparingRebalance   a member joined, left, failed or did not sync
     Stable -> PreparingRebalance           the same, or the leader joined again
-    any -> Dead                            the group is deleted, or its partition has moved away
+    any -> Dead                            the group is deleted, or its partition has another leader
 
-How requests are answered in each state:
+The response to each request in each state:
 
 |             | Empty | PreparingRebalance | CompletingRebalance | Stable | Dead |
 |-------------|-------|--------------------|---------------------|--------|------|
-| JoinGroup   | starts a rebalance | waits for the others | unchanged member: current generation; else a new rebalance | unchanged follower: current generation; else a new rebalance | COORDINATOR_NOT_AVAILABLE |
+| JoinGroup   | starts a rebalance | waits for the other members | unchanged member: current generation; else a new rebalance | unchanged follower: current generation; else a new rebalance | COORDINATOR_NOT_AVAILABLE |
 | SyncGroup   | UNKNOWN_MEMBER_ID | REBALANCE_IN_PROGRESS | waits for the leader | current assignment | COORDINATOR_NOT_AVAILABLE |
-| Heartbeat   | UNKNOWN_MEMBER_ID | REBALANCE_IN_PROGRESS | fine | fine | COORDINATOR_NOT_AVAILABLE |
+| Heartbeat   | UNKNOWN_MEMBER_ID | REBALANCE_IN_PROGRESS | NONE | NONE | COORDINATOR_NOT_AVAILABLE |
 | LeaveGroup  | UNKNOWN_MEMBER_ID | removes the member | removes, rebalances | removes, rebalances | COORDINATOR_NOT_AVAILABLE |
 | OffsetCommit | from simple consumers | from the previous generation | REBALANCE_IN_PROGRESS | from members | COORDINATOR_NOT_AVAILABLE |
 | OffsetFetch | answered in every state | | | | |
-| OffsetDelete | fine | consumers: topics nobody subscribes to | same | same | GROUP_ID_NOT_FOUND |
-| DeleteGroups | fine | NON_EMPTY_GROUP | NON_EMPTY_GROUP | NON_EMPTY_GROUP | GROUP_ID_NOT_FOUND |
+| OffsetDelete | NONE | consumers: topics without a subscriber | same | same | GROUP_ID_NOT_FOUND |
+| DeleteGroups | NONE | NON_EMPTY_GROUP | NON_EMPTY_GROUP | NON_EMPTY_GROUP | GROUP_ID_NOT_FOUND |
 
-Source: ClassicGroupState of Apache Kafka; the names are those that DescribeGroups shows.
+Source: ClassicGroupState of Apache Kafka; the names are those in DescribeGroups.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from typing import Final
 
 
 class GroupState(Enum):
-    """Where a group stands; the value is the name that admin replies show."""
+    """The state of a group; the value is its name in admin responses."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -55,7 +55,7 @@ NEXT_STATES: Final[Mapping[GroupState, frozenset[GroupState]]] = MappingProxyTyp
         GroupState.DEAD: frozenset(),
     }
 )
-"""Every state and the states it may move to."""
+"""The allowed next states of every state."""
 
 CAN_START_REBALANCE: Final = frozenset(
     state for state, following in NEXT_STATES.items() if GroupState.PREPARING_REBALANCE in following

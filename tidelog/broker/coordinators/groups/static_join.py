@@ -1,8 +1,8 @@
-"""A static member comes back without its member id and takes the place it had (KIP-345).
+"""A static member joins without a member id and replaces its earlier instance (KIP-345).
 
-The member id it had before is fenced. In a stable group nobody else needs to notice: the member
-gets the assignment it had, and only the new id is written. Version 9 tells a leader to skip the
-assignment (KIP-814); older versions are told that somebody else leads, to the same end.
+The member id of the earlier instance is fenced. In a stable group the other members are not affected: the
+member gets its earlier assignment, and only the new id is written. Version 9 lets a leader skip the
+assignment (KIP-814); older versions get another leader's id, with the same effect.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ logger = logging.getLogger(__name__)
 
 SKIP_ASSIGNMENT_FROM_VERSION = 9
 
-# Protocols, rebalance time-out and session time-out of a member.
-_Wishes: TypeAlias = tuple[tuple[JoinGroupRequestProtocol, ...], int, int]
+# Protocols, rebalance timeout and session timeout of a member.
+_Settings: TypeAlias = tuple[tuple[JoinGroupRequestProtocol, ...], int, int]
 
 
 class StaticJoin:
-    """Gives a place in a group to the next incarnation of its static member."""
+    """Replaces the instance of a static member."""
 
     def __init__(self, rebalance: Rebalance) -> None:
         self._rebalance = rebalance
 
-    def take_place(
+    def replace(
         self,
         group: Group,
         request: JoinGroupRequest,
@@ -46,7 +46,7 @@ class StaticJoin:
         reply: Pending[JoinGroupResponse],
         now: Moment,
     ) -> Writes:
-        """Answer at once in a stable group; otherwise wait for the rebalance like everybody."""
+        """Replace the instance. Complete the join at once in a stable group, or with the rebalance."""
         assert request.group_instance_id is not None
         old_id = group.static_members[request.group_instance_id]
         member = group.members[old_id]
@@ -57,11 +57,11 @@ class StaticJoin:
         group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         member.is_new = False
         self._rebalance.keep_alive(group, member, now)
-        group.park_join(member, reply)
-        logger.info("group %s: %s takes the place of %s", group.group_id, member_id, old_id)
-        reason = f"static member {request.group_instance_id} is back: {request.reason or 'not provided'}"
+        group.parked.park_join(member, reply)
+        logger.info("group %s: %s replaces %s", group.group_id, member_id, old_id)
+        reason = f"static member {request.group_instance_id} rejoined: {request.reason or 'not provided'}"
         if group.state is GroupState.COMPLETING_REBALANCE:
-            # The leader may be working on an assignment for the old id.
+            # The leader may be computing an assignment with the old id.
             return self._rebalance.start(group, reason, now)
         if group.state is not GroupState.STABLE or group.select_protocol() != group.protocol_name:
             return self._rebalance.start_or_complete(group, reason, now)
@@ -70,13 +70,14 @@ class StaticJoin:
             if member.awaiting_join is not reply:
                 return NOTHING
             if error is not ErrorCode.NONE:
-                refusal = _refusal(group, leader_before, error_of_append(error))
-                group.answer_join(member, refusal)
+                response = _error_response(group, leader_before, error_of_append(error))
+                group.parked.complete_join(member, response)
                 if group.members.get(member_id) is member:
                     self._restore(group, member, old_id, before, then)
             elif group.state is GroupState.STABLE:
-                group.answer_join(member, _unchanged_generation(group, member, version, leader_before))
-                # The session may have run out while the member waited for us.
+                response = _unchanged_generation(group, member, version, leader_before)
+                group.parked.complete_join(member, response)
+                # The session may have expired while the member waited for the commit.
                 self._rebalance.keep_alive(group, member, then)
             return NOTHING
 
@@ -84,8 +85,8 @@ class StaticJoin:
         return Writes((group_metadata(group, assignments),), follow_up)
 
     def _fence(self, group: Group, member: Member) -> None:
-        """Requests of the old incarnation get FENCED_INSTANCE_ID."""
-        group.answer_join(
+        """Complete the waiting requests of the earlier instance with FENCED_INSTANCE_ID."""
+        group.parked.complete_join(
             member,
             JoinGroupResponse(
                 member_id=member.member_id,
@@ -94,12 +95,12 @@ class StaticJoin:
                 leader=NO_LEADER,
             ),
         )
-        group.answer_sync(member, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
-        self._rebalance.forget_session(group, member.member_id)
+        group.parked.complete_sync(member, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+        self._rebalance.cancel_session(group, member.member_id)
 
-    def _restore(self, group: Group, member: Member, old_id: str, before: _Wishes, now: Moment) -> None:
-        """The new id is not in the log, so the old one stays."""
-        self._rebalance.forget_session(group, member.member_id)
+    def _restore(self, group: Group, member: Member, old_id: str, before: _Settings, now: Moment) -> None:
+        """Restore the earlier id, because the new one could not be written."""
+        self._rebalance.cancel_session(group, member.member_id)
         group.rename(member, old_id)
         group.update(member, *before)
         self._rebalance.keep_alive(group, member, now)
@@ -120,7 +121,7 @@ def _unchanged_generation(
     )
 
 
-def _refusal(group: Group, leader_before: str | None, error: ErrorCode) -> JoinGroupResponse:
+def _error_response(group: Group, leader_before: str | None, error: ErrorCode) -> JoinGroupResponse:
     return JoinGroupResponse(
         error_code=error,
         generation_id=group.generation,

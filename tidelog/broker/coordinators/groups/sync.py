@@ -1,7 +1,7 @@
-"""SyncGroup: the leader hands in the assignment, everybody else waits for it.
+"""SyncGroup: the leader sends the assignment, and every other member waits for it.
 
-The assignment counts once it is in the log. Members that do not ask for theirs within the
-rebalance time-out are dropped.
+The assignment is valid when it is in the log. Members that do not send SyncGroup within the rebalance
+timeout are removed.
 
 Source: GroupMetadataManager of Apache Kafka; KIP-559 (protocol type and name are checked).
 """
@@ -29,28 +29,28 @@ SyncReply = Pending[SyncGroupResponse]
 
 
 class SyncCommand:
-    """Answers SyncGroup."""
+    """Handles SyncGroup."""
 
     def __init__(self, groups: GroupRegistry, rebalance: Rebalance) -> None:
         self._groups = groups
         self._rebalance = rebalance
 
     def sync(self, request: SyncGroupRequest, now: Moment) -> Outcome[SyncReply]:
-        """A reply that comes with the leader's assignment, or at once in a stable group."""
+        """Return a reply that completes with the leader's assignment, or at once in a stable group."""
         try:
             group, member = self._check(request)
         except KafkaError as error:
-            logger.info("group %s refuses a sync: %s", request.group_id, error)
+            logger.info("group %s rejected a sync: %s", request.group_id, error)
             return Outcome(Pending.of(SyncGroupResponse(error_code=error.code)))
-        self._rebalance.member_synced(group, member.member_id)
+        self._rebalance.on_member_synced(group, member.member_id)
         if group.state is GroupState.STABLE:
             return Outcome(Pending.of(_assignment(group, member)))
         reply: SyncReply = Pending()
-        group.park_sync(member, reply)
-        if member.member_id != group.leader_id or group.handed_in_generation == group.generation:
-            # A leader that repeats itself waits for what it handed in first, which the log has.
+        group.parked.park_sync(member, reply)
+        if member.member_id != group.leader_id or group.assigned_generation == group.generation:
+            # A leader that repeats its request waits for its first assignment, which is being written.
             return Outcome(reply)
-        return Outcome(reply, self._hand_in(group, request))
+        return Outcome(reply, self._write_assignments(group, request))
 
     def _check(self, request: SyncGroupRequest) -> tuple[Group, Member]:
         if not request.group_id:
@@ -69,41 +69,41 @@ class SyncCommand:
                 f"{group.protocol_type!r} {group.protocol_name!r}",
             )
         if group.state is GroupState.PREPARING_REBALANCE:
-            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, "members are joining again")
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, f"group {request.group_id} is rebalancing")
         return group, member
 
-    def _hand_in(self, group: Group, request: SyncGroupRequest) -> Writes:
-        """The leader's assignment; members it forgot get an empty one, members it made up none."""
-        handed_in = {entry.member_id: entry.assignment for entry in request.assignments}
-        assignments = {member_id: handed_in.get(member_id, b"") for member_id in group.members}
-        missing = [member_id for member_id in assignments if member_id not in handed_in]
+    def _write_assignments(self, group: Group, request: SyncGroupRequest) -> Writes:
+        """Write the leader's assignment: empty for members that it omits, none for unknown members."""
+        sent = {entry.member_id: entry.assignment for entry in request.assignments}
+        assignments = {member_id: sent.get(member_id, b"") for member_id in group.members}
+        missing = [member_id for member_id in assignments if member_id not in sent]
         if missing:
-            logger.warning("group %s: no assignment for members %s", group.group_id, missing)
+            logger.warning("group %s: the leader sent no assignment for members %s", group.group_id, missing)
         generation = group.generation
-        group.handed_in_generation = generation
+        group.assigned_generation = generation
 
         def follow_up(error: ErrorCode, now: Moment) -> Writes:
             if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != generation:
                 return NOTHING
             if error is not ErrorCode.NONE:
                 self._rebalance.reset_assignments(group, error_of_append(error), now)
-                return self._rebalance.start(group, f"the assignment is not written: {error.name}", now)
+                return self._rebalance.start(group, f"the assignment cannot be written: {error.name}", now)
             self._publish(group, assignments, now)
             return NOTHING
 
         return Writes((group_metadata(group, assignments),), follow_up)
 
     def _publish(self, group: Group, assignments: dict[str, bytes], now: Moment) -> None:
-        """Give every member its assignment; sessions start anew, as nobody could send heartbeats."""
+        """Send every member its assignment and restart the sessions: waiting members sent no heartbeats."""
         for member in group.members.values():
             group.assign(member, assignments[member.member_id])
-            if group.answer_sync(member, _assignment(group, member)):
+            if group.parked.complete_sync(member, _assignment(group, member)):
                 self._rebalance.keep_alive(group, member, now)
         group.transition(GroupState.STABLE, now)
 
 
 def check_generation(group: Group, generation: int) -> None:
-    """ILLEGAL_GENERATION unless `generation` is the current one."""
+    """Raise ILLEGAL_GENERATION unless `generation` is the current one."""
     if generation != group.generation:
         raise KafkaError(
             ErrorCode.ILLEGAL_GENERATION,
@@ -111,8 +111,8 @@ def check_generation(group: Group, generation: int) -> None:
         )
 
 
-def _differ(asked: str | None, actual: str | None) -> bool:
-    return asked is not None and actual is not None and asked != actual
+def _differ(requested: str | None, actual: str | None) -> bool:
+    return requested is not None and actual is not None and requested != actual
 
 
 def _assignment(group: Group, member: Member) -> SyncGroupResponse:

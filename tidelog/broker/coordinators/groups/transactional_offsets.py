@@ -1,9 +1,8 @@
-"""TxnOffsetCommit: a producer commits what its consumer has read, as part of its transaction.
+"""TxnOffsetCommit: a producer commits the offsets of its consumer as part of its transaction.
 
-Since KIP-447 the producer says for which member of which generation it speaks, and is refused when that
-one has lost its partitions meanwhile. Older producers say nothing, and may commit at any time. Unlike a
-consumer's commit this one is not refused while the group awaits an assignment, nor does it keep a member
-alive.
+Since KIP-447 the producer sends the consumer's member id and generation, and is rejected if that member has
+lost its partitions. Older producers send neither and may commit at any time. Unlike OffsetCommit, this
+commit is accepted while the group waits for an assignment, and it does not renew a session.
 
 Source: OffsetMetadataManager.commitTransactionalOffset and ClassicGroup of Apache Kafka 4.3.
 """
@@ -33,7 +32,7 @@ from tidelog.protocol.schema import ZERO_UUID
 
 
 class TransactionalOffsetCommit:
-    """Commits offsets that are seen when the transaction has ended."""
+    """Commits offsets that become visible when the transaction is committed."""
 
     def __init__(self, groups: GroupRegistry, config: GroupConfig) -> None:
         self._groups = groups
@@ -42,9 +41,9 @@ class TransactionalOffsetCommit:
     def commit(
         self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, UUID], now: Moment
     ) -> Outcome[TxnOffsetCommitResponse]:
-        """Commit every partition whose metadata is not too long; the writes go into the transaction.
+        """Commit the offsets of all partitions whose metadata is not too long, as part of the transaction.
 
-        Errors: KafkaError when the sender may not commit at all.
+        Raise KafkaError if the sender may not commit at all.
         """
         group = self._groups.get(request.group_id)
         if group is not None:

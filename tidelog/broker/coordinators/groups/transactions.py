@@ -1,7 +1,7 @@
-"""What transactions write into `__consumer_offsets`: offsets of producers, and the markers that decide them.
+"""The writes of transactions to `__consumer_offsets`: offsets of producers, and the markers of transactions.
 
-A marker is appended and replayed in one step, and the replay is that of loading. So memory and log never
-tell different stories (KAFKA-15784): what is pending becomes visible, or vanishes, where the marker stands.
+A marker is appended and replayed in one step, and the same replay is used while loading. So memory and log
+always agree (KAFKA-15784): a pending offset becomes visible, or is dropped, at the offset of the marker.
 
 I/O: the TransactionalLog. Source: GroupCoordinatorService of Apache Kafka 4.3; KIP-447, KIP-890.
 """
@@ -27,7 +27,7 @@ _ONE_MARKER: Final = 1
 
 
 class TransactionalProducer(NamedTuple):
-    """In whose transaction records are written; `verification` as in `append_as_leader`."""
+    """The producer of a transaction; `verification` is passed to the append."""
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
@@ -35,7 +35,7 @@ class TransactionalProducer(NamedTuple):
 
 
 class EndOfTransaction(NamedTuple):
-    """How a producer's transaction ended, as its coordinator says (KIP-98)."""
+    """The end of a producer's transaction, as its coordinator sends it (KIP-98)."""
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
@@ -45,28 +45,28 @@ class EndOfTransaction(NamedTuple):
 
 
 class TransactionalLog(Protocol):
-    """`__consumer_offsets` as far as this node leads it, for what is part of transactions."""
+    """The partitions of `__consumer_offsets` that this node leads, for writes of transactions."""
 
     async def verified_producer(
         self, partition: int, request: TxnOffsetCommitRequest, version: int
     ) -> TransactionalProducer:
-        """Return when `partition` is part of the transaction, as far as its coordinator must be asked.
+        """Return the producer when `partition` is verified to be part of its transaction.
 
-        Errors: KafkaError, the coordinator's or why it could not be asked.
+        Raise KafkaError with the coordinator's error, or if the coordinator cannot be reached.
         """
         ...
 
     def append_in_transaction(
         self, partition: int, records: Sequence[tuple[bytes, bytes | None]], producer: TransactionalProducer
     ) -> AppendedRecords:
-        """Append all records, key and value, as one batch of the producer's transaction, at once.
+        """Append all records, each a key and a value, as one batch of the producer's transaction.
 
         Errors: those of `StateLog.append`, INVALID_TXN_STATE, INVALID_PRODUCER_EPOCH.
         """
         ...
 
     def append_marker(self, partition: int, end: EndOfTransaction) -> AppendedRecords:
-        """Append the marker that ends a transaction, at once.
+        """Append the marker that ends a transaction.
 
         Errors: those of `StateLog.append`, INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
@@ -74,7 +74,7 @@ class TransactionalLog(Protocol):
 
 
 class GroupTransactions:
-    """Writes for producers and for the coordinators of their transactions."""
+    """Writes offsets for producers, and markers for the coordinators of their transactions."""
 
     def __init__(self, shards: Shards[GroupCoordinator], log: TransactionalLog) -> None:
         self._shards = shards
@@ -83,18 +83,18 @@ class GroupTransactions:
     async def commit_offsets(
         self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, UUID], version: int
     ) -> TxnOffsetCommitResponse:
-        """Commit offsets that are seen when the transaction has ended.
+        """Commit offsets that become visible when the transaction is committed.
 
-        Errors of single partitions are in the reply, others raise KafkaError.
+        Errors of single partitions are in the reply; other errors raise KafkaError.
         """
-        partition = self._serving(request.group_id).partition
+        partition = self._shard_of_named(request.group_id).partition
         try:
             producer = await self._log.verified_producer(partition, request, version)
         except KafkaError as error:
             raise KafkaError(error_of_append(error.code), str(error)) from error
-        # It may be another's by now, or be loaded anew.
-        shard = self._serving(request.group_id)
-        outcome = shard.coordinator.commit_transactional_offsets(request, topic_ids, shard.now())
+        # The partition may have another leader now, or may have been loaded again.
+        shard = self._shard_of_named(request.group_id)
+        outcome = shard.coordinator.transactional_offsets.commit(request, topic_ids, shard.now())
         records = outcome.writes.records
 
         def append() -> AppendedRecords:
@@ -109,14 +109,14 @@ class GroupTransactions:
         return outcome.reply
 
     async def end(self, partition: int, end: EndOfTransaction, timeout_ms: int) -> None:
-        """Return when the marker is committed in `partition` and what it decides is seen.
+        """Return when the marker is committed in `partition` and its effect is visible.
 
-        Errors: KafkaError as of the log; NOT_LEADER_OR_FOLLOWER while the partition is not served here.
+        Raise KafkaError as the log does, and NOT_LEADER_OR_FOLLOWER while the partition is not served.
         """
         shard = self._shards.get(partition)
         if shard is None or shard.state is not ShardState.ACTIVE:
-            # What transaction coordinators know, who then look for the leader and come again.
-            text = f"the groups of partition {partition} are not served here, or not yet"
+            # Upon this error, transaction coordinators look up the leader and retry.
+            text = f"this node does not serve the groups of partition {partition}"
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
 
         def append() -> AppendedRecords:
@@ -134,7 +134,7 @@ class GroupTransactions:
         if error is not ErrorCode.NONE:
             raise KafkaError(error, f"partition {partition}: {error.text}")
 
-    def _serving(self, group_id: str) -> Shard[GroupCoordinator]:
+    def _shard_of_named(self, group_id: str) -> Shard[GroupCoordinator]:
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         return self._shards.active_shard(group_id)

@@ -1,1 +1,1 @@
-"""Whether a partition is part of a transaction: its coordinator is asked before the first batch."""
+"""Verifies with the transaction coordinator that a partition is part of a transaction (KIP-890)."""

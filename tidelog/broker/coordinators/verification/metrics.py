@@ -1,4 +1,4 @@
-"""What is reported of transactions at the partitions of a node, under Kafka's names.
+"""The metrics of transactions at the partitions of a node, under Kafka's names.
 
 Source: ReplicaManager and AddPartitionsToTxnManager of Apache Kafka 4.3.
 """
@@ -9,22 +9,22 @@ from collections.abc import Callable
 from typing import Final
 
 from tidelog.base.clock import Clock
-from tidelog.broker.coordinators.verification.coordinator_questions import CoordinatorQuestions
+from tidelog.broker.coordinators.verification.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 
 LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
-"""What a coordinator gets beyond the longest time-out before a transaction counts as late."""
+"""The time after the longest timeout from which on an open transaction counts as late."""
 
 
 def report_verification(
     metrics: BrokerMetrics,
     replicas: ReplicaManager,
-    questions: CoordinatorQuestions,
+    manager: AddPartitionsToTxnManager,
     clock: Clock,
     transaction_max_timeout_ms: Callable[[], int],
 ) -> None:
-    """Have `metrics` report transactions that may hang, and partitions that were in none."""
+    """Register the metrics of late transactions and of failed verifications."""
 
     def late() -> int:
         before_ms = clock.wall_ms() - transaction_max_timeout_ms() - LATE_TRANSACTION_BUFFER_MS
@@ -35,16 +35,16 @@ def report_verification(
 
     metrics.gauge(
         "kafka_server_replicamanager_partitionswithlatetransactionscount",
-        "Led partitions where a transaction is open for longer than any may take.",
+        "Partitions of this leader with a transaction that is open for longer than the longest timeout.",
         late,
     )
     metrics.counter(
         "kafka_server_addpartitionstotxnmanager_verificationfailures",
-        "Partitions that were not in the transaction that a producer wrote to, or nobody could tell.",
-        lambda: questions.failures,
+        "Partitions that could not be verified to be in the transaction of a producer.",
+        lambda: manager.failures,
     )
     prefix = "kafka_server_addpartitionstotxnmanager_verification"
-    metrics.counter(f"{prefix}s", "Requests that waited for a verification.", lambda: questions.verifications)
+    metrics.counter(f"{prefix}s", "Requests that waited for a verification.", lambda: manager.verifications)
     metrics.counter(
-        f"{prefix}timems", "Milliseconds that they waited together.", lambda: questions.verification_ms
+        f"{prefix}timems", "The total time of these waits in ms.", lambda: manager.verification_ms
     )

@@ -1,7 +1,8 @@
-"""The transactional batches of a produce request: which need to be verified, and what their producer hears.
+"""The transactional batches of a produce request: those that need verification, and the errors for producers.
 
-That the coordinator could not be asked, or is not ready, is told as NOT_ENOUGH_REPLICAS, which clients of all
-ages try again without new metadata; so is CONCURRENT_TRANSACTIONS, but to clients of transaction.version 2.
+If the coordinator could not be reached or is not ready, the error is NOT_ENOUGH_REPLICAS, upon which clients
+of all versions retry without new metadata. This also applies to CONCURRENT_TRANSACTIONS, except for clients
+of transaction.version 2.
 
 Source: ReplicaManager.handleProduceAppend of Apache Kafka 4.3.
 """
@@ -19,7 +20,7 @@ from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.produce_view import ProducePartition, ProduceRequestView
 from tidelog.storage.producers.verification import NO_VERIFICATION, Verification
 
-_TRIED_AGAIN: Final = frozenset(
+_RETRIABLE: Final = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -30,7 +31,7 @@ _TRIED_AGAIN: Final = frozenset(
 
 
 class TransactionalBatches(NamedTuple):
-    """What of a request is part of its producer's transaction."""
+    """The batches of a request that are part of its producer's transaction."""
 
     transaction: ProducerTransaction
     batches: tuple[FirstBatch, ...]
@@ -39,27 +40,27 @@ class TransactionalBatches(NamedTuple):
 def transactional_batches(
     view: ProduceRequestView, support: ClientSupport, replicas: ReplicaManager
 ) -> TransactionalBatches | None:
-    """The batches that say they are part of a transaction; None when there are none.
+    """Return the transactional batches; None if there are none.
 
-    What is no batch, or for no partition, is left to those who append it.
-    Errors: KafkaError INVALID_PRODUCER_ID_MAPPING when they are of several producers.
+    Invalid batches and batches for unknown partitions are left to the append. Raise KafkaError
+    INVALID_PRODUCER_ID_MAPPING if the batches have several producers.
     """
     assert view.transactional_id is not None
     producers: set[tuple[int, int]] = set()
     batches = []
-    for asked in view.partitions:
-        header = _transactional_header(asked)
+    for requested in view.partitions:
+        header = _transactional_header(requested)
         if header is None:
             continue
         producers.add((header.producer_id, header.producer_epoch))
         try:
-            topic_partition = replicas.resolve(asked.topic, asked.topic_id, asked.partition)
+            topic_partition = replicas.resolve(requested.topic, requested.topic_id, requested.partition)
         except KafkaError:
             continue
         batches.append(FirstBatch(topic_partition, header.base_sequence))
     if len(producers) > 1:
         raise KafkaError(
-            ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the transactional records are of more than one producer"
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the transactional records have more than one producer"
         )
     if not batches:
         return None
@@ -68,31 +69,32 @@ def transactional_batches(
     return TransactionalBatches(transaction, tuple(batches))
 
 
-def _transactional_header(asked: ProducePartition) -> BatchHeader | None:
-    if asked.records is None or not claims_transaction(asked.records):
+def _transactional_header(requested: ProducePartition) -> BatchHeader | None:
+    if requested.records is None or not claims_transaction(requested.records):
         return None
     try:
-        return read_header(asked.records)
+        return read_header(requested.records)
     except DecodeError:
         return None
 
 
 class ProduceVerifications:
-    """What goes into the append of each transactional batch of a request."""
+    """The verifications of the transactional batches of one request."""
 
     def __init__(self, support: ClientSupport, verifications: Verifications) -> None:
         self._support = support
         self._verifications = verifications
 
-    def of(self, topic_partition: TopicPartition, asked: ProducePartition) -> Verification | None:
-        """See `append_as_leader`; KafkaError with the producer's code when the batch must not be appended."""
+    def of(self, topic_partition: TopicPartition, requested: ProducePartition) -> Verification | None:
+        """Return what `Partition.append` needs. Raise KafkaError if the batch must not be appended."""
         found = self._verifications.get(topic_partition, NO_VERIFICATION)
-        if topic_partition not in self._verifications and _transactional_header(asked) is not None:
-            # Others of the request were being verified when it came. Producers come again upon this.
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"the topic of {topic_partition} has just come")
+        if topic_partition not in self._verifications and _transactional_header(requested) is not None:
+            # The topic was created while other batches were verified. Producers retry upon this error.
+            text = f"the topic of {topic_partition} has just been created"
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, text)
         if not isinstance(found, KafkaError):
             return found
-        is_retried = found.code in _TRIED_AGAIN or (
+        is_retried = found.code in _RETRIABLE or (
             found.code is ErrorCode.CONCURRENT_TRANSACTIONS
             and self._support is not ClientSupport.ADDS_PARTITIONS
         )

@@ -1,10 +1,10 @@
-"""Whose transaction a request writes to, and what its client can be told.
+"""The transaction that a request writes to, and which errors its client supports.
 
 | support | Produce | TxnOffsetCommit | the client |
 |---|---|---|---|
-| INVALID_STATE | 3-10 | 0-3 | learns of what only an abort can mend as INVALID_TXN_STATE |
-| ABORTABLE | 11 | 4 | knows TRANSACTION_ABORTABLE |
-| ADDS_PARTITIONS | 12-13 | 5 | counts on us to add partitions to its transaction (transaction.version 2) |
+| INVALID_STATE | 3-10 | 0-3 | gets INVALID_TXN_STATE for errors that require an abort |
+| ABORTABLE | 11 | 4 | supports TRANSACTION_ABORTABLE |
+| ADDS_PARTITIONS | 12-13 | 5 | relies on the broker to add partitions (transaction.version 2) |
 
 Source: KIP-890, KIP-1050; TransactionSupportedOperation of Apache Kafka 4.3.
 """
@@ -23,7 +23,7 @@ _TXN_OFFSET_COMMIT_ADDS_PARTITIONS: Final = 5
 
 
 class ClientSupport(Enum):
-    """What a client knows of transactions; see the table."""
+    """The level of a client's transaction support; see the table of the module."""
 
     INVALID_STATE = 0
     ABORTABLE = 1
@@ -31,12 +31,12 @@ class ClientSupport(Enum):
 
     @classmethod
     def of_produce(cls, version: int) -> ClientSupport:
-        """That of who sends this version of Produce."""
+        """Return the support of a client that sends this version of Produce."""
         return cls._of(version, _PRODUCE_ABORTABLE, _PRODUCE_ADDS_PARTITIONS)
 
     @classmethod
     def of_txn_offset_commit(cls, version: int) -> ClientSupport:
-        """That of who sends this version of TxnOffsetCommit."""
+        """Return the support of a client that sends this version of TxnOffsetCommit."""
         return cls._of(version, _TXN_OFFSET_COMMIT_ABORTABLE, _TXN_OFFSET_COMMIT_ADDS_PARTITIONS)
 
     @classmethod
@@ -47,7 +47,7 @@ class ClientSupport(Enum):
 
 
 class ProducerTransaction(NamedTuple):
-    """The transaction that a request says it is part of."""
+    """The transaction that a request writes to."""
 
     transactional_id: str
     producer_id: ProducerId

@@ -1,11 +1,9 @@
-"""Verifying that partitions are in a transaction before its first batch is appended there (KIP-890).
+"""Verifies that partitions are in a transaction before its first batch is appended there (KIP-890).
 
-The log stands for the question while it is open (`tidelog.storage.producers.verification`), and lets the
-batch in only
-if no
-marker came meanwhile. For clients of transaction.version 2 the coordinator adds the partitions. It may be
-busy with the end of the transaction before this one (CONCURRENT_TRANSACTIONS): then it is asked again for
-a short while, because to send the records once more costs a client more.
+The log keeps the state of an open verification (`tidelog.storage.producers.verification`), and accepts the
+batch only if no marker was written meanwhile. For clients of transaction.version 2 the coordinator adds the
+partitions. While the previous transaction is ending, it returns CONCURRENT_TRANSACTIONS. Then the request is
+retried for a short time, because a retry of the client costs more.
 
 Source: ReplicaManager of Apache Kafka 4.3; KIP-890.
 """
@@ -18,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidelog.base.clock import Clock
-from tidelog.broker.coordinators.verification.coordinator_questions import CoordinatorQuestions
+from tidelog.broker.coordinators.verification.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from tidelog.broker.coordinators.verification.transaction import ClientSupport, ProducerTransaction
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -36,41 +34,41 @@ class VerificationSettings:
 
 
 class FirstBatch(NamedTuple):
-    """A batch that may be the first of a transaction in a partition; sequence -1 for a coordinator's."""
+    """A batch that may be the first of a transaction in a partition; a coordinator's has the sequence -1."""
 
     topic_partition: TopicPartition
     sequence: int
 
 
 Verifications = dict[TopicPartition, Verification | KafkaError | None]
-"""What goes into the append of each partition's batch, or why there is none; see `append_as_leader`."""
+"""The verification that `Partition.append` needs for each partition, or the error of the verification."""
 
 
 class TransactionVerifier:
-    """Begins verifications and asks coordinators."""
+    """Starts verifications and sends them to coordinators."""
 
     def __init__(
         self,
         replicas: ReplicaManager,
-        questions: CoordinatorQuestions,
+        manager: AddPartitionsToTxnManager,
         clock: Clock,
         settings: Callable[[], VerificationSettings],
     ) -> None:
         self._replicas = replicas
-        self._questions = questions
+        self._manager = manager
         self._clock = clock
         self._settings = settings
 
     def begin(self, transaction: ProducerTransaction, batches: Iterable[FirstBatch]) -> Verifications:
-        """What is known at once: of each partition a verification begins, or it needs none, or it failed."""
+        """Return for each partition the verification that starts, None if it needs none, or an error."""
         adds_partitions = transaction.support is ClientSupport.ADDS_PARTITIONS
         if not adds_partitions and not self._settings().is_enabled:
             return {batch.topic_partition: None for batch in batches}
         now_ms = self._clock.wall_ms()
-        begun: Verifications = {}
+        verifications: Verifications = {}
         for topic_partition, sequence in batches:
             try:
-                begun[topic_partition] = self._replicas.partition(topic_partition).begin_verification(
+                verifications[topic_partition] = self._replicas.partition(topic_partition).begin_verification(
                     transaction.producer_id,
                     transaction.producer_epoch,
                     sequence,
@@ -78,40 +76,42 @@ class TransactionVerifier:
                     supports_epoch_bump=adds_partitions,
                 )
             except KafkaError as error:
-                begun[topic_partition] = error
-        return begun
+                verifications[topic_partition] = error
+        return verifications
 
     @staticmethod
-    def must_ask(begun: Mapping[TopicPartition, Verification | KafkaError | None]) -> list[TopicPartition]:
-        """The partitions that the coordinator must be asked about."""
+    def unverified(
+        verifications: Mapping[TopicPartition, Verification | KafkaError | None],
+    ) -> list[TopicPartition]:
+        """Return the partitions that the coordinator must verify."""
         return [
             topic_partition
-            for topic_partition, one in begun.items()
+            for topic_partition, one in verifications.items()
             if isinstance(one, Verification) and one is not NO_VERIFICATION
         ]
 
     async def verify(self, transaction: ProducerTransaction, batches: Iterable[FirstBatch]) -> Verifications:
-        """`begin`, and what the coordinator says of each partition that must be asked about."""
+        """Start the verifications, and return the result of the coordinator for each partition."""
         verifications = self.begin(transaction, batches)
-        asked = self.must_ask(verifications)
-        refusals = await self._questions.ask(transaction, asked) if asked else {}
-        for topic_partition, code in refusals.items():
+        unverified = self.unverified(verifications)
+        errors = await self._manager.add_or_verify(transaction, unverified) if unverified else {}
+        for topic_partition, code in errors.items():
             text = f"{topic_partition} is not in transaction {transaction.transactional_id!r}: {code.name}"
             verifications[topic_partition] = KafkaError(code, text)
         return verifications
 
-    async def verify_patiently(
+    async def verify_with_retries(
         self, transaction: ProducerTransaction, batches: Collection[FirstBatch]
     ) -> Verifications:
-        """`verify`, again for a while if partitions cannot be added yet: the last transaction is ending."""
+        """Do the same as `verify`, and retry for a while if the previous transaction is still ending."""
         settings = self._settings()
-        ask_until_ms = self._clock.monotonic_ms() + settings.retry_backoff_max_ms
+        deadline_ms = self._clock.monotonic_ms() + settings.retry_backoff_max_ms
         while True:
             verifications = await self.verify(transaction, batches)
             if (
                 transaction.support is not ClientSupport.ADDS_PARTITIONS
                 or not any(_is_busy(one) for one in verifications.values())
-                or self._clock.monotonic_ms() >= ask_until_ms
+                or self._clock.monotonic_ms() >= deadline_ms
             ):
                 return verifications
             await asyncio.sleep(settings.retry_backoff_ms / 1000)

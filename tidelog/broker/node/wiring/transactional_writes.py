@@ -9,9 +9,9 @@ from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.coordinators.consumer_offsets import TransactionalOffsetsLog
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.coordinators.groups.transactions import GroupTransactions
-from tidelog.broker.coordinators.verification.coordinator_questions import (
+from tidelog.broker.coordinators.verification.add_partitions_to_txn_manager import (
+    AddPartitionsToTxnManager,
     BrokerRequests,
-    CoordinatorQuestions,
 )
 from tidelog.broker.coordinators.verification.metrics import report_verification
 from tidelog.broker.coordinators.verification.verifier import TransactionVerifier, VerificationSettings
@@ -38,7 +38,7 @@ class TransactionalWrites:
         self._replicas = replicas
         self._clock = clock
         self._config = config
-        self._questions = CoordinatorQuestions(brokers, image, clock.monotonic_ms)
+        self._questions = AddPartitionsToTxnManager(brokers, image, clock.monotonic_ms)
         self.verifier = TransactionVerifier(replicas, self._questions, clock, self._settings)
 
     def in_groups(self, groups: GroupService, fetch_purgatory: Purgatory) -> GroupTransactions:

@@ -11,7 +11,8 @@ from tidelog.protocol.steps import completed
 
 def listed(bench: GroupBench, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> dict[str, str]:
     return {
-        group.group_id: group.group_state for group in completed(bench.coordinator.list_groups(states, types))
+        group.group_id: group.group_state
+        for group in completed(bench.coordinator.administration.list_groups(states, types))
     }
 
 
@@ -26,7 +27,9 @@ def with_some_groups() -> GroupBench:
 def test_groups_are_listed_with_state_and_type() -> None:
     bench = with_some_groups()
     assert listed(bench) == {"g": "Stable", "simple": "Empty", "young": "PreparingRebalance"}
-    by_id = {group.group_id: group for group in completed(bench.coordinator.list_groups((), ()))}
+    by_id = {
+        group.group_id: group for group in completed(bench.coordinator.administration.list_groups((), ()))
+    }
     assert {group.group_type for group in by_id.values()} == {"Classic"}
     assert (by_id["g"].protocol_type, by_id["simple"].protocol_type) == ("consumer", "")
 
@@ -52,7 +55,7 @@ def test_groups_are_filtered_by_state_and_type(
 def test_a_stable_group_is_described_with_what_its_members_said_and_got() -> None:
     bench = GroupBench()
     one, two = bench.stable_group(2, protocols=[("range", b"wishes")])
-    group = bench.coordinator.describe_group("g", 6)
+    group = bench.coordinator.administration.describe_group("g", 6)
     assert (group.error_code, group.group_state) == (0, "Stable")
     assert (group.protocol_type, group.protocol_data) == ("consumer", "range")
     assert [(m.member_id, m.member_metadata, m.member_assignment) for m in group.members] == [
@@ -65,14 +68,14 @@ def test_a_rebalancing_group_is_described_without_what_its_members_said() -> Non
     bench = GroupBench()
     _, two = bench.stable_group(2, protocols=[("range", b"wishes")])
     bench.leave((two, None))
-    group = bench.coordinator.describe_group("g", 6)
+    group = bench.coordinator.administration.describe_group("g", 6)
     assert (group.group_state, group.protocol_data) == ("PreparingRebalance", "")
     assert [m.member_metadata for m in group.members] == [b""]
 
 
 def test_an_unknown_group_is_dead_and_from_version_6_on_an_error() -> None:
     bench = GroupBench()
-    old, new = (bench.coordinator.describe_group("g", version) for version in (5, 6))
+    old, new = (bench.coordinator.administration.describe_group("g", version) for version in (5, 6))
     assert (old.group_state, old.error_code, old.error_message) == ("Dead", 0, None)
     assert (new.group_state, new.error_code) == ("Dead", ErrorCode.GROUP_ID_NOT_FOUND)
     assert new.error_message == "Group g not found."
@@ -80,7 +83,9 @@ def test_an_unknown_group_is_dead_and_from_version_6_on_an_error() -> None:
 
 def test_only_known_groups_without_members_are_deleted_with_their_offsets() -> None:
     bench = with_some_groups()
-    results = bench.finish(bench.coordinator.delete_groups(("g", "simple", "young", "unknown", "simple")))
+    results = bench.finish(
+        bench.coordinator.administration.delete_groups(("g", "simple", "young", "unknown", "simple"))
+    )
     assert {result.group_id: ErrorCode(result.error_code) for result in results} == {
         "g": ErrorCode.NON_EMPTY_GROUP,
         "simple": ErrorCode.NONE,
@@ -101,7 +106,7 @@ def test_a_deleted_group_may_come_back() -> None:
     bench.leave((one, None))
     bench.pass_time(60_000)
     assert bench.state() == "Empty"
-    bench.finish(bench.coordinator.delete_groups(("g",)))
+    bench.finish(bench.coordinator.administration.delete_groups(("g",)))
     assert bench.coordinator.next_deadline_ms() is None
     assert bench.join(member_id=pending).error is ErrorCode.UNKNOWN_MEMBER_ID
     assert bench.stable_group(1)

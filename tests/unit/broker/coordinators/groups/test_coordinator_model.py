@@ -270,7 +270,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         group = self.bench.coordinator._groups.get(group_id)
         is_empty = group is not None and group.state is GroupState.EMPTY
         before = self.latest_offsets()
-        (result,) = self.bench.finish(self.bench.coordinator.delete_groups((group_id,)))
+        (result,) = self.bench.finish(self.bench.coordinator.administration.delete_groups((group_id,)))
         assert (result.error_code == ErrorCode.NONE) == is_empty
         if is_empty:
             self.changed({key: -1 for key in before if key[0] == group_id})
@@ -311,10 +311,10 @@ class CoordinatorMachine(RuleBasedStateMachine):
         held_bytes = 0
         for group in self.bench.coordinator._groups:
             check_bookkeeping(group)
-            held_bytes += group.member_bytes
+            held_bytes += group.memory.used_bytes
             for member in group.members.values():
                 key = DeadlineKey(DeadlineKind.SESSION, group.group_id, member.member_id)
-                watched = key in self.bench.coordinator._deadlines._due
+                watched = key in self.bench.coordinator._deadlines._deadlines
                 assert watched or member.is_excused_from_heartbeat
         assert self.bench.coordinator.member_memory.used_bytes == held_bytes
 
@@ -348,15 +348,15 @@ class CoordinatorMachine(RuleBasedStateMachine):
 def check_bookkeeping(group: Group) -> None:
     members = group.members.values()
     assert (group.leader_id in group.members) if group.members else group.leader_id is None
-    assert group.awaiting_join_count == sum(member.awaiting_join is not None for member in members)
+    assert group.parked.join_count == sum(member.awaiting_join is not None for member in members)
     supporters = Counter(name for member in members for name in member.protocol_names())
-    assert group._supporters == supporters
+    assert group._protocols._member_counts == supporters
     assert group.static_members == {
         member.group_instance_id: member.member_id for member in members if member.group_instance_id
     }
     assert all(member_id == member.member_id for member_id, member in group.members.items())
     assert not group.members.keys() & group.pending_members.keys()
-    assert group.member_bytes == sum(map(size_of, members)) + MEMBER_BYTES * len(group.pending_members)
+    assert group.memory.used_bytes == sum(map(size_of, members)) + MEMBER_BYTES * len(group.pending_members)
     assert group.pending_sync.keys() <= group.members.keys()
     assert bool(group.members) or group.state in (GroupState.EMPTY, GroupState.PREPARING_REBALANCE)
 

@@ -174,7 +174,7 @@ def test_a_member_that_cannot_work_with_the_others_is_refused(options: dict[str,
 def test_a_new_group_is_not_made_for_a_member_without_protocols(options: dict[str, object]) -> None:
     bench = GroupBench()
     assert bench.join(**options).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL  # type: ignore[arg-type]
-    assert completed(bench.coordinator.list_groups((), ())) == []
+    assert completed(bench.coordinator.administration.list_groups((), ())) == []
     assert bench.log == []
 
 
@@ -243,7 +243,7 @@ def test_a_failed_write_of_a_new_group_leaves_no_trace_of_it() -> None:
     bench = GroupBench(append_error=ErrorCode.NOT_ENOUGH_REPLICAS)
     join = bench.join(version=3)
     assert join.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert completed(bench.coordinator.list_groups((), ())) == []
+    assert completed(bench.coordinator.administration.list_groups((), ())) == []
     assert bench.coordinator.next_deadline_ms() is None
     bench.append_error = None
     assert bench.stable_group(1)

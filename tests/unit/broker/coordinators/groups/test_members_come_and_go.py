@@ -39,7 +39,7 @@ def test_a_silent_member_makes_the_others_join_again() -> None:
     again = bench.join(member_id=two)
     assert (again.got.generation_id, again.got.leader) == (2, two)
     assert [m.member_id for m in again.got.members] == [two]
-    assert [m.member_id for m in bench.coordinator.describe_group("g", 6).members] == [two]
+    assert [m.member_id for m in bench.coordinator.administration.describe_group("g", 6).members] == [two]
     assert bench.heartbeat(one, 2) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -150,7 +150,7 @@ def test_whoever_waits_is_sent_away_when_the_partition_moves() -> None:
     bench.coordinator.resign()
     assert [new.error, again.error] == [ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR]
     assert bench.coordinator.next_deadline_ms() is None
-    assert completed(bench.coordinator.list_groups((), ())) == []
+    assert completed(bench.coordinator.administration.list_groups((), ())) == []
     assert bench.heartbeat(two, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -170,7 +170,7 @@ def test_a_reload_knows_the_members_of_the_last_generation_and_starts_their_sess
     other = bench.reloaded()
     assert other.state() == "Stable"
     assert other.sync(two, 1).got.assignment == two.encode()
-    described = other.coordinator.describe_group("g", 6)
+    described = other.coordinator.administration.describe_group("g", 6)
     assert [(m.member_id, m.client_id, m.client_host, m.member_metadata) for m in described.members] == [
         (one, "c", "/127.0.0.1", b"wishes"),
         (two, "c", "/127.0.0.1", b"wishes"),

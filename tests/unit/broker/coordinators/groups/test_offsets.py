@@ -36,7 +36,7 @@ def delete(bench: GroupBench, *partitions: tuple[str, int], group_id: str = "g")
             for topic, index in partitions
         ),
     )
-    reply = bench.finish(bench.coordinator.delete_offsets(request))
+    reply = bench.finish(bench.coordinator.offsets.delete(request))
     return [ErrorCode(p.error_code) for topic in reply.topics for p in topic.partitions]
 
 
@@ -46,7 +46,7 @@ def commit_with_id(bench: GroupBench, topic_id: UUID, offset: int) -> None:
     )
     topic = OffsetCommitRequestTopic(name="t", topic_id=topic_id, partitions=(partition,))
     bench.finish(
-        bench.coordinator.commit_offsets(OffsetCommitRequest(group_id="g", topics=(topic,)), 10, bench.now)
+        bench.coordinator.offsets.commit(OffsetCommitRequest(group_id="g", topics=(topic,)), 10, bench.now)
     )
 
 
@@ -84,9 +84,9 @@ def test_leader_epoch_and_metadata_are_kept() -> None:
     commit_with_id(bench, ID_1, 5)
     asked = (OffsetFetchRequestTopics(name="t", partition_indexes=(0,)),)
     for coordinator in (bench.coordinator, bench.reloaded().coordinator):
-        (topic,) = completed(coordinator.fetch_offsets("g", asked, False))
+        (topic,) = completed(coordinator.offset_fetch.fetch("g", asked, False))
         assert topic.partitions[0].committed_leader_epoch == 3
-        (everything,) = completed(coordinator.fetch_all_offsets("g", False))
+        (everything,) = completed(coordinator.offset_fetch.fetch_all("g", False))
         assert everything.topic_id == ID_1
 
 
@@ -95,7 +95,7 @@ def test_an_offset_of_another_topic_of_the_same_name_does_not_count() -> None:
     commit_with_id(bench, ID_1, 5)
     found = {
         topic_id: completed(
-            bench.coordinator.fetch_offsets(
+            bench.coordinator.offset_fetch.fetch(
                 "g", (OffsetFetchRequestTopics(name="t", topic_id=topic_id, partition_indexes=(0,)),), False
             )
         )[0]
@@ -149,9 +149,9 @@ def test_anybody_may_commit_for_a_group_whose_members_have_all_left() -> None:
 def test_metadata_over_the_limit_is_refused_for_that_partition_only() -> None:
     bench = GroupBench(GroupConfig(offset_metadata_max_bytes=4))
     assert bench.commit({("t", 0): 1}, metadata="12345") == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
-    assert completed(bench.coordinator.list_groups((), ())) == []
+    assert completed(bench.coordinator.administration.list_groups((), ())) == []
     assert bench.commit({("t", 0): 1}, metadata="1234") == [ErrorCode.NONE]
-    (topic,) = completed(bench.coordinator.fetch_all_offsets("g", False))
+    (topic,) = completed(bench.coordinator.offset_fetch.fetch_all("g", False))
     assert topic.partitions[0].metadata == "1234"
 
 
@@ -160,7 +160,7 @@ def test_a_commit_that_cannot_be_written_changes_nothing() -> None:
     assert bench.commit({("t", 0): 1}) == [ErrorCode.NOT_ENOUGH_REPLICAS]
     bench.append_error = None
     assert bench.offsets() == {}
-    assert completed(bench.coordinator.list_groups((), ())) == []
+    assert completed(bench.coordinator.administration.list_groups((), ())) == []
 
 
 def test_an_offset_is_seen_when_it_is_committed_in_the_log_and_not_before() -> None:
@@ -215,9 +215,9 @@ def test_offsets_in_a_deleted_topic_are_forgotten_but_not_those_of_its_namesake(
     bench = GroupBench()
     commit_with_id(bench, ID_1, 5)
     bench.commit({("u", 0): 6})
-    bench.perform(bench.coordinator.forget_topics({"t": ID_2}))
+    bench.perform(bench.coordinator.offsets.delete_of_topics({"t": ID_2}))
     assert bench.offsets() == {("t", 0): 5, ("u", 0): 6}
-    bench.perform(bench.coordinator.forget_topics({"t": ID_1}))
+    bench.perform(bench.coordinator.offsets.delete_of_topics({"t": ID_1}))
     assert bench.offsets() == {("u", 0): 6}
-    bench.perform(bench.coordinator.forget_topics({"u": ID_2}))
+    bench.perform(bench.coordinator.offsets.delete_of_topics({"u": ID_2}))
     assert bench.offsets() == {}

@@ -165,7 +165,7 @@ def test_an_id_that_cannot_be_written_leaves_the_old_one_in_place() -> None:
     refused = bench.join(instance="b", protocols=[("range", b"new")])
     assert (refused.error, refused.got.member_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
     assert bench.heartbeat(ids["b"], 1, instance="b") is ErrorCode.NONE
-    assert bench.coordinator.describe_group("g", 6).members[1].member_metadata == b""
+    assert bench.coordinator.administration.describe_group("g", 6).members[1].member_metadata == b""
     bench.pass_time(9_999)
     assert bench.heartbeat(ids["b"], 1, instance="b") is ErrorCode.NONE
 

@@ -58,7 +58,7 @@ class Transactions(GroupBench):
             topics=(TxnOffsetCommitRequestTopic(name="t", partitions=(partition,)),),
         )
         try:
-            reply, writes = self.coordinator.commit_transactional_offsets(request, {"t": TOPIC_ID}, self.now)
+            reply, writes = self.coordinator.transactional_offsets.commit(request, {"t": TOPIC_ID}, self.now)
         except KafkaError as error:
             return error.code
         for record in writes.records:
@@ -161,7 +161,7 @@ def test_deleting_an_offset_also_takes_it_out_of_open_transactions() -> None:
     bench.in_transaction(PRODUCER, 0, 5)
     bench.in_transaction(OTHER_PRODUCER, 0, 6)
     topic = OffsetDeleteRequestTopic(name="t", partitions=(OffsetDeleteRequestPartition(partition_index=0),))
-    bench.finish(bench.coordinator.delete_offsets(OffsetDeleteRequest(group_id="g", topics=(topic,))))
+    bench.finish(bench.coordinator.offsets.delete(OffsetDeleteRequest(group_id="g", topics=(topic,))))
     assert bench.offset("t", 0, require_stable=True) == (-1, ErrorCode.NONE)
     bench.end(PRODUCER, commit=True)
     bench.end(OTHER_PRODUCER, commit=True)
@@ -172,7 +172,7 @@ def test_deleting_the_group_also_takes_its_offsets_out_of_open_transactions() ->
     bench = Transactions()
     bench.commit({("t", 1): 3})
     bench.in_transaction(PRODUCER, 0, 5)
-    (result,) = bench.finish(bench.coordinator.delete_groups(("g",)))
+    (result,) = bench.finish(bench.coordinator.administration.delete_groups(("g",)))
     assert result.error_code == 0
     bench.end(PRODUCER, commit=True)
     assert bench.offsets() == {}
@@ -240,13 +240,13 @@ def test_metadata_that_is_too_long_is_refused_in_a_transaction_as_well() -> None
     assert bench.commit_in_transaction(metadata="four") is ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert bench.commit_in_transaction(metadata="two") is ErrorCode.NONE
     bench.end(PRODUCER, commit=True)
-    (topic,) = completed(bench.coordinator.fetch_all_offsets("g", True))
+    (topic,) = completed(bench.coordinator.offset_fetch.fetch_all("g", True))
     assert (topic.topic_id, topic.partitions[0].metadata) == (TOPIC_ID, "two")
 
 
 def test_the_offset_of_a_deleted_topic_does_not_come_back_with_the_end_of_a_transaction() -> None:
     bench = Transactions()
     bench.commit_in_transaction(5)
-    bench.perform(bench.coordinator.forget_topics({"t": TOPIC_ID}))
+    bench.perform(bench.coordinator.offsets.delete_of_topics({"t": TOPIC_ID}))
     bench.end(PRODUCER, commit=True)
     assert bench.offsets() == {}

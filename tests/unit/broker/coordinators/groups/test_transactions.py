@@ -66,8 +66,8 @@ class Model:
 
 def view_of(coordinator: GroupCoordinator) -> View:
     asked = (OffsetFetchRequestTopics(name="t", partition_indexes=PARTITIONS),)
-    (seen,) = completed(coordinator.fetch_offsets("g", asked, False))
-    (stable,) = completed(coordinator.fetch_offsets("g", asked, True))
+    (seen,) = completed(coordinator.offset_fetch.fetch("g", asked, False))
+    (stable,) = completed(coordinator.offset_fetch.fetch("g", asked, True))
     return tuple(
         (one.committed_offset, other.committed_offset, ErrorCode(other.error_code))
         for one, other in zip(seen.partitions, stable.partitions, strict=True)

@@ -10,9 +10,9 @@ import pytest
 from tests.support.replicas import Replicas
 from tests.support.transaction_coordinators import ScriptedCoordinator
 from tests.support.transactional_node import turns
-from tidelog.broker.coordinators.verification.coordinator_questions import (
+from tidelog.broker.coordinators.verification.add_partitions_to_txn_manager import (
     REQUESTS_IN_FLIGHT,
-    CoordinatorQuestions,
+    AddPartitionsToTxnManager,
 )
 from tidelog.broker.coordinators.verification.transaction import ClientSupport, ProducerTransaction
 from tidelog.cluster.topic_names import TRANSACTION_STATE_TOPIC
@@ -52,11 +52,13 @@ class Breaks:
         raise RuntimeError("a bug")
 
 
-def questions_to(brokers: ScriptedCoordinator | SaysNothing | LeavesOut | Breaks) -> CoordinatorQuestions:
+def manager_of(
+    brokers: ScriptedCoordinator | SaysNothing | LeavesOut | Breaks,
+) -> AddPartitionsToTxnManager:
     replicas = Replicas()
     replicas.register(1, 2)
     replicas.create(TRANSACTION_STATE_TOPIC, 3, isr=(2,), leader=2)
-    return CoordinatorQuestions(brokers, lambda: replicas.image, replicas.clock.monotonic_ms)
+    return AddPartitionsToTxnManager(brokers, lambda: replicas.image, replicas.clock.monotonic_ms)
 
 
 def transaction(name: str, epoch: int = 0) -> ProducerTransaction:
@@ -72,10 +74,10 @@ def requested(coordinator: ScriptedCoordinator) -> list[list[str]]:
 async def test_several_requests_are_in_flight_and_the_next_takes_all_that_waits() -> None:
     coordinator = ScriptedCoordinator()
     coordinator.gate = asyncio.Event()
-    questions = questions_to(coordinator)
+    manager = manager_of(coordinator)
     asked = []
     for number in range(REQUESTS_IN_FLIGHT + 3):
-        asked.append(asyncio.ensure_future(questions.ask(transaction(f"id-{number}"), [T0])))
+        asked.append(asyncio.ensure_future(manager.add_or_verify(transaction(f"id-{number}"), [T0])))
         await turns()
     in_flight = [[f"id-{number}"] for number in range(REQUESTS_IN_FLIGHT)]
     assert requested(coordinator) == in_flight
@@ -87,8 +89,8 @@ async def test_several_requests_are_in_flight_and_the_next_takes_all_that_waits(
 
 async def test_questions_of_one_turn_go_together() -> None:
     coordinator = ScriptedCoordinator()
-    questions = questions_to(coordinator)
-    await asyncio.gather(*(questions.ask(transaction(name), [T0]) for name in ("a", "b", "c")))
+    manager = manager_of(coordinator)
+    await asyncio.gather(*(manager.add_or_verify(transaction(name), [T0]) for name in ("a", "b", "c")))
     assert requested(coordinator) == [["a", "b", "c"]]
 
 
@@ -97,10 +99,10 @@ async def test_of_one_transactional_id_one_question_is_in_flight_and_others_are_
     coordinator = ScriptedCoordinator()
     coordinator.gate = asyncio.Event()
     coordinator.refusals = {T1: ErrorCode.TRANSACTION_ABORTABLE}
-    questions = questions_to(coordinator)
+    manager = manager_of(coordinator)
     asked = []
     for epoch, partition in ((0, T0), (0, T1), (0, T0), (1, T0)):
-        asked.append(asyncio.ensure_future(questions.ask(transaction("tx", epoch), [partition])))
+        asked.append(asyncio.ensure_future(manager.add_or_verify(transaction("tx", epoch), [partition])))
         await turns()
     assert requested(coordinator) == [["tx"]]
     coordinator.gate.set()
@@ -112,11 +114,11 @@ async def test_of_one_transactional_id_one_question_is_in_flight_and_others_are_
 async def test_a_question_that_nobody_waits_for_is_not_sent() -> None:
     coordinator = ScriptedCoordinator()
     coordinator.gate = asyncio.Event()
-    questions = questions_to(coordinator)
-    first = asyncio.ensure_future(questions.ask(transaction("tx"), [T0]))
+    manager = manager_of(coordinator)
+    first = asyncio.ensure_future(manager.add_or_verify(transaction("tx"), [T0]))
     await turns()
-    gone = asyncio.ensure_future(questions.ask(transaction("tx", 1), [T0]))
-    following = asyncio.ensure_future(questions.ask(transaction("tx", 2), [T0]))
+    gone = asyncio.ensure_future(manager.add_or_verify(transaction("tx", 1), [T0]))
+    following = asyncio.ensure_future(manager.add_or_verify(transaction("tx", 2), [T0]))
     await turns()
     gone.cancel()
     coordinator.gate.set()
@@ -127,22 +129,24 @@ async def test_a_question_that_nobody_waits_for_is_not_sent() -> None:
 async def test_who_waits_is_told_to_come_again_when_the_node_stops() -> None:
     coordinator = ScriptedCoordinator()
     coordinator.gate = asyncio.Event()
-    questions = questions_to(coordinator)
-    first = asyncio.ensure_future(questions.ask(TRANSACTION, [T0]))
+    manager = manager_of(coordinator)
+    first = asyncio.ensure_future(manager.add_or_verify(TRANSACTION, [T0]))
     await turns()
-    second = asyncio.ensure_future(questions.ask(TRANSACTION._replace(transactional_id="other"), [T0]))
+    second = asyncio.ensure_future(
+        manager.add_or_verify(TRANSACTION._replace(transactional_id="other"), [T0])
+    )
     await turns()
-    await questions.close()
+    await manager.close()
     assert await first == await second == {T0: ErrorCode.NETWORK_EXCEPTION}
-    assert await questions.ask(TRANSACTION, [T0]) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert await manager.add_or_verify(TRANSACTION, [T0]) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
 async def test_a_request_that_has_not_begun_when_the_node_stops_keeps_nobody_waiting() -> None:
-    questions = questions_to(ScriptedCoordinator())
-    asked = asyncio.ensure_future(questions.ask(TRANSACTION, [T0]))
+    manager = manager_of(ScriptedCoordinator())
+    asked = asyncio.ensure_future(manager.add_or_verify(TRANSACTION, [T0]))
     # The question is lined up, then its request is scheduled; it would begin in the next turn.
     await turns(2)
-    await questions.close()
+    await manager.close()
     assert await asyncio.wait_for(asked, 5) == {T0: ErrorCode.NETWORK_EXCEPTION}
 
 
@@ -158,19 +162,19 @@ async def test_a_request_that_has_not_begun_when_the_node_stops_keeps_nobody_wai
 async def test_what_must_not_happen_lets_nothing_in(
     brokers: SaysNothing | LeavesOut | Breaks, told: ErrorCode
 ) -> None:
-    questions = questions_to(brokers)
-    assert await questions.ask(TRANSACTION, [T0]) == {T0: told}
+    manager = manager_of(brokers)
+    assert await manager.add_or_verify(TRANSACTION, [T0]) == {T0: told}
     # And it does not keep others from being asked about.
-    assert await questions.ask(TRANSACTION, [T0]) == {T0: told}
-    assert questions.failures == 2
+    assert await manager.add_or_verify(TRANSACTION, [T0]) == {T0: told}
+    assert manager.failures == 2
 
 
 async def test_a_question_whose_asker_has_gone_keeps_nobody_else_waiting() -> None:
     coordinator = ScriptedCoordinator()
     coordinator.gate = asyncio.Event()
-    questions = questions_to(coordinator)
-    gone = asyncio.ensure_future(questions.ask(TRANSACTION, [T0]))
-    other = asyncio.ensure_future(questions.ask(TRANSACTION._replace(transactional_id="other"), [T0]))
+    manager = manager_of(coordinator)
+    gone = asyncio.ensure_future(manager.add_or_verify(TRANSACTION, [T0]))
+    other = asyncio.ensure_future(manager.add_or_verify(TRANSACTION._replace(transactional_id="other"), [T0]))
     await turns()
     gone.cancel()
     coordinator.gate.set()

@@ -18,7 +18,7 @@ RETENTION_MS = 10 * MINUTE_MS
 
 
 def group_ids(bench: GroupBench) -> list[str]:
-    return [group.group_id for group in completed(bench.coordinator.list_groups((), ()))]
+    return [group.group_id for group in completed(bench.coordinator.administration.list_groups((), ()))]
 
 
 def test_a_simple_consumers_offsets_expire_each_by_itself_after_its_commit() -> None:
@@ -34,7 +34,7 @@ def test_a_simple_consumers_offsets_expire_each_by_itself_after_its_commit() -> 
     bench.pass_time(5 * MINUTE_MS)
     assert bench.expire() == 2
     assert group_ids(bench) == []
-    assert completed(bench.reloaded().coordinator.list_groups((), ())) == []
+    assert completed(bench.reloaded().coordinator.administration.list_groups((), ())) == []
 
 
 def test_offsets_of_a_group_expire_after_it_became_empty_however_old_they_are() -> None:

@@ -1,13 +1,13 @@
-"""Offsets that nobody needs any more are forgotten, and then the group.
+"""Offsets that are not needed any more expire, and then their group.
 
-An offset is kept `offsets.retention.minutes` (KIP-211)
-- after the group became empty, or after the commit when it is not known since when it is;
-- after the commit for simple consumers, that never join a group;
+An offset is kept for `offsets.retention.minutes` (KIP-211)
+- after the group became empty, or after the commit if it is unknown when the group became empty;
+- after the commit for simple consumers, which never join a group;
 - after the commit in a stable consumer group that does not subscribe to the topic any more.
-In all other states offsets stay. A commit that set its own expiry (versions 2-4) has that instead.
+In all other states offsets are kept. A commit with its own expiry (versions 2-4) expires then instead.
 
-When a coordinator loads a group from an old record that does not say since when the group is
-empty, the moment of the commit counts, not the moment 0 (KAFKA-8069).
+If an old record does not have the time when the group became empty, the time of the commit counts, not the
+time 0 (KAFKA-8069).
 
 Source: ClassicGroup.offsetExpirationCondition and OffsetMetadataManager of Apache Kafka.
 """
@@ -29,8 +29,8 @@ from tidelog.broker.coordinators.groups.states import GroupState
 from tidelog.broker.coordinators.shared.moment import Moment
 
 
-class OffsetExpiry:
-    """Finds what is to be forgotten."""
+class OffsetExpiration:
+    """Finds offsets and groups that have expired."""
 
     def __init__(self, groups: GroupRegistry, offsets: OffsetStore, config: GroupConfig) -> None:
         self._groups = groups
@@ -38,7 +38,7 @@ class OffsetExpiry:
         self._retention_ms = config.offsets_retention_ms
 
     def expire(self, now: Moment) -> Writes:
-        """Tombstones for all offsets whose time is over and for groups that have nothing left."""
+        """Return tombstones for all expired offsets, and for groups without offsets and members."""
         records: list[CoordinatorRecord] = []
         for group in self._groups:
             all_expired = self._expire_offsets(group, now, records)
@@ -48,7 +48,7 @@ class OffsetExpiry:
         return Writes(tuple(records), may_split=True)
 
     def _expire_offsets(self, group: Group, now: Moment, records: list[CoordinatorRecord]) -> bool:
-        """Whether no offset of the group is left."""
+        """Add the tombstones of a group to `records`. Return whether all of its offsets have expired."""
         all_expired = True
         for topic, partitions in self._offsets.latest.of_group(group.group_id).items():
             for partition, committed in partitions.items():
@@ -69,7 +69,7 @@ class OffsetExpiry:
 
 
 def _unneeded_since(group: Group, topic: str, committed: CommittedOffset) -> int | None:
-    """From when on an offset ages; None while the group needs it."""
+    """Return the time since when an offset is not needed; None while the group needs it."""
     if group.is_subscribed_to(topic):
         return None
     if group.protocol_type is None:

@@ -1,0 +1,59 @@
+"""The membership APIs of the groups of one partition: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog.broker.coordinators.groups.config import GroupConfig
+from tidelog.broker.coordinators.groups.heartbeat import HeartbeatCommand
+from tidelog.broker.coordinators.groups.join import JoinCommand, JoinReply
+from tidelog.broker.coordinators.groups.leave import LeaveCommand
+from tidelog.broker.coordinators.groups.member import Client
+from tidelog.broker.coordinators.groups.outcome import Writes
+from tidelog.broker.coordinators.groups.rebalance import Rebalance
+from tidelog.broker.coordinators.groups.registry import GroupRegistry
+from tidelog.broker.coordinators.groups.sync import SyncCommand, SyncReply
+from tidelog.broker.coordinators.shared.moment import Moment
+from tidelog.broker.coordinators.shared.outcome import NOTHING, Outcome
+from tidelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tidelog.protocol.messages.join_group import JoinGroupRequest
+from tidelog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from tidelog.protocol.messages.sync_group import SyncGroupRequest
+
+
+class Membership:
+    """The commands of members; each is implemented in the module of its API."""
+
+    def __init__(
+        self, groups: GroupRegistry, rebalance: Rebalance, config: GroupConfig, new_suffix: Callable[[], str]
+    ) -> None:
+        """`new_suffix` returns a unique suffix for a member id."""
+        self._groups = groups
+        self._rebalance = rebalance
+        self._join = JoinCommand(groups, rebalance, config, new_suffix)
+        self._sync = SyncCommand(groups, rebalance)
+        self._heartbeat = HeartbeatCommand(groups, rebalance)
+        self._leave = LeaveCommand(groups, rebalance)
+
+    def join(
+        self, client: Client, request: JoinGroupRequest, version: int, now: Moment
+    ) -> Outcome[JoinReply]:
+        """Return a reply that completes when the rebalance does; see `JoinCommand.join`."""
+        return self._join.join(client, request, version, now)
+
+    def abandon_join(self, group_id: str, reply: JoinReply, now: Moment) -> Writes:
+        """Note that the client that waits for this reply to its JoinGroup has disconnected."""
+        group = self._groups.get(group_id)
+        return NOTHING if group is None else self._rebalance.on_join_abandoned(group, reply, now)
+
+    def sync(self, request: SyncGroupRequest, now: Moment) -> Outcome[SyncReply]:
+        """Return a reply that completes with the leader's assignment; see `SyncCommand.sync`."""
+        return self._sync.sync(request, now)
+
+    def heartbeat(self, request: HeartbeatRequest, now: Moment) -> HeartbeatResponse:
+        """Restart the session of a member; see `HeartbeatCommand.heartbeat`."""
+        return self._heartbeat.heartbeat(request, now)
+
+    def leave(self, request: LeaveGroupRequest, version: int, now: Moment) -> Outcome[LeaveGroupResponse]:
+        """Remove members from their group; see `LeaveCommand.leave`."""
+        return self._leave.leave(request, version, now)
