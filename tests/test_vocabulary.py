@@ -36,7 +36,6 @@ BANNED = re.compile(r"\b(?:" + "|".join(REPLACEMENTS) + r")\b", re.IGNORECASE)
 
 OCCURRENCES = {
     "base": 11,
-    "broker/api": 21,
     "broker/channels": 12,
     "broker/config": 11,
     "broker/controller": 13,

@@ -1,17 +1,17 @@
-"""From a request's api key and version to the handler, and from its result to an answer.
+"""Dispatches requests: from the API key and version to the handler, and from its result to the response.
 
-    unknown api key, version not supported   connection closed (ApiVersions: answered in version 0)
-    body cannot be decoded                   connection closed
+    unknown API key, version not supported   close the connection (ApiVersions: a response in version 0)
+    body cannot be decoded                   close the connection
     handler raises KafkaError                error response with its code
-    handler raises anything else             error response UNKNOWN_SERVER_ERROR, traceback logged
-    no error response can be built           connection closed
+    handler raises any other exception       error response UNKNOWN_SERVER_ERROR, log the traceback
+    API has no error response                close the connection
 
-Two kinds of handlers. A *typed* one takes a decoded message and returns the response, a future, a coroutine,
-or steps that return one of these. A *raw* one takes the Request and answers it when it likes.
-Coroutines run as tasks in the request channel, which bounds them; see `Dispatcher.register`.
+There are two kinds of handlers. A *typed* handler takes a decoded message and returns the response, a
+future, a coroutine, or steps that return one of these. A *raw* handler takes the Request and responds to it
+when it wants. Coroutines run as tasks of the request channel, which bounds them; see `Dispatcher.register`.
 
-No request holds up the others for long: large requests are decoded, and large responses encoded, in slices
-(`tidelog.broker.scheduling.slices`), in which steps run too. If the client goes away meanwhile, that ends
+No request delays the others for long: large requests are decoded and large responses are encoded in slices
+(`tidelog.broker.scheduling.slices`). Steps run in slices, too. If the client disconnects, they are cancelled
 between two steps.
 """
 
@@ -50,14 +50,14 @@ TypedHandler: TypeAlias = Callable[[RequestContext, RequestT], HandlerResult]
 RawHandler: TypeAlias = Callable[[Request], None]
 
 LARGE_BODY_BYTES: Final = 8 * 1024
-"""A longer body is decoded in steps: to decode all its elements may take more than two milliseconds."""
+"""A longer body is decoded in steps: decoding all of its elements may take more than two milliseconds."""
 MANY_ELEMENTS: Final = 500
-"""A response of more elements is encoded in steps."""
+"""A response with more elements is encoded in steps."""
 
 
 @dataclass(slots=True)
 class _Entry:
-    """One API as it is registered; versions outside lowest to highest are refused."""
+    """One registered API; versions outside `lowest` to `highest` are rejected."""
 
     api: Api
     lowest: int
@@ -70,12 +70,12 @@ class _Entry:
     only_waits: bool = False
 
     def fail(self, request: Request, error: BaseException) -> None:
-        """Do what `Request.fail` says."""
+        """Respond with an error; see `Request.fail`."""
         self.on_failed(request, self, None, error)
 
 
 class Dispatcher:
-    """The handlers of one kind of listener; `dispatch` is what a listener is bound with."""
+    """The handlers of one kind of listener; a listener is bound with `dispatch`."""
 
     def __init__(
         self, channel: RequestChannel, metrics: RequestMetrics, clock: Clock, slices: Slices
@@ -90,26 +90,26 @@ class Dispatcher:
     def register(
         self, key: ApiKey, handler: TypedHandler[Any], *, parks: bool = False, only_waits: bool = False
     ) -> None:
-        """Have `handler` answer the API `key`.
+        """Register `handler` for the API `key`.
 
-        A coroutine takes one of queued.max.requests places while it runs. A handler that waits for
-        other clients or for time to pass must not do that: it either is a plain function that
-        returns a future, or says `parks=True`. A future is cancelled when the client goes away, and so is
-        a coroutine that `only_waits`.
+        A coroutine takes one of queued.max.requests places while it runs. A handler that waits for other
+        clients or for time to pass must not take one: it is a plain function that returns a future, or it is
+        registered with `parks=True`. A future is cancelled when the client disconnects, and so is a
+        coroutine with `only_waits`.
         """
         entry = self._add(key)
         entry.typed, entry.parks, entry.only_waits = handler, parks, only_waits
 
     def register_raw(self, key: ApiKey, handler: RawHandler) -> None:
-        """Have `handler` answer requests of the API `key` itself; it never waits for a place."""
+        """Register a handler that responds to requests of the API `key` itself, without waiting for a place."""
         self._add(key).raw = handler
 
     def apis(self) -> list[Api]:
-        """What is registered, by key: the content of an ApiVersions answer."""
+        """Return the registered APIs by key, for the response to ApiVersions."""
         return [self._entries[key].api for key in sorted(self._entries)]
 
     def dispatch(self, request: Request) -> None:
-        """Have a request answered. Never raises."""
+        """Pass a request to its handler. Never raise."""
         try:
             header, position = read_request_header(request.frame)
         except DecodeError as error:
@@ -119,7 +119,7 @@ class Dispatcher:
         key, version, _, _ = header
         entry = self._entries.get(key)
         if entry is None or not entry.lowest <= version <= entry.highest:
-            _refuse(request, entry)
+            _reject(request, entry)
             return
         request.body = request.frame[position:]
         request.route = entry
@@ -132,18 +132,18 @@ class Dispatcher:
         except DecodeError as error:
             request.close(_malformed(request, entry, error))
         except Exception as error:
-            self._failed(request, entry, None, error)
+            self._on_failed(request, entry, None, error)
 
     async def call(self, context: RequestContext, message: ApiMessage) -> ApiMessage:
-        """The answer of a typed handler to a message that no connection has brought here.
+        """Return the response of a typed handler to a message of this process.
 
-        `context.header` says in which version. Errors: KafkaError UNSUPPORTED_VERSION when it is not
-        served, NOT_CONTROLLER when it must be asked elsewhere; other errors are in the answer.
+        `context.header` has the version. Raise KafkaError UNSUPPORTED_VERSION if it is not served,
+        NOT_CONTROLLER if another node must be asked; other errors are in the response.
         """
         key, version, _, _ = context.header
         entry = self._entries.get(key)
         if entry is None or entry.typed is None or not entry.lowest <= version <= entry.highest:
-            text = f"{APIS[key].name} version {version} is not served here"
+            text = f"{APIS[key].name} version {version} is not served by this node"
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
         try:
             result = entry.typed(context, message)
@@ -166,7 +166,7 @@ class Dispatcher:
         if entry.parks:
             self._decode(request, entry)
         else:
-            # A request that waits for its turn is not decoded yet: messages take more memory than frames.
+            # A request that waits for a place is not decoded yet: messages take more memory than frames.
             self._channel.enter(request, lambda: self._decode(request, entry))
 
     def _decode(self, request: Request, entry: _Entry) -> None:
@@ -194,7 +194,7 @@ class Dispatcher:
 
     def _call(self, request: Request, entry: _Entry, message: ApiMessage) -> None:
         assert entry.typed is not None
-        # Messages hold copies, so the frame need not wait for the response with them.
+        # Messages are copies, so the frame can be released before the response.
         request.release_frame(keeps_message=True)
         connection = request.connection
         context = RequestContext(
@@ -208,20 +208,20 @@ class Dispatcher:
         try:
             result = entry.typed(context, message)
         except Exception as error:
-            self._failed(request, entry, message, error)
+            self._on_failed(request, entry, message, error)
             return
-        self._take(request, entry, message, result)
+        self._on_result(request, entry, message, result)
 
-    def _take(self, request: Request, entry: _Entry, message: ApiMessage, result: HandlerResult) -> None:
-        """Answer with what a handler has returned, or when that is done."""
+    def _on_result(self, request: Request, entry: _Entry, message: ApiMessage, result: HandlerResult) -> None:
+        """Respond with the result of a handler, at once or when it is complete."""
         if isinstance(result, ApiMessage):
-            self._answer(request, entry, message, result)
+            self._respond(request, entry, message, result)
         elif isinstance(result, Generator):
             self._run(
                 request,
                 result,
-                lambda response: self._take(request, entry, message, response),
-                lambda error: self._failed(request, entry, message, error),
+                lambda response: self._on_result(request, entry, message, response),
+                lambda error: self._on_failed(request, entry, message, error),
             )
         else:
             self._await(request, entry, message, result)
@@ -233,42 +233,43 @@ class Dispatcher:
         if kept is not message:
             request.release_frame()
 
-        def done(ended: asyncio.Future[Any]) -> None:
+        def on_done(ended: asyncio.Future[Any]) -> None:
             if ended.cancelled():
                 request.close(f"{entry.api.name} was cancelled")
-            elif (error := ended.exception()) is not None:
-                self._failed(request, entry, kept, error)
+            elif (failure := ended.exception()) is not None:
+                self._on_failed(request, entry, kept, failure)
             else:
-                self._answer(request, entry, kept, ended.result())
+                self._respond(request, entry, kept, ended.result())
 
         if isinstance(result, asyncio.Future):
-            result.add_done_callback(done)
+            result.add_done_callback(on_done)
             request.on_abandoned = lambda _: _cancel(result)
         elif isinstance(result, Coroutine):
-            task = self._channel.run(result, done, takes_place=not entry.parks)
+            task = self._channel.run(result, on_done, takes_place=not entry.parks)
             request.on_abandoned = (lambda _: _cancel(task)) if entry.only_waits else None
         else:
-            self._failed(request, entry, message, TypeError(f"{entry.api.name} handler returned {result!r}"))
+            error = TypeError(f"the handler of {entry.api.name} returned {result!r}")
+            self._on_failed(request, entry, message, error)
 
     def _run(
         self,
         request: Request,
         steps: Steps[ResultT],
-        done: Callable[[ResultT], None],
-        failed: Callable[[Exception], None],
+        on_completed: Callable[[ResultT], None],
+        on_failed: Callable[[Exception], None],
     ) -> None:
-        """Run steps for a request in hand; they end early when its client goes away."""
-        work = self.slices.start(steps, done, failed)
+        """Run the steps of a request. They are cancelled if the client disconnects."""
+        work = self.slices.start(steps, on_completed, on_failed)
         if work is not None:
             request.on_lost = lambda _: work.cancel()
 
-    def _answer(self, request: Request, entry: _Entry, message: ApiMessage, response: ApiMessage) -> None:
+    def _respond(self, request: Request, entry: _Entry, message: ApiMessage, response: ApiMessage) -> None:
         code: int = getattr(response, "error_code", 0)
         if code:
             entry.metrics.errors[code] += 1
-        self._encode(request, response, lambda error: self._failed(request, entry, message, error))
+        self._encode(request, response, lambda error: self._on_failed(request, entry, message, error))
 
-    def _encode(self, request: Request, response: ApiMessage, failed: Callable[[Exception], None]) -> None:
+    def _encode(self, request: Request, response: ApiMessage, on_failed: Callable[[Exception], None]) -> None:
         """Respond, with the throttle time that quotas have set on the request."""
         if not request.is_open:
             return
@@ -278,19 +279,19 @@ class Dispatcher:
             response = cast(ApiMessage, replace(cast(Any, response), throttle_time_ms=throttle_time_ms))
         if has_more_elements(response, version, MANY_ELEMENTS):
             steps = encode_response_in_steps(key, version, correlation_id, response)
-            self._run(request, steps, lambda frame: request.respond((frame,)), failed)
+            self._run(request, steps, lambda frame: request.respond((frame,)), on_failed)
             return
         try:
             answer = encode_response(key, version, correlation_id, response)
         except Exception as error:
-            failed(error)
+            on_failed(error)
             return
         request.respond(answer)
 
-    def _failed(
+    def _on_failed(
         self, request: Request, entry: _Entry, message: ApiMessage | None, error: BaseException
     ) -> None:
-        """Turn what a handler raised into an error response, or into the end of the connection."""
+        """Respond with an error after an exception of a handler, or close the connection."""
         code, text = self._code_of(error, entry, request.peer)
         entry.metrics.errors[code] += 1
         if not request.is_open:
@@ -311,7 +312,7 @@ class Dispatcher:
         self._run(request, _error_response(request, entry, message, code, text), respond, no_response)
 
     def _code_of(self, error: BaseException, entry: _Entry, peer: str) -> tuple[ErrorCode, str]:
-        """Return what the client is told of an error; one that is our own fault is logged."""
+        """Return the error for the client. Log an exception that is our own fault."""
         if isinstance(error, KafkaError):
             return error.code, str(error)
         self._log_error("%s from %s failed", entry.api.name, peer, error=error)
@@ -326,16 +327,16 @@ class Dispatcher:
         # Produce advertises versions for which no messages exist any more.
         lowest = max(api.lowest, request_type(key).valid_versions.lowest)
         metrics = self._metrics.of(api.name, api.highest)
-        entry = self._entries[key] = _Entry(api, lowest, api.highest, metrics, self._failed)
+        entry = self._entries[key] = _Entry(api, lowest, api.highest, metrics, self._on_failed)
         return entry
 
 
 def _cancel(waiting: asyncio.Future[Any]) -> None:
-    """Stop waiting for what nobody can be sent any more."""
+    """Cancel a future whose result cannot be sent any more."""
     waiting.cancel()
 
 
-def _refuse(request: Request, entry: _Entry | None) -> None:
+def _reject(request: Request, entry: _Entry | None) -> None:
     header = request.header
     if entry is None:
         request.close(f"{APIS[header.api_key].name} is not served on listener {request.listener}")
@@ -351,13 +352,13 @@ def _refuse(request: Request, entry: _Entry | None) -> None:
         request.respond(encode_response(ApiKey.API_VERSIONS, 0, header.correlation_id, response))
     else:
         request.close(
-            f"{entry.api.name} version {header.api_version} is not supported, "
-            f"{entry.lowest} to {entry.highest} are"
+            f"{entry.api.name} version {header.api_version} is not supported; "
+            f"supported are {entry.lowest} to {entry.highest}"
         )
 
 
 def _body(request: Request, entry: _Entry) -> ApiMessage:
-    """The decoded body; DecodeError. Bytes behind it are passed over as in Kafka: librdkafka sends some."""
+    """Return the decoded body. Ignore bytes after it, as Kafka does: librdkafka sends some."""
     version = request.header.api_version
     return decode_prefix(request_type(entry.api.key), request.body, version, 0)[0]
 
@@ -369,11 +370,11 @@ def _body_in_steps(request: Request, entry: _Entry) -> Steps[ApiMessage]:
 def _error_response(
     request: Request, entry: _Entry, message: ApiMessage | None, code: ErrorCode, text: str
 ) -> Steps[ApiMessage | None]:
-    """The error response; of a raw handler's request, which nobody has decoded, too."""
-    asked = message
-    if asked is None:
-        asked = yield from _body_in_steps(request, entry)
-    return (yield from error_response_in_steps(asked, request.header.api_version, code, text))
+    """Return the error response; decode the request of a raw handler for it."""
+    decoded = message
+    if decoded is None:
+        decoded = yield from _body_in_steps(request, entry)
+    return (yield from error_response_in_steps(decoded, request.header.api_version, code, text))
 
 
 def _malformed(request: Request, entry: _Entry, error: DecodeError) -> str:

@@ -1,8 +1,8 @@
-"""What each API answers when the whole request failed: the error at the top, or at every item asked for.
+"""The error response of each API: the error at the top level, or at every requested item.
 
-Most responses have a top-level `error_code`. The others, and some that have both, repeat what the
-request named (topics, partitions, groups, resources) with the error at the innermost; `_MIRRORS`
-says for each which array of the response repeats which array of the request.
+Most responses have a top-level `error_code`. The others, and some that have both, repeat what the request
+names (topics, partitions, groups, resources) with the error at the innermost level. `_MIRRORS` says for each
+API which array of the response repeats which array of the request.
 
 Source: the getErrorResponse methods of Apache Kafka 4.3's requests, for the shape only.
 """
@@ -21,15 +21,15 @@ from tidelog.protocol.steps import Steps, completed
 
 @dataclass(frozen=True, slots=True)
 class _Mirror:
-    """`answers` (in the response) repeats `asked` (in the request; several arrays when spaces divide them).
+    """One array of a response that repeats an array of the request.
 
-    `copied` maps fields of the response's items to those of the request's items, "" being the item
-    itself where the request has plain values; `inner` mirrors the next level; `fixed` are
-    values that stand for "unknown".
+    `response_array` repeats `request_array`, or several arrays whose names are separated by spaces. `copied`
+    maps fields of the response's items to those of the request's items; "" is the item itself if the request
+    has plain values. `inner` mirrors the next level; `fixed` has the values that stand for "unknown".
     """
 
-    answers: str
-    asked: str
+    response_array: str
+    request_array: str
     copied: Mapping[str, str]
     inner: _Mirror | None = None
     fixed: Mapping[str, Any] = field(default_factory=dict)
@@ -186,10 +186,10 @@ _kinds_of: Final[dict[type[Struct], dict[str, Kind]]] = {}
 
 
 def error_response_of(request: ApiMessage, version: int, code: ErrorCode, message: str) -> ApiMessage | None:
-    """The response that says `code` for everything `request` asked; None if the API has no way to.
+    """Return the response with `code` for everything in `request`; None if the API has no such response.
 
-    None also for a produce request with acks=0, which nobody answers: as in Kafka, the connection's
-    end is then all that tells the client.
+    Return None also for a produce request with acks=0, which has no response: as in Kafka, its connection is
+    closed instead.
     """
     return completed(error_response_in_steps(request, version, code, message))
 
@@ -197,33 +197,40 @@ def error_response_of(request: ApiMessage, version: int, code: ErrorCode, messag
 def error_response_in_steps(
     request: ApiMessage, version: int, code: ErrorCode, message: str
 ) -> Steps[ApiMessage | None]:
-    """Return what `error_response_of` does, for a request that may be large."""
+    """Do the same as `error_response_of` for a request that may be large."""
     if request.api_key == ApiKey.PRODUCE and getattr(request, "acks", None) == 0:
         return None
     response = response_type(request.api_key)
     values = _error_fields(response, version, code, message, "error_code")
     for mirror in _MIRRORS.get(request.api_key, ()):
-        names = mirror.asked.split()
-        if _exists(type(request), names[0], version) and _exists(response, mirror.answers, version):
-            asked = [item for name in names for item in getattr(request, name) or ()]
-            values[mirror.answers] = yield from _reflect(mirror, response, asked, version, code, message)
+        names = mirror.request_array.split()
+        if _exists(type(request), names[0], version) and _exists(response, mirror.response_array, version):
+            requested = [item for name in names for item in getattr(request, name) or ()]
+            values[mirror.response_array] = yield from _reflect(
+                mirror, response, requested, version, code, message
+            )
             break
     return response(**values) if values else None
 
 
 def needed_for_error(request: ApiMessage) -> ApiMessage:
-    """Return what `error_response_of` needs of a request: all of it, or nothing but its type.
+    """Return the part of `request` that `error_response_of` needs: all of it, or an empty message.
 
-    A request that waits keeps only this.
+    A request that waits keeps only this part.
     """
     return request if request.api_key in _MIRRORS else type(request)()
 
 
 def _reflect(
-    mirror: _Mirror, parent: type[Struct], asked: Sequence[Any], version: int, code: ErrorCode, message: str
+    mirror: _Mirror,
+    parent: type[Struct],
+    requested: Sequence[Any],
+    version: int,
+    code: ErrorCode,
+    message: str,
 ) -> Steps[tuple[Struct, ...]]:
-    """The items of the response for the items of the request."""
-    kind = _kinds(parent)[mirror.answers]
+    """Return the items of the response for the items of the request."""
+    kind = _kinds(parent)[mirror.response_array]
     assert isinstance(kind, Array)
     item_type = cast(type[Struct], kind.element)
     inner = mirror.inner
@@ -231,11 +238,13 @@ def _reflect(
     if inner is None:
         common |= _error_fields(item_type, version, code, message, mirror.error)
     items = []
-    for item in asked:
+    for item in requested:
         values = {to: getattr(item, name) if name else item for to, name in mirror.copied.items()}
         if inner is not None:
-            of_item = getattr(item, inner.asked)
-            values[inner.answers] = yield from _reflect(inner, item_type, of_item, version, code, message)
+            of_item = getattr(item, inner.request_array)
+            values[inner.response_array] = yield from _reflect(
+                inner, item_type, of_item, version, code, message
+            )
         items.append(item_type(**values, **common))
         yield None
     return tuple(items)
@@ -258,7 +267,7 @@ def _exists(owner: type[Struct], name: str, version: int) -> bool:
 
 
 def _kinds(owner: type[Struct]) -> dict[str, Kind]:
-    """The declared wire kinds of a struct's fields."""
+    """Return the declared wire kinds of a struct's fields."""
     kinds = _kinds_of.get(owner)
     if kinds is None:
         hints = get_type_hints(owner, include_extras=True)

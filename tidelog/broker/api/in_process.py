@@ -1,4 +1,4 @@
-"""What a node asks of itself: answered by a dispatcher without a network between."""
+"""Requests of a node to itself, which a dispatcher serves without a network."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tidelog.protocol.schema import ApiMessage
 
 _OWN_PRINCIPAL: Final = "User:ANONYMOUS"
 OWN_LISTENER: Final = ""
-"""The listener's name in the context of a request that comes from within the node."""
+"""The name of the listener in the context of a request from the same node."""
 
 
 class InProcessRequests:
-    """Answers through `dispatcher`, as to a client of the same node."""
+    """Sends requests to `dispatcher` as a client of the same node."""
 
     def __init__(self, dispatcher: Dispatcher, clock: Clock, client_id: str) -> None:
         self._dispatcher = dispatcher
@@ -26,10 +26,10 @@ class InProcessRequests:
         self._client_id = client_id
 
     async def answer(self, message: ApiMessage) -> ApiMessage:
-        """Answer `message` in the API's highest version.
+        """Return the response to `message` in the API's highest version.
 
-        Errors: KafkaError UNSUPPORTED_VERSION when it is not served, NOT_CONTROLLER when it must be
-        asked elsewhere.
+        Raise KafkaError UNSUPPORTED_VERSION if it is not served, NOT_CONTROLLER if another node must be
+        asked.
         """
         header = RequestHeader(message.api_key, APIS[message.api_key].highest, 0, self._client_id)
         context = RequestContext(

@@ -1,1 +1,1 @@
-"""One file per API: from a decoded request to its response."""
+"""The handlers: one file per API, from a decoded request to its response."""

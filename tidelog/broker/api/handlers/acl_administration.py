@@ -1,4 +1,4 @@
-"""What the three APIs of access control lists share."""
+"""The common check of the three APIs of access control lists."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 
 
 def check_security(config: BrokerConfig) -> None:
-    """KafkaError SECURITY_DISABLED unless there is an authorizer to keep entries for."""
+    """Raise KafkaError SECURITY_DISABLED unless an authorizer is configured."""
     if not config.authorizer_class_name:
-        text = "no authorizer is configured, see authorizer.class.name"
+        text = "no authorizer is configured; see authorizer.class.name"
         raise KafkaError(ErrorCode.SECURITY_DISABLED, text)

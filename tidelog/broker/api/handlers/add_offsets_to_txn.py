@@ -1,11 +1,12 @@
-"""AddOffsetsToTxn (key 25), versions 0-4: the offsets of a group are part of a transaction.
+"""AddOffsetsToTxn (key 25), versions 0-4: add the offsets of a group to a transaction.
 
 - 2: PRODUCER_FENCED, before that INVALID_PRODUCER_EPOCH (KIP-588)
 - 4: TRANSACTION_ABORTABLE (KIP-890)
 
-The partition of `__consumer_offsets` that keeps the group joins the transaction. Producers with
-transaction.version 2 do not ask: TxnOffsetCommit does it for them. Unlike in Kafka the partition must be in
-this broker's metadata: one that is not would be taken for deleted at the end, and get no marker.
+The partition of `__consumer_offsets` that stores the group is added to the transaction. Producers with
+transaction.version 2 do not send this request: TxnOffsetCommit adds the partition. Unlike in Kafka, the
+partition must be in this broker's metadata: otherwise it would be treated as deleted at the end, and get no
+marker.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 PRODUCER_FENCED_FROM_VERSION = 2
-_TRANSACTION_VERSION_OF_ASKERS = 0
+_CLIENT_TRANSACTION_VERSION = 0
 
 
 class AddOffsetsToTxnHandler:
-    """`partition_of_group` tells which partition of `__consumer_offsets` keeps a group."""
+    """Adds the partition of a group; `partition_of_group` returns its number in `__consumer_offsets`."""
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class AddOffsetsToTxnHandler:
     async def handle(
         self, context: RequestContext, request: AddOffsetsToTxnRequest
     ) -> AddOffsetsToTxnResponse:
-        """Errors are in the reply; COORDINATOR_NOT_AVAILABLE until the partition is there."""
+        """Add the partition. The error is COORDINATOR_NOT_AVAILABLE until the partition exists."""
         partition = TopicPartition(GROUP_METADATA_TOPIC, self._partition_of_group(request.group_id))
         known = self._image().topics_by_name.get(partition.topic)
         if known is None or partition.partition not in known.partitions:
@@ -56,7 +57,7 @@ class AddOffsetsToTxnHandler:
                 request.transactional_id,
                 ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
                 (partition,),
-                _TRANSACTION_VERSION_OF_ASKERS,
+                _CLIENT_TRANSACTION_VERSION,
             )
         except KafkaError as error:
             version = context.header.api_version

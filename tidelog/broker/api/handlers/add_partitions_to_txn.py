@@ -1,11 +1,11 @@
-"""AddPartitionsToTxn (key 24), versions 0-5: partitions take part in a transaction.
+"""AddPartitionsToTxn (key 24), versions 0-5: add partitions to a transaction, or verify them.
 
 - 2: PRODUCER_FENCED, before that INVALID_PRODUCER_EPOCH (KIP-588)
-- 4: asked by brokers, for several transactions at once, to add or only to verify (KIP-890)
+- 4: sent by brokers, for several transactions at once, to add or only to verify (KIP-890)
 - 5: TRANSACTION_ABORTABLE
 
-When one partition of a transaction does not exist none is added, and the others answer
-OPERATION_NOT_ATTEMPTED. Internal topics take part by the brokers' own requests only.
+If a partition of a transaction does not exist, none is added, and the others get OPERATION_NOT_ATTEMPTED.
+Internal topics can only be added by requests of brokers.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class AddPartitionsToTxnHandler:
         )
 
     async def _errors(self, transaction: AddPartitionsToTxnTransaction, version: int) -> _Errors:
-        partitions, refused = await self._slices.complete(self._checked(transaction, version))
-        if refused:
-            return {each: refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions}
+        partitions, errors = await self._slices.complete(self._checked(transaction, version))
+        if errors:
+            return {each: errors.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions}
         producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
         transactional_id = transaction.transactional_id
         try:
@@ -98,10 +98,10 @@ class AddPartitionsToTxnHandler:
     def _checked(
         self, transaction: AddPartitionsToTxnTransaction, version: int
     ) -> Steps[tuple[Collection[TopicPartition], _Errors]]:
-        """Return the partitions, each once, and the error of each that cannot be added."""
+        """Return the distinct partitions, and the errors of those that cannot be added."""
         topics = self._image().topics_by_name
         partitions: dict[TopicPartition, None] = {}
-        refused: dict[TopicPartition, ErrorCode] = {}
+        errors: dict[TopicPartition, ErrorCode] = {}
         for requested in transaction.topics:
             topic = topics.get(requested.name)
             is_forbidden = version < BATCHED_FROM_VERSION and is_internal(requested.name)
@@ -109,11 +109,11 @@ class AddPartitionsToTxnHandler:
                 partition = TopicPartition(requested.name, index)
                 partitions[partition] = None
                 if is_forbidden:
-                    refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                    errors[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 elif topic is None or index not in topic.partitions:
-                    refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    errors[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 yield None
-        return tuple(partitions), refused
+        return tuple(partitions), errors
 
 
 def _results(errors: _Errors) -> Steps[tuple[AddPartitionsToTxnTopicResult, ...]]:

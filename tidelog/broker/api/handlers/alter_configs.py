@@ -1,6 +1,6 @@
-"""AlterConfigs (key 33), versions 0-2: all configs of a resource at once; what is not named is dropped.
+"""AlterConfigs (key 33), versions 0-2: replace all configs of a resource; omitted keys are removed.
 
-The older way, which loses what another client set between reading and writing.
+The older API, which overwrites what another client set between reading and writing.
 """
 
 from __future__ import annotations
@@ -40,4 +40,4 @@ def _response(request: AlterConfigsRequest, outcomes: Sequence[Outcome]) -> Alte
 
 
 ALTER_CONFIGS: Final = ConfigApi(_changes, replace_configs, _resulting, _response)
-"""All configs of a resource at once."""
+"""AlterConfigs replaces all configs of a resource."""

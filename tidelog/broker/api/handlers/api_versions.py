@@ -1,4 +1,4 @@
-"""ApiVersions: what this broker understands, and who the client is (KIP-35, KIP-511, KIP-584)."""
+"""ApiVersions: the supported APIs and features, and the client's software (KIP-35, KIP-511, KIP-584)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidelog.protocol.messages.api_versions import (
 )
 from tidelog.protocol.registry import Api
 
-# Versions before this one do not name the client.
+# Earlier versions do not have the client's software.
 NAMED_FROM: Final = 3
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
@@ -26,7 +26,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """The features of the cluster; `epoch` -1 says that none has been finalized yet."""
+    """The features of the cluster; `epoch` is -1 if none has been finalized yet."""
 
     supported: tuple[SupportedFeatureKey, ...] = ()
     finalized: tuple[FinalizedFeatureKey, ...] = ()
@@ -34,7 +34,7 @@ class Features:
 
 
 class ApiVersionsHandler:
-    """Lists the registered APIs of one kind of listener with Kafka's version ranges."""
+    """Returns the registered APIs of one kind of listener with Kafka's version ranges."""
 
     def __init__(self, apis: Callable[[], Sequence[Api]], features: Callable[[], Features]) -> None:
         self._apis = apis
@@ -49,7 +49,7 @@ class ApiVersionsHandler:
         features = self._features()
         supported = features.supported
         if context.header.api_version < 4:
-            # Clients before version 4 refuse a lowest version of 0 (KAFKA-17011).
+            # Clients before version 4 reject a lowest version of 0 (KAFKA-17011).
             supported = tuple(feature for feature in supported if feature.min_version > 0)
         return ApiVersionsResponse(
             api_keys=tuple(

@@ -1,6 +1,6 @@
-"""What a client may do with a resource, as the bit field that metadata answers carry (KIP-430).
+"""The operations that a client may perform on a resource, as the bit field of responses (KIP-430).
 
-Without an authorizer everybody may do everything that the kind of resource allows.
+Without an authorizer, every client may perform all operations of the type of resource.
 
 Source: AclEntry.supportedOperations of Apache Kafka 4.3; bit n is operation n.
 """
@@ -11,11 +11,11 @@ from enum import IntEnum
 from typing import Final
 
 NOT_ASKED: Final = -(2**31)
-"""The value of the field when the client did not ask."""
+"""The value of the field if the client did not request it."""
 
 
 class Operation(IntEnum):
-    """What can be done with a resource; the numbers of access control entries."""
+    """An operation on a resource; the numbers are those of access control entries."""
 
     READ = 3
     WRITE = 4

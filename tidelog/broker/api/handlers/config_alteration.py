@@ -1,6 +1,7 @@
-"""AlterConfigs and IncrementalAlterConfigs: the way of a request, which is the same for both.
+"""AlterConfigs and IncrementalAlterConfigs: the common path of their requests.
 
-The broker that is asked checks what only a broker can, and passes the rest on to the controller.
+The broker that gets the request checks what only a broker can check, and forwards the rest to the
+controller.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ Submission: TypeAlias = Callable[
 
 @dataclass(frozen=True, slots=True)
 class ConfigApi(Generic[Request, Response]):
-    """What the two APIs differ in."""
+    """The differences between the two APIs."""
 
     changes: Callable[[Request], list[ResourceChange]]
     submission: Submission
@@ -60,7 +61,7 @@ class ConfigApi(Generic[Request, Response]):
 def resource_responses(
     kind: type[ResourceResponse], resources: Iterable[Resource], outcomes: Sequence[Outcome]
 ) -> tuple[ResourceResponse, ...]:
-    """The outcome of each resource, in the form of one of the APIs."""
+    """Return the outcome of each resource, in the form of one of the APIs."""
     return tuple(
         kind(
             error_code=outcome.code,
@@ -73,7 +74,7 @@ def resource_responses(
 
 
 class ConfigAlterationForwarder(Generic[Request, Response]):
-    """The part of the broker that is asked; `forward` has the active controller answer."""
+    """The part of the broker that gets the request; `forward` sends the rest to the active controller."""
 
     def __init__(
         self,
@@ -90,18 +91,18 @@ class ConfigAlterationForwarder(Generic[Request, Response]):
         self._loggers = loggers
 
     async def handle(self, context: RequestContext, request: Request) -> Response:
-        """Answer what this broker refuses itself, and the controller's answer for the rest."""
+        """Return this broker's errors, and the controller's results for the other resources."""
         requested = self._api.changes(request)
         change_loggers = change_loggers_of(self._loggers, validate_only=request.validate_only)
         outcomes = check_request(self._config, self._image(), requested, self._api.resulting, change_loggers)
         rest = passed(request.resources, outcomes)
         forwarded: list[Outcome] = []
         if rest:
-            answer = await self._forward(context, replace(request, resources=tuple(rest)))
-            forwarded = controllers_outcomes(rest, answer.responses)
+            response = await self._forward(context, replace(request, resources=tuple(rest)))
+            forwarded = controllers_outcomes(rest, response.responses)
         return self._api.response(request, merged(outcomes, forwarded))
 
 
 def change_loggers_of(loggers: LoggerChanges | None, *, validate_only: bool) -> ChangeLoggers | None:
-    """Return how a request changes loggers, None where the API has none."""
+    """Return the function that changes loggers; None if the API has none."""
     return None if loggers is None else partial(loggers.outcome, validate_only=validate_only)

@@ -1,7 +1,7 @@
-"""What AlterConfigs and IncrementalAlterConfigs share: the checks of the broker that is asked.
+"""The checks of AlterConfigs and IncrementalAlterConfigs in the broker that gets the request.
 
-A resource that fails here is answered and goes no further, and so are the node's own loggers; the
-others go to the controller.
+A resource that fails a check gets its error here, and changes of the node's own loggers are made here. The
+other resources are forwarded to the controller.
 
 Source: ConfigAdminManager of Apache Kafka 4.3.
 """
@@ -32,7 +32,7 @@ class _Resource(Protocol):
     def resource_name(self) -> str: ...
 
 
-class _Answer(_Resource, Protocol):
+class _ResourceResponse(_Resource, Protocol):
     @property
     def error_code(self) -> int: ...
 
@@ -41,7 +41,7 @@ class _Answer(_Resource, Protocol):
 
 
 Resulting = Callable[[MetadataImage, ResourceChange], dict[str, str]]
-"""All configs that a resource would have after a change."""
+"""Returns all configs that a resource would have after a change."""
 
 ChangeLoggers = Callable[[ResourceChange], Outcome]
 """Makes the changes of a node's loggers. Errors: KafkaError."""
@@ -54,9 +54,9 @@ def check_request(
     resulting: Resulting,
     change_loggers: ChangeLoggers | None,
 ) -> list[Outcome | None]:
-    """Return the outcome of each resource as far as this broker can tell; None means "ask the controller".
+    """Return the outcomes that this broker can determine; None for resources to forward to the controller.
 
-    Changes of loggers are made; no `change_loggers` means that the API has none.
+    Changes of loggers are made. `change_loggers` is None if the API has none.
     """
 
     def check(change: ResourceChange) -> Outcome | None:
@@ -71,7 +71,7 @@ def check_request(
 def check_submission(
     requested: Sequence[ResourceChange], change_loggers: ChangeLoggers | None
 ) -> list[Outcome | None]:
-    """Return the outcomes that a controller knows from the request as it is written; None means "submit"."""
+    """Return the outcomes that a controller determines before the command; None for the other resources."""
 
     def check(change: ResourceChange) -> Outcome | None:
         is_logger = change.resource[0] == ResourceType.BROKER_LOGGER
@@ -88,7 +88,7 @@ def _outcomes(
     for change in requested:
         try:
             if counts[change.resource] > 1:
-                raise _refused("Each resource must appear at most once.")
+                raise _invalid_request("Each resource must appear at most once.")
             _check_keys(change)
             outcomes.append(check(change))
         except KafkaError as error:
@@ -100,12 +100,12 @@ def _check_keys(change: ResourceChange) -> None:
     keys = Counter(each.key for each in change.changes)
     repeated = [key for key, count in keys.items() if count > 1]
     if repeated:
-        raise _refused(f"Error due to duplicate config keys: {', '.join(repeated)}")
+        raise _invalid_request(f"Error due to duplicate config keys: {', '.join(repeated)}")
     empty = [
         each.key for each in change.changes if each.value is None and each.operation != ConfigOperation.DELETE
     ]
     if empty:
-        raise _refused(f"Null value not supported for: {', '.join(empty)}")
+        raise _invalid_request(f"Null value not supported for: {', '.join(empty)}")
 
 
 def _check(config: BrokerConfig, image: MetadataImage, change: ResourceChange, resulting: Resulting) -> None:
@@ -114,33 +114,35 @@ def _check(config: BrokerConfig, image: MetadataImage, change: ResourceChange, r
         check_broker_name(config.node_id, name)
         check_broker_change(config, image, name, resulting(image, change))
     elif resource_type == ResourceType.CLIENT_METRICS:
-        raise _refused("client metrics subscriptions are not served by this broker")
+        raise _invalid_request("client metrics subscriptions are not supported by this broker")
     elif resource_type not in (ResourceType.TOPIC, ResourceType.GROUP):
-        raise _refused(f"Unknown resource type {resource_type}")
+        raise _invalid_request(f"Unknown resource type {resource_type}")
 
 
 def merged(outcomes: Sequence[Outcome | None], rest: Iterable[Outcome]) -> list[Outcome]:
-    """Return the outcomes known before, and those of `rest` in the places of the others."""
+    """Return the outcomes with those of `rest` in place of the Nones."""
     following = iter(rest)
     return [next(following) if outcome is None else outcome for outcome in outcomes]
 
 
 def passed(requested: Sequence[T], outcomes: Sequence[Outcome | None]) -> list[T]:
-    """Return the items that have no outcome yet."""
+    """Return the items without an outcome."""
     return [each for each, outcome in zip(requested, outcomes, strict=True) if outcome is None]
 
 
-def controllers_outcomes(resources: Iterable[_Resource], answers: Iterable[_Answer]) -> list[Outcome]:
-    """What the controller has answered for each of `resources`."""
+def controllers_outcomes(
+    resources: Iterable[_Resource], responses: Iterable[_ResourceResponse]
+) -> list[Outcome]:
+    """Return the controller's outcome for each of `resources`."""
     by_resource = {
-        (answer.resource_type, answer.resource_name): Outcome(
-            known_code(answer.error_code), answer.error_message
+        (response.resource_type, response.resource_name): Outcome(
+            known_code(response.error_code), response.error_message
         )
-        for answer in answers
+        for response in responses
     }
-    missing = Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller has not answered for this resource")
+    missing = Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller's response does not have this resource")
     return [by_resource.get((each.resource_type, each.resource_name), missing) for each in resources]
 
 
-def _refused(text: str) -> KafkaError:
+def _invalid_request(text: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, text)

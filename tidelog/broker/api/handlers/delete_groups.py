@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42), versions 0-2: forget groups without members, with their offsets (KIP-229)."""
+"""DeleteGroups (key 42), versions 0-2: delete groups without members, with their offsets (KIP-229)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tidelog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteG
 
 
 class DeleteGroupsHandler:
-    """Has the coordinator delete each group."""
+    """Passes the deletion of groups to the coordinator."""
 
     def __init__(self, groups: GroupService) -> None:
         self._groups = groups
 
     async def handle(self, context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
-        """Answer every group by itself; a group named twice is deleted once."""
+        """Return the result of every distinct group."""
         results = await self._groups.delete_groups(dict.fromkeys(request.groups_names))
         return DeleteGroupsResponse(results=results)

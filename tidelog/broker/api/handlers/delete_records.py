@@ -1,7 +1,7 @@
-"""DeleteRecords (key 21): forget everything before an offset, for good (versions 0-2).
+"""DeleteRecords (key 21): delete all records before an offset (versions 0-2).
 
-The log start offset moves at once and readers see it; the answer waits until the followers that are
-alive have moved theirs, at most the request's timeout. Segments that lie wholly below go with the next
+The log start offset moves at once, and readers see it. The response waits until the live followers have
+moved theirs, at most for the request's timeout. Segments that are entirely below it are deleted in the next
 retention run. Source: KIP-107.
 """
 
@@ -34,7 +34,7 @@ from tidelog.protocol.steps import Steps
 
 
 class DeleteRecordsHandler:
-    """Moves log start offsets of led partitions; internal topics are refused, as Kafka does."""
+    """Moves the log start offsets of partitions of this leader; rejects internal topics, as Kafka does."""
 
     def __init__(self, replicas: ReplicaManager, purgatory: Purgatory, slices: Slices) -> None:
         self._replicas = replicas
@@ -44,12 +44,12 @@ class DeleteRecordsHandler:
     def handle(
         self, context: RequestContext, request: DeleteRecordsRequest
     ) -> Steps[DeleteRecordsResponse | asyncio.Future[DeleteRecordsResponse]]:
-        """Answer the new low watermark of every partition, now if all replicas are there already."""
-        # Of a partition that is named several times the last offset counts, as in Kafka.
+        """Return the new low watermark of every partition, at once if all replicas have moved already."""
+        # The last offset of a repeated partition counts, as in Kafka.
         offsets: dict[TopicPartition, int] = {}
         for topic in request.topics:
-            for asked in topic.partitions:
-                offsets[TopicPartition(topic.name, asked.partition_index)] = asked.offset
+            for requested in topic.partitions:
+                offsets[TopicPartition(topic.name, requested.partition_index)] = requested.offset
                 yield None
         outcomes: dict[TopicPartition, Deleted | ErrorCode] = {}
         for name, offset in offsets.items():
@@ -66,26 +66,27 @@ class DeleteRecordsHandler:
         outcomes: Mapping[TopicPartition, Deleted | ErrorCode],
         deleted: list[Deleted],
     ) -> asyncio.Future[DeleteRecordsResponse]:
-        answer: asyncio.Future[DeleteRecordsResponse] = asyncio.get_running_loop().create_future()
+        result: asyncio.Future[DeleteRecordsResponse] = asyncio.get_running_loop().create_future()
 
         def respond(response: DeleteRecordsResponse) -> None:
-            if not answer.done():
-                answer.set_result(response)
+            if not result.done():
+                result.set_result(response)
 
-        def on_answer() -> None:
-            self._slices.start(_response(outcomes), respond, answer.set_exception)
+        def on_completed() -> None:
+            self._slices.start(_response(outcomes), respond, result.set_exception)
 
-        operation = DelayedDeleteRecords(max(request.timeout_ms, 0), deleted, on_answer)
+        operation = DelayedDeleteRecords(max(request.timeout_ms, 0), deleted, on_completed)
         keys = [one.partition.topic_partition for one in deleted]
         if not self._purgatory.try_complete_else_watch(operation, keys):
-            # The client may be gone before that: nothing is left of the operation then.
-            answer.add_done_callback(lambda _: operation.cancel())
-        return answer
+            # If the client disconnects before, the operation is removed.
+            result.add_done_callback(lambda _: operation.cancel())
+        return result
 
     def _delete(self, topic_partition: TopicPartition, offset: int) -> Deleted | ErrorCode:
         try:
             if is_internal(topic_partition.topic):
-                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic_partition.topic} is internal")
+                text = f"{topic_partition.topic} is an internal topic"
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
             partition = self._replicas.partition(topic_partition)
             return Deleted(partition, partition.delete_records_before(offset))
         except KafkaError as error:

@@ -1,4 +1,4 @@
-"""DescribeAcls (key 29), versions 1-3: the access control entries that a filter asks for."""
+"""DescribeAcls (key 29), versions 1-3: the access control entries that a filter selects."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tidelog.protocol.steps import Steps
 
 
 class DescribeAclsHandler:
-    """Answers from the image."""
+    """Returns access control entries of the image."""
 
     def __init__(self, image: Callable[[], MetadataImage], config: BrokerConfig) -> None:
         self._image = image
         self._config = config
 
     def handle(self, context: RequestContext, request: DescribeAclsRequest) -> Steps[DescribeAclsResponse]:
-        """The entries that fit, by resource. Errors: SECURITY_DISABLED, INVALID_REQUEST."""
+        """Return the selected entries by resource. Raise SECURITY_DISABLED, INVALID_REQUEST."""
         check_security(self._config)
-        wanted = AclFilter(
+        filter_by = AclFilter(
             request.resource_type_filter,
             request.resource_name_filter,
             request.pattern_type_filter,
@@ -37,9 +37,9 @@ class DescribeAclsHandler:
             request.operation,
             request.permission_type,
         )
-        check_filter(wanted)
+        check_filter(filter_by)
         by_resource: dict[tuple[int, str, int], list[AclDescription]] = {}
-        for record in (yield from matching_acls(self._image(), wanted)):
+        for record in (yield from matching_acls(self._image(), filter_by)):
             yield None
             resource = (record.resource_type, record.resource_name, record.pattern_type)
             by_resource.setdefault(resource, []).append(

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (key 48), versions 0-1: the quotas that a filter asks for (KIP-546)."""
+"""DescribeClientQuotas (key 48), versions 0-1: the quotas that a filter selects (KIP-546)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidelog.protocol.steps import Steps, each
 
 
 class DescribeClientQuotasHandler:
-    """Answers from the image."""
+    """Returns quotas of the image."""
 
     def __init__(self, image: Callable[[], MetadataImage]) -> None:
         self._image = image
@@ -26,7 +26,7 @@ class DescribeClientQuotasHandler:
     def handle(
         self, context: RequestContext, request: DescribeClientQuotasRequest
     ) -> Steps[DescribeClientQuotasResponse]:
-        """Every entity that fits. Errors: INVALID_REQUEST, UNSUPPORTED_VERSION."""
+        """Return the quotas of the selected entities. Raise INVALID_REQUEST, UNSUPPORTED_VERSION."""
         components = [
             FilterComponent(each.entity_type, each.match_type, each.match) for each in request.components
         ]

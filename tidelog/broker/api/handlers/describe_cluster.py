@@ -1,4 +1,4 @@
-"""DescribeCluster (key 60), versions 0-2: the brokers, from version 2 fenced ones too when asked for.
+"""DescribeCluster (key 60), versions 0-2: the brokers; from version 2 on fenced ones too, if requested.
 
 Source: KIP-700, KIP-919; RequestHandlerHelper and KafkaApis of Apache Kafka 4.3.
 """
@@ -26,16 +26,16 @@ _NAMES: Final = {BROKERS: "brokers", CONTROLLERS: "controllers"}
 
 
 class DescribeClusterHandler:
-    """Answers from the image."""
+    """Returns the brokers of the image."""
 
     def __init__(self, image: Callable[[], MetadataImage], node_id: BrokerId) -> None:
         self._image = image
         self._node_id = node_id
 
     def handle(self, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
-        """The cluster as seen on the client's listener; this is a broker and knows brokers only."""
+        """Return the brokers on the client's listener. A broker returns brokers only, not controllers."""
         if request.endpoint_type != BROKERS:
-            return endpoint_refusal(request.endpoint_type, served=BROKERS)
+            return endpoint_error(request.endpoint_type, served=BROKERS)
         image = self._image()
         brokers = tuple(
             DescribeClusterBroker(
@@ -58,10 +58,10 @@ class DescribeClusterHandler:
         )
 
 
-def endpoint_refusal(endpoint_type: int, *, served: int) -> DescribeClusterResponse:
-    """The answer to a request for another kind of endpoint than the listener's."""
+def endpoint_error(endpoint_type: int, *, served: int) -> DescribeClusterResponse:
+    """Return the response to a request for another type of endpoint than the listener's."""
     if endpoint_type in _NAMES:
-        text = f"this listener is for {_NAMES[served]}, the request is for {_NAMES[endpoint_type]}"
+        text = f"this listener serves {_NAMES[served]}, but the request is for {_NAMES[endpoint_type]}"
         return DescribeClusterResponse(error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE, error_message=text)
-    text = f"endpoint type {endpoint_type} is not known"
+    text = f"endpoint type {endpoint_type} is unknown"
     return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=text)

@@ -1,9 +1,9 @@
 """DescribeConfigs (key 32), versions 1-4: the configs of topics, brokers, groups and loggers.
 
-- 1: synonyms, the other values that would count; 3: types and documentation
+- 1: synonyms, the other values in order of precedence; 3: types and documentation
 
-A value that must stay secret is null. This broker describes itself and, under the name "", what
-is set for all brokers; keys that nobody knows are treated as secrets.
+A sensitive value is null. This broker describes itself and, under the name "", the configs of all brokers.
+Unknown keys are treated as sensitive.
 
 Source: ConfigHelper of Apache Kafka 4.3.
 """
@@ -41,7 +41,7 @@ _UNKNOWN_TYPE: Final = 0
 
 
 class DescribeConfigsHandler:
-    """Answers from the image and the node's own settings."""
+    """Returns configs from the metadata image and the node's own settings."""
 
     def __init__(
         self, image: Callable[[], MetadataImage], config: BrokerConfig, levels: LoggerLevels
@@ -53,14 +53,14 @@ class DescribeConfigsHandler:
     def handle(
         self, context: RequestContext, request: DescribeConfigsRequest
     ) -> Steps[DescribeConfigsResponse]:
-        """Each resource gets its configs, or its own error; one that is named twice is answered once."""
+        """Return the configs of each distinct resource, or its error."""
         description = _Description(self._image(), self._config, self._levels, request)
         results = yield from each_in_steps(description.result, (yield from distinct(request.resources)))
         return DescribeConfigsResponse(results=results)
 
 
 class _Description:
-    """What one request wants to know."""
+    """Describes the resources of one request."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class _Description:
         self._layers = broker_layers(config, image)
 
     def result(self, resource: DescribeConfigsResource) -> Steps[DescribeConfigsResult]:
-        """Return one resource; its error, if it has one, stands in its own result."""
+        """Return the configs of one resource, or its error."""
         keys = frozenset(resource.configuration_keys or ())
         try:
             configs = []
@@ -105,21 +105,21 @@ class _Description:
             return self._broker() if name else self._cluster()
         if resource_type == ResourceType.GROUP:
             if not name:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "a group's configs need the name of a group")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the configs of a group require the group's name")
             return self._group(name)
         if resource_type == ResourceType.BROKER_LOGGER:
             check_own_id(self._config.node_id, name, str(self._config.node_id))
             return self._loggers()
         if resource_type == ResourceType.CLIENT_METRICS:
-            text = "client metrics subscriptions are not served by this broker"
+            text = "client metrics subscriptions are not supported by this broker"
         else:
-            text = f"there is no resource type {resource_type}"
+            text = f"resource type {resource_type} is unknown"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
 
     def _topic(self, name: str) -> Iterable[DescribeConfigsResourceResult]:
         check_name(name)
         if name not in self._image.topics_by_name:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
         own = self._image.topic_configs(name)
         for key, definition in TOPIC_CONFIGS.items():
             if definition.internal and key not in own:
@@ -189,19 +189,19 @@ class _Description:
         is_read_only: bool = False,
     ) -> DescribeConfigsResourceResult:
         is_secret = definition is None or definition.is_sensitive
-        words = definition.documentation if definition is not None else None
+        documentation = definition.documentation if definition is not None else None
         return DescribeConfigsResourceResult(
             name=key,
             value=None if is_secret else value,
             read_only=is_read_only,
             config_source=entries[0].source if entries else ConfigSource.DEFAULT,
             is_sensitive=is_secret,
-            synonyms=self._told_synonyms(entries, is_secret),
+            synonyms=self._synonyms(entries, is_secret),
             config_type=_UNKNOWN_TYPE if definition is None else definition.kind,
-            documentation=words if self._request.include_documentation else None,
+            documentation=documentation if self._request.include_documentation else None,
         )
 
-    def _told_synonyms(
+    def _synonyms(
         self, entries: Sequence[ConfigEntry], is_secret: bool
     ) -> tuple[DescribeConfigsSynonym, ...]:
         if not self._request.include_synonyms:

@@ -1,6 +1,6 @@
 """DescribeGroups (key 15), versions 0-6: groups with their members.
 
-- 3: the operations the asker may do, when it wants to know (KIP-430)
+- 3: the operations that the client may perform, if requested (KIP-430)
 - 4: static members (KIP-345)
 - 6: an unknown group is GROUP_ID_NOT_FOUND instead of a dead group (KIP-1043)
 """
@@ -21,13 +21,13 @@ from tidelog.protocol.steps import Steps, each
 
 OPERATIONS_FROM_VERSION = 3
 
-# READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS as a bit field: all that can be done
-# with a group. Nothing is forbidden to anybody while there is no authorizer.
+# READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS as a bit field: all operations on
+# a group. Without an authorizer, every client may perform all of them.
 ALL_GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 
 
 class DescribeGroupsHandler:
-    """Asks the coordinator for each group."""
+    """Gets the description of each group from the coordinator."""
 
     def __init__(self, groups: GroupService) -> None:
         self._groups = groups
@@ -35,7 +35,7 @@ class DescribeGroupsHandler:
     def handle(
         self, context: RequestContext, request: DescribeGroupsRequest
     ) -> Steps[DescribeGroupsResponse]:
-        """Answer every group by itself, one that is named twice once; errors are in the reply."""
+        """Return the result of every distinct group; errors are in the response."""
         version = context.header.api_version
         wants_operations = request.include_authorized_operations and version >= OPERATIONS_FROM_VERSION
         groups = yield from each(

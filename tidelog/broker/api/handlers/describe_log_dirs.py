@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35): which partitions lie in which log directory, and how large they are.
+"""DescribeLogDirs (key 35): the partitions of each log directory with their sizes.
 
 Versions 1-5. Source: KIP-113, KIP-827 (total and usable bytes), KIP-1066 (cordoned ones, from version 5 on).
 """
@@ -21,7 +21,7 @@ from tidelog.storage.directories.log_manager import LogManager
 
 
 class DescribeLogDirsHandler:
-    """Answers for every log directory; one that is offline is KAFKA_STORAGE_ERROR."""
+    """Describes every log directory; an offline one gets KAFKA_STORAGE_ERROR."""
 
     def __init__(self, logs: LogManager) -> None:
         self._logs = logs
@@ -29,29 +29,29 @@ class DescribeLogDirsHandler:
     def handle(
         self, context: RequestContext, request: DescribeLogDirsRequest
     ) -> Steps[DescribeLogDirsResponse]:
-        """List the partitions that were asked for, or all when `topics` is null."""
-        wanted: set[tuple[str, int]] | None = None
+        """Return the requested partitions, or all if `topics` is null."""
+        requested: set[tuple[str, int]] | None = None
         if request.topics is not None:
-            wanted = set()
+            requested = set()
             for topic in request.topics:
                 for index in topic.partitions:
-                    wanted.add((topic.topic, index))
+                    requested.add((topic.topic, index))
                     yield None
         results = []
         for directory in tuple(self._logs.directories):
             described = yield from describe_log_dir(directory)
             is_cordoned = directory.path in self._logs.cordoned
-            results.append((yield from _result(described, wanted, is_cordoned=is_cordoned)))
+            results.append((yield from _result(described, requested, is_cordoned=is_cordoned)))
         return DescribeLogDirsResponse(results=tuple(results))
 
 
 def _result(
-    directory: LogDirDescription, wanted: set[tuple[str, int]] | None, *, is_cordoned: bool
+    directory: LogDirDescription, requested: set[tuple[str, int]] | None, *, is_cordoned: bool
 ) -> Steps[DescribeLogDirsResult]:
     by_topic: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
     for (topic, index), size_bytes, offset_lag in directory.partitions:
         yield None
-        if wanted is None or (topic, index) in wanted:
+        if requested is None or (topic, index) in requested:
             by_topic[topic].append(
                 DescribeLogDirsPartition(
                     partition_index=index, partition_size=size_bytes, offset_lag=offset_lag

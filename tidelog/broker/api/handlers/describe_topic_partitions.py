@@ -1,7 +1,7 @@
-"""DescribeTopicPartitions (key 75), version 0: topics in pieces of a limited number of partitions.
+"""DescribeTopicPartitions (key 75), version 0: topics in pages of a limited number of partitions.
 
-Topics come in order of name, starting at the cursor; the answer's cursor says where the next
-piece begins. No topics named means all of them.
+Topics are in order of name, starting at the cursor. The cursor of the response is the start of the next
+page. No topics in the request means all.
 
 Source: KIP-966; DescribeTopicPartitionsRequestHandler and KRaftMetadataCache of Apache Kafka 4.3.
 """
@@ -27,7 +27,7 @@ from tidelog.protocol.steps import Steps, each, in_order
 
 
 class DescribeTopicPartitionsHandler:
-    """Answers from the image; `partition_limit` is max.request.partition.size.limit."""
+    """Returns topics of the image; `partition_limit` is max.request.partition.size.limit."""
 
     def __init__(self, image: Callable[[], MetadataImage], partition_limit: int) -> None:
         self._image = image
@@ -36,34 +36,34 @@ class DescribeTopicPartitionsHandler:
     def handle(
         self, context: RequestContext, request: DescribeTopicPartitionsRequest
     ) -> Steps[DescribeTopicPartitionsResponse]:
-        """Return one piece, of at least one partition. Errors: INVALID_REQUEST for a bad cursor."""
+        """Return one page of at least one partition. Raise INVALID_REQUEST for an invalid cursor."""
         image = self._image()
         first_topic, first_index = _start(request)
         names = {topic.name for topic in request.topics} or set(image.topics_by_name)
         if request.cursor is not None:
             if request.topics and first_topic not in names:
-                text = f"the cursor is at topic {first_topic!r}, which is not among those asked for"
+                text = f"the topic {first_topic!r} of the cursor is not requested"
                 raise KafkaError(ErrorCode.INVALID_REQUEST, text)
             if first_index < 0:
-                text = f"the cursor is at partition {first_index} of {first_topic!r}"
+                text = f"the partition {first_index} of the cursor, in {first_topic!r}, is negative"
                 raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         left = max(1, min(self._partition_limit, request.response_partition_limit))
-        answered: list[DescribeTopicPartitionsResponseTopic] = []
+        described: list[DescribeTopicPartitionsResponseTopic] = []
         for name in (yield from in_order(name for name in names if name >= first_topic)):
             yield None
             if left == 0:
-                return _response(answered, ResponseCursor(topic_name=name, partition_index=0))
+                return _response(described, ResponseCursor(topic_name=name, partition_index=0))
             topic = image.topics_by_name.get(name)
             if topic is None:
-                answered.append(_unknown(name))
+                described.append(_unknown(name))
                 continue
             start = first_index if name == first_topic else 0
             end = min(len(topic.partitions), start + left)
-            answered.append((yield from _topic(image, context.listener, topic, start, end)))
+            described.append((yield from _topic(image, context.listener, topic, start, end)))
             if end < len(topic.partitions):
-                return _response(answered, ResponseCursor(topic_name=name, partition_index=end))
+                return _response(described, ResponseCursor(topic_name=name, partition_index=end))
             left -= max(0, end - start)
-        return _response(answered, None)
+        return _response(described, None)
 
 
 def _start(request: DescribeTopicPartitionsRequest) -> tuple[str, int]:

@@ -12,7 +12,7 @@ from tidelog.protocol.steps import Steps, each
 
 
 class DescribeTransactionsHandler:
-    """Asks the coordinator for each id."""
+    """Gets the state of each transactional id from the coordinator."""
 
     def __init__(self, transactions: TransactionService) -> None:
         self._transactions = transactions
@@ -20,7 +20,7 @@ class DescribeTransactionsHandler:
     def handle(
         self, context: RequestContext, request: DescribeTransactionsRequest
     ) -> Steps[DescribeTransactionsResponse]:
-        """Answer every id by itself, one that is named twice once; errors are in the reply."""
+        """Return the result of every distinct id; errors are in the response."""
         ids = dict.fromkeys(request.transactional_ids)
         states = yield from each(self._transactions.describe, ids)
         return DescribeTransactionsResponse(transaction_states=states)

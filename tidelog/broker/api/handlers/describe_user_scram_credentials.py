@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (key 50), version 0: which credentials users have (KIP-554)."""
+"""DescribeUserScramCredentials (key 50), version 0: the SCRAM credentials of users (KIP-554)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidelog.protocol.steps import Steps, each
 
 
 class DescribeUserScramCredentialsHandler:
-    """Answers from the image."""
+    """Returns credentials of the image, without their secrets."""
 
     def __init__(self, image: Callable[[], MetadataImage]) -> None:
         self._image = image
@@ -25,7 +25,7 @@ class DescribeUserScramCredentialsHandler:
     def handle(
         self, context: RequestContext, request: DescribeUserScramCredentialsRequest
     ) -> Steps[DescribeUserScramCredentialsResponse]:
-        """Mechanisms and iterations of the users that are named, or of all; each has an outcome."""
+        """Return mechanisms and iterations of the requested users, or of all; errors are at each user."""
         users = [user.name for user in request.users or ()]
         found = yield from describe_credentials(self._image(), users)
         results = yield from each(_result, found)

@@ -2,9 +2,9 @@
 
 - 2: PRODUCER_FENCED, before that INVALID_PRODUCER_EPOCH (KIP-588)
 - 4: TRANSACTION_ABORTABLE (KIP-890)
-- 5: the answer has the id and epoch of the next transaction (KIP-890)
+- 5: the response has the id and epoch of the next transaction (KIP-890)
 
-The answer comes with the decision; the markers are written after that.
+The response is sent when the decision is committed; the markers are written after that.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ EPOCH_PER_TRANSACTION_FROM_VERSION = 5
 
 
 class EndTxnHandler:
-    """Asks the coordinator."""
+    """Passes EndTxn to the transaction coordinator."""
 
     def __init__(self, transactions: TransactionService) -> None:
         self._transactions = transactions
 
     async def handle(self, context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
-        """Errors are in the reply."""
+        """End the transaction; errors are in the response."""
         version = context.header.api_version
         bumps = version >= EPOCH_PER_TRANSACTION_FROM_VERSION
         try:

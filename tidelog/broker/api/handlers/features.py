@@ -1,4 +1,4 @@
-"""The features of the cluster as ApiVersions tells them."""
+"""The features of the cluster for the response to ApiVersions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidelog.protocol.messages.api_versions import FinalizedFeatureKey, Supporte
 
 
 def features_of(image: MetadataImage, kraft_version: int) -> Features:
-    """What this software supports and what the cluster has agreed on."""
+    """Return the features that this software supports and the finalized levels of the cluster."""
     finalized = finalized_features(image, kraft_version)
     return Features(
         supported=tuple(

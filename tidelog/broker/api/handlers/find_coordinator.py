@@ -1,11 +1,11 @@
-"""FindCoordinator (key 10), versions 0-6: which node looks after a group or a transactional id.
+"""FindCoordinator (key 10), versions 0-6: the coordinator of a group or a transactional id.
 
 - 0: groups only; 1: a key type, and a text with the error
 - 4: several keys at once (KIP-699)
 - 6: share groups, whose keys are group:topicId:partition (KIP-932)
 
-The coordinator is the leader of one partition of an internal topic. The first question creates
-that topic, and is answered COORDINATOR_NOT_AVAILABLE until it is there.
+The coordinator is the leader of one partition of an internal topic. The first request creates that topic,
+and gets COORDINATOR_NOT_AVAILABLE until it exists.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tidelog.protocol.steps import Steps, each
 
 BATCH_FROM_VERSION = 4
 SHARE_FROM_VERSION = 6
-# What Kafka puts there when all is well; version 4 leaves it empty.
+# Kafka's text without an error; from version 4 on it is empty.
 NO_ERROR_MESSAGE = "NONE"
 NO_NODE = -1
 NO_PORT = -1
 
 
 class CoordinatorType(IntEnum):
-    """What is asked about; the numbers of `key_type`."""
+    """The type of a coordinator; the numbers of `key_type`."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -42,9 +42,9 @@ class CoordinatorType(IntEnum):
 
 
 class CoordinatorTopic(NamedTuple):
-    """The internal topic that keeps one type's state, and how a key finds its partition there.
+    """The internal topic that stores one type's state, and the function that finds a key's partition.
 
-    `partition_for` may raise KafkaError(INVALID_REQUEST) for a key that is not one.
+    `partition_for` may raise KafkaError(INVALID_REQUEST) for an invalid key.
     """
 
     name: str
@@ -52,16 +52,16 @@ class CoordinatorTopic(NamedTuple):
 
 
 class InternalTopics(Protocol):
-    """Creates internal topics."""
+    """Creates internal topics; implemented by `TopicCreation`."""
 
     def ensure(self, topic: str) -> None:
-        """Have `topic` created, if that is not under way already; does not wait for it."""
+        """Start the creation of `topic` if it has not been started. Do not wait for it."""
 
 
 class FindCoordinatorHandler:
-    """Looks the leader up in the metadata.
+    """Looks up the leaders of coordinators' partitions in the metadata.
 
-    `topics` has the types that this cluster can look after; others are INVALID_REQUEST.
+    `topics` has the coordinator types that this cluster serves; for others the error is INVALID_REQUEST.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class FindCoordinatorHandler:
     def handle(
         self, context: RequestContext, request: FindCoordinatorRequest
     ) -> Steps[FindCoordinatorResponse]:
-        """Answer every key by itself; errors are in the reply."""
+        """Return the result of every key; errors are in the response."""
         version = context.header.api_version
         if version >= BATCH_FROM_VERSION:
             find = partial(self._find, context, request.key_type)
@@ -106,10 +106,10 @@ class FindCoordinatorHandler:
 
     def _coordinator(self, context: RequestContext, key_type: int, key: str) -> Coordinator:
         if key_type == CoordinatorType.SHARE and context.header.api_version < SHARE_FROM_VERSION:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} needs version 6")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} requires version 6")
         kinds = {int(kind): topic for kind, topic in self._topics.items()}
         if key_type not in kinds:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"no coordinator for key type {key_type}")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} is not supported")
         topic = kinds[key_type]
         partition = topic.partition_for(key)
         image = self._image()
@@ -123,6 +123,6 @@ class FindCoordinatorHandler:
         if endpoint is None:
             raise KafkaError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                f"{topic.name}-{partition} has no leader that listens on {context.listener}",
+                f"{topic.name}-{partition} has no leader on listener {context.listener}",
             )
         return Coordinator(key=key, node_id=leader, host=endpoint.host, port=endpoint.port)

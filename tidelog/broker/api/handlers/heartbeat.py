@@ -1,4 +1,4 @@
-"""Heartbeat (key 12), versions 0-4: stay a member, and learn of rebalances. 3: static members (KIP-345)."""
+"""Heartbeat (key 12), versions 0-4: stay a member and learn of rebalances. 3: static members (KIP-345)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from tidelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespo
 
 
 class HeartbeatHandler:
-    """Hands heartbeats to the coordinator."""
+    """Passes heartbeats to the coordinator."""
 
     def __init__(self, groups: GroupService) -> None:
         self._groups = groups
 
     def handle(self, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
-        """Answer at once; errors are in the reply."""
+        """Return the response at once; errors are in the response."""
         return self._groups.heartbeat(request)

@@ -1,7 +1,8 @@
-"""IncrementalAlterConfigs (key 44), versions 0-1: single keys set, deleted, or changed as lists.
+"""IncrementalAlterConfigs (key 44), versions 0-1: set, delete or change single keys.
 
-Topics, groups and brokers; a broker is changed by asking that broker, all brokers by any. The
-levels of a node's loggers are changed by asking that node, with SET and DELETE.
+For topics, groups and brokers. The configs of one broker are changed by a request to that broker, those of
+all brokers by a request to any. The levels of a node's loggers are changed by a request to that node, with
+SET and DELETE.
 
 Source: KIP-339, KIP-412.
 """
@@ -65,4 +66,4 @@ def _response(
 
 
 INCREMENTAL_ALTER_CONFIGS: Final = ConfigApi(_changes, _submission, _resulting, _response)
-"""Single keys of a resource."""
+"""IncrementalAlterConfigs changes single keys of a resource."""

@@ -1,13 +1,13 @@
 """JoinGroup (key 11), versions 0-9: become or stay a member of a group.
 
-- 0: no rebalance timeout; the session timeout stands for it
-- 4: a member without an id is given one and must come again with it (KIP-394)
+- 0: no rebalance timeout; the session timeout is used
+- 4: a member without an id gets one and must join again with it (KIP-394)
 - 5: static members (KIP-345)
-- 7: the reply names the protocol type; before, the protocol name cannot be null (KIP-559)
+- 7: the response has the protocol type; before, the protocol name cannot be null (KIP-559)
 - 8: a reason, which is logged (KIP-800)
-- 9: the reply may tell a leader to skip the assignment (KIP-814)
+- 9: the response may let a leader skip the assignment (KIP-814)
 
-The reply waits for other members, so this handler parks.
+The response waits for other members, so this handler parks.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ NULLABLE_PROTOCOL_NAME_FROM_VERSION = 7
 
 
 class JoinGroupHandler:
-    """Hands joins to the coordinator."""
+    """Passes joins to the coordinator."""
 
     def __init__(self, groups: GroupService) -> None:
         self._groups = groups
 
     async def handle(self, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
-        """Complete when the rebalance is; errors are in the reply."""
+        """Return the response when the rebalance completes; errors are in the response."""
         version = context.header.api_version
         if version == 0:
             request = replace(request, rebalance_timeout_ms=request.session_timeout_ms)
         client = Client(context.header.client_id or "", context.client_host)
         joining = self._groups.join(client, request, version)
-        # The group has taken what it keeps of the request; this coroutine may wait for minutes.
+        # The group has its own references. This coroutine may wait for minutes.
         del request
         response = await joining
         if response.protocol_name is None and version < NULLABLE_PROTOCOL_NAME_FROM_VERSION:

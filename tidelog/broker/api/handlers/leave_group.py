@@ -1,4 +1,4 @@
-"""LeaveGroup (key 13), versions 0-5: one member goes, or since 3 several, also by instance id (KIP-345)."""
+"""LeaveGroup (key 13), versions 0-5: members leave; since 3 several, also by instance id (KIP-345)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from tidelog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupR
 
 
 class LeaveGroupHandler:
-    """Hands leaves to the coordinator."""
+    """Passes leaves to the coordinator."""
 
     def __init__(self, groups: GroupService) -> None:
         self._groups = groups
 
     async def handle(self, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
-        """Answer every member by itself; errors of the whole request raise KafkaError."""
+        """Return the result of every member; errors of the whole request raise KafkaError."""
         return await self._groups.leave(request, context.header.api_version)

@@ -1,7 +1,7 @@
-"""ListConfigResources (key 74), versions 0-1: what has configs that can be described.
+"""ListConfigResources (key 74), versions 0-1: the resources whose configs can be described.
 
-Version 0 asked for client metrics subscriptions alone, which this broker does not keep; version 1
-names the types, none meaning all.
+Version 0 is for client metrics subscriptions, which this broker does not have. Version 1 has a list of
+types; an empty one means all.
 
 Source: KIP-1142; KafkaApis.handleListConfigResources of Apache Kafka 4.3.
 """
@@ -25,7 +25,7 @@ _TYPES_FROM: Final = 1
 
 
 class ListConfigResourcesHandler:
-    """Answers from the image."""
+    """Returns resources of the image."""
 
     def __init__(self, image: Callable[[], MetadataImage]) -> None:
         self._image = image
@@ -33,7 +33,7 @@ class ListConfigResourcesHandler:
     def handle(
         self, context: RequestContext, request: ListConfigResourcesRequest
     ) -> Steps[ListConfigResourcesResponse]:
-        """The resources of the types asked for; UNSUPPORTED_VERSION for a type that is not known."""
+        """Return the resources of the requested types; UNSUPPORTED_VERSION for an unknown type."""
         types: tuple[int, ...] = (ResourceType.CLIENT_METRICS,)
         if context.header.api_version >= _TYPES_FROM:
             types = request.resource_types or tuple(ResourceType)

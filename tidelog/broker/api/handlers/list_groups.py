@@ -9,12 +9,12 @@ from tidelog.protocol.steps import Steps
 
 
 class ListGroupsHandler:
-    """Asks the coordinator for its groups."""
+    """Gets the groups of the coordinator."""
 
     def __init__(self, groups: GroupService) -> None:
         self._groups = groups
 
     def handle(self, context: RequestContext, request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
-        """All groups that pass the filters; KafkaError while groups are loading."""
+        """Return all groups that the filters select. Raise KafkaError while groups are being loaded."""
         found = yield from self._groups.list_groups(request.states_filter, request.types_filter)
         return ListGroupsResponse(groups=tuple(found))

@@ -1,12 +1,12 @@
-"""ListOffsets (key 2): where a partition begins, ends, or reaches a point in time.
+"""ListOffsets (key 2): the offset where a partition starts, ends or reaches a timestamp.
 
-Versions 1-11. Only the leader answers, except to a replica id of -2, which is for debugging. A leader
-whose high watermark has not reached the start of its epoch does not know the end that clients may see:
+Versions 1-11. Only the leader responds, except to a replica id of -2, which is for debugging. A leader whose
+high watermark has not reached the start of its epoch does not know the end that clients may see:
 OFFSET_NOT_AVAILABLE, which is LEADER_NOT_AVAILABLE before version 5 (KIP-207).
 
-The timestamps below zero are questions of their own; a version that does not
-know one yet is answered UNSUPPORTED_VERSION. Nothing found is offset -1, not an error. The first
-record at or after a point in time may be in remote storage: then the answer waits for that.
+Each timestamp below zero has a special meaning; a version that does not have it yet gets
+UNSUPPORTED_VERSION. If no record is found, the offset is -1, which is not an error. The first record at or
+after a timestamp may be in remote storage: then the response waits for it.
 
 Source: KIP-79, KIP-734 (-3), KIP-405 (-4), KIP-1005 (-5), KIP-1023 (-6), KIP-1075 (waiting).
 """
@@ -52,7 +52,7 @@ LOWEST_VERSION_OF = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-# Older answers have no field for it (KIP-320).
+# Older responses have no leader epoch (KIP-320).
 LEADER_EPOCH_SINCE = 4
 OFFSET_NOT_AVAILABLE_SINCE = 5
 CONSUMER = -1
@@ -61,10 +61,10 @@ NOT_FOUND = RecordPlace(-1, -1, -1)
 
 
 class ListOffsetsHandler:
-    """Answers from the local log; points in time that may lie in remote storage are looked up there."""
+    """Searches the local log, and remote storage for timestamps that may be there."""
 
     def __init__(self, replicas: ReplicaManager, slices: Slices, remote: RemoteAccess | None = None) -> None:
-        """`remote` is there on a node with remote storage."""
+        """Use `remote` on a node with remote storage."""
         self._replicas = replicas
         self._slices = slices
         self._remote = remote
@@ -72,18 +72,18 @@ class ListOffsetsHandler:
     def handle(
         self, context: RequestContext, request: ListOffsetsRequest
     ) -> Steps[ListOffsetsResponse | asyncio.Future[ListOffsetsResponse]]:
-        """Answer every partition by itself; one named twice is INVALID_REQUEST."""
+        """Return the result of every partition; one that is requested twice gets INVALID_REQUEST."""
         version = context.header.api_version
-        named = yield from _named(request)
+        counts = yield from _request_counts(request)
         outcomes: dict[TopicPartition, _Outcome] = {}
         try:
             for topic in request.topics:
-                for asked in topic.partitions:
-                    name = TopicPartition(topic.name, asked.partition_index)
-                    if named[name] > 1:
+                for requested in topic.partitions:
+                    name = TopicPartition(topic.name, requested.partition_index)
+                    if counts[name] > 1:
                         outcomes[name] = ErrorCode.INVALID_REQUEST
                     else:
-                        outcomes[name] = yield from self._look_up(name, asked, request, version)
+                        outcomes[name] = yield from self._look_up(name, requested, request, version)
                     yield None
         except BaseException:
             for each in outcomes.values():
@@ -104,61 +104,60 @@ class ListOffsetsHandler:
     ) -> asyncio.Future[ListOffsetsResponse]:
         remote = self._remote
         assert remote is not None
-        answer: asyncio.Future[ListOffsetsResponse] = asyncio.get_running_loop().create_future()
+        result: asyncio.Future[ListOffsetsResponse] = asyncio.get_running_loop().create_future()
 
         def respond(response: ListOffsetsResponse) -> None:
-            if not answer.done():
-                answer.set_result(response)
+            if not result.done():
+                result.set_result(response)
 
-        def on_answer() -> None:
-            self._slices.start(_response(outcomes, version), respond, answer.set_exception)
+        def on_completed() -> None:
+            self._slices.start(_response(outcomes, version), respond, result.set_exception)
 
         timeout_ms = request.timeout_ms if request.timeout_ms > 0 else remote.list_offsets_timeout_ms()
-        operation = DelayedRemoteListOffsets(timeout_ms, list(look_ups.values()), on_answer)
+        operation = DelayedRemoteListOffsets(timeout_ms, list(look_ups.values()), on_completed)
         if not remote.list_offsets.try_complete_else_watch(operation, look_ups):
-            # The client may be gone before that: nothing is left of the operation then.
-            answer.add_done_callback(lambda _: operation.cancel())
-        return answer
+            # If the client disconnects before, the operation is removed.
+            result.add_done_callback(lambda _: operation.cancel())
+        return result
 
     def _look_up(
-        self, name: TopicPartition, asked: ListOffsetsPartition, request: ListOffsetsRequest, version: int
+        self, name: TopicPartition, requested: ListOffsetsPartition, request: ListOffsetsRequest, version: int
     ) -> Steps[_Outcome]:
         try:
-            if asked.timestamp < 0 and version < LOWEST_VERSION_OF.get(asked.timestamp, version + 1):
-                raise KafkaError(
-                    ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} in version {version}"
-                )
-            partition = self._partition(name, asked, request)
+            if requested.timestamp < 0 and version < LOWEST_VERSION_OF.get(requested.timestamp, version + 1):
+                text = f"timestamp {requested.timestamp} is not supported in version {version}"
+                raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+            partition = self._partition(name, requested, request)
             log = partition.log
             if (
-                asked.timestamp >= 0
+                requested.timestamp >= 0
                 and self._remote is not None
                 and log.remote_log_enabled
                 and log.log_start_offset < log.log_end_offset
             ):
-                return self._look_up_remotely(self._remote, partition, asked.timestamp, request)
-            found = yield from look_up(partition, asked.timestamp, _isolation(request))
-            if self._partition(name, asked, request) is not partition:
+                return self._look_up_remotely(self._remote, partition, requested.timestamp, request)
+            found = yield from look_up(partition, requested.timestamp, _isolation(request))
+            if self._partition(name, requested, request) is not partition:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} was re-created")
-            return _checked(partition, asked.timestamp, found, request)
+            return _checked(partition, requested.timestamp, found, request)
         except KafkaError as error:
             return error.code
 
     def _partition(
-        self, name: TopicPartition, asked: ListOffsetsPartition, request: ListOffsetsRequest
+        self, name: TopicPartition, requested: ListOffsetsPartition, request: ListOffsetsRequest
     ) -> Partition:
-        """The partition, if this node may answer for it; KafkaError otherwise."""
+        """Return the partition. Raise KafkaError if this node may not respond for it."""
         partition = self._replicas.partition(name)
         if request.replica_id == DEBUGGING_REPLICA:
-            partition.check_leader_epoch(asked.current_leader_epoch)
+            partition.check_leader_epoch(requested.current_leader_epoch)
         else:
-            partition.require_leader(asked.current_leader_epoch)
+            partition.require_leader(requested.current_leader_epoch)
         return partition
 
     def _look_up_remotely(
         self, remote: RemoteAccess, partition: Partition, timestamp: int, request: ListOffsetsRequest
     ) -> RemoteLookUp:
-        """Ask remote storage first, as it has the older records; the local log when it finds nothing."""
+        """Search remote storage, which has the older records, and then the local log."""
         log, name = partition.log, partition.topic_partition
         isolation = _isolation(request)
 
@@ -173,7 +172,7 @@ class ListOffsetsHandler:
                         log=log,
                     )
                 )
-                # What was local when the search began may be only remote when it ends, what was remote gone.
+                # Meanwhile, local records may have become remote only, and remote ones may be deleted.
                 if found is not None and found.offset >= log.log_start_offset:
                     return found
                 if found is None and log.local_log_start_offset == local_log_start_offset:
@@ -181,7 +180,7 @@ class ListOffsetsHandler:
 
         def check() -> None:
             if self._replicas.partition(name) is not partition:
-                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} was made anew")
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} was re-created")
 
         def finish(found: RecordPlace | None) -> RecordPlace:
             if found is None or found.offset >= partition.upper_bound(isolation):
@@ -202,20 +201,20 @@ def _checked(
     return found
 
 
-def _named(request: ListOffsetsRequest) -> Steps[Counter[tuple[str, int]]]:
-    """How often each partition is named."""
-    named: Counter[tuple[str, int]] = Counter()
+def _request_counts(request: ListOffsetsRequest) -> Steps[Counter[tuple[str, int]]]:
+    """Return how often each partition is requested."""
+    counts: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:
-        for asked in topic.partitions:
-            named[topic.name, asked.partition_index] += 1
+        for requested in topic.partitions:
+            counts[topic.name, requested.partition_index] += 1
             yield None
-    return named
+    return counts
 
 
 def _response(outcomes: dict[TopicPartition, _Outcome], version: int) -> Steps[ListOffsetsResponse]:
     topics: defaultdict[str, list[ListOffsetsPartitionResponse]] = defaultdict(list)
     for (topic, index), outcome in outcomes.items():
-        topics[topic].append(_answer(index, outcome, version))
+        topics[topic].append(_partition_response(index, outcome, version))
         yield None
     return ListOffsetsResponse(
         topics=tuple(
@@ -225,7 +224,7 @@ def _response(outcomes: dict[TopicPartition, _Outcome], version: int) -> Steps[L
     )
 
 
-def _answer(index: int, outcome: _Outcome, version: int) -> ListOffsetsPartitionResponse:
+def _partition_response(index: int, outcome: _Outcome, version: int) -> ListOffsetsPartitionResponse:
     found = outcome.result if isinstance(outcome, RemoteLookUp) else outcome
     if isinstance(found, ErrorCode):
         if found is ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_SINCE:
@@ -240,7 +239,7 @@ def _answer(index: int, outcome: _Outcome, version: int) -> ListOffsetsPartition
 
 
 def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> Steps[RecordPlace]:
-    """Return the offset that `timestamp`, real or special, stands for in the local log; -1 for none."""
+    """Return the offset in the local log for a timestamp or a special value; -1 if there is none."""
     log = partition.log
     if timestamp == LATEST:
         latest_epoch = log.leader_epochs.latest_epoch
@@ -250,7 +249,7 @@ def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> 
     if timestamp == EARLIEST_LOCAL:
         return _at(log, log.local_log_start_offset)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return _border(log, timestamp) if log.remote_log_enabled else NOT_FOUND
+        return _tier_border(log, timestamp) if log.remote_log_enabled else NOT_FOUND
     if timestamp == MAX_TIMESTAMP:
         found = yield from log.max_timestamp_offset()
     else:
@@ -260,11 +259,11 @@ def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> 
     return found
 
 
-def _border(log: PartitionLog, timestamp: int) -> RecordPlace:
-    """Up to where the log is in remote storage (inclusive), or from where on it is not.
+def _tier_border(log: PartitionLog, timestamp: int) -> RecordPlace:
+    """Return the last offset in remote storage, or the first that is not there.
 
-    The latter is not known of a log that has no local start to answer with, until the node knows what
-    remote storage holds.
+    The latter is unknown if the local log has no offset to return, until the node knows the contents of
+    remote storage.
     """
     highest = log.highest_offset_in_remote_storage
     if timestamp == LATEST_TIERED:
@@ -281,7 +280,7 @@ def _at(log: PartitionLog, offset: Offset) -> RecordPlace:
 
 
 def _needs_high_watermark(timestamp: int, found: RecordPlace) -> bool:
-    """Whether the answer says where what clients can see ends."""
+    """Return whether the result depends on the end that clients may see."""
     if timestamp == LATEST:
         return True
     return found is NOT_FOUND and timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
@@ -292,7 +291,7 @@ def _or_none(epoch: int | None) -> int:
 
 
 def _isolation(request: ListOffsetsRequest) -> FetchIsolation:
-    """Only clients are kept from what is not committed yet: a follower and the debugging replica see all."""
+    """Return what the requester may see: only clients do not see uncommitted records."""
     if request.replica_id != CONSUMER:
         return FetchIsolation.LOG_END
     return FetchIsolation.READ_COMMITTED if request.isolation_level else FetchIsolation.READ_UNCOMMITTED

@@ -1,7 +1,7 @@
-"""ListTransactions (key 66), versions 0-2: the transactional ids that are coordinated here (KIP-664).
+"""ListTransactions (key 66), versions 0-2: the transactional ids of this coordinator (KIP-664).
 
-- 1: those whose transaction is older than a duration (KIP-994)
-- 2: those whose id matches a pattern (KIP-1152)
+- 1: ids whose transaction is older than a duration (KIP-994)
+- 2: ids that match a pattern (KIP-1152)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _STATES = {state.value: state for state in TransactionState}
 
 
 class ListTransactionsHandler:
-    """Asks the coordinator."""
+    """Gets the transactional ids of the coordinator."""
 
     def __init__(self, transactions: TransactionService) -> None:
         self._transactions = transactions
@@ -26,10 +26,10 @@ class ListTransactionsHandler:
     def handle(
         self, context: RequestContext, request: ListTransactionsRequest
     ) -> Steps[ListTransactionsResponse]:
-        """Errors raise KafkaError: INVALID_REGULAR_EXPRESSION, COORDINATOR_LOAD_IN_PROGRESS."""
+        """Return the ids. Raise KafkaError INVALID_REGULAR_EXPRESSION, COORDINATOR_LOAD_IN_PROGRESS."""
         names = request.state_filters
         pattern = request.transactional_id_pattern
-        wanted = TransactionFilter(
+        filter_by = TransactionFilter(
             states=frozenset(_STATES[name] for name in names if name in _STATES) if names else None,
             producer_ids=frozenset(request.producer_id_filters),
             duration_ms=request.duration_filter,
@@ -37,5 +37,5 @@ class ListTransactionsHandler:
         )
         return ListTransactionsResponse(
             unknown_state_filters=tuple(name for name in names if name not in _STATES),
-            transaction_states=tuple((yield from self._transactions.list(wanted))),
+            transaction_states=tuple((yield from self._transactions.list(filter_by))),
         )

@@ -1,6 +1,6 @@
-"""Changes of the levels of this node's loggers in IncrementalAlterConfigs (KIP-412).
+"""Changes of the levels of this node's loggers by IncrementalAlterConfigs (KIP-412).
 
-They are made by the node that is named, are not forwarded and not stored.
+The node that the request names makes them. They are neither forwarded nor stored.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from tidelog.protocol.ids import BrokerId
 
 
 class LoggerChanges:
-    """Makes the changes that name this node, a broker or a controller."""
+    """Changes the levels of the loggers of this node, a broker or a controller."""
 
     def __init__(self, node_id: BrokerId, levels: LoggerLevels) -> None:
         self._node_id = node_id
         self._levels = levels
 
     def outcome(self, requested: ResourceChange, *, validate_only: bool) -> Outcome:
-        """Make all changes or none. Errors: KafkaError INVALID_REQUEST, INVALID_CONFIG."""
+        """Make all changes or none. Raise KafkaError INVALID_REQUEST, INVALID_CONFIG."""
         check_own_id(self._node_id, requested.resource[1], str(self._node_id))
         self._levels.check(requested.changes)
         if not validate_only:

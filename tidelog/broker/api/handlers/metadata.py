@@ -1,10 +1,10 @@
-"""Metadata (key 3), versions 0-13: where the brokers are, and who leads which partition.
+"""Metadata (key 3), versions 0-13: the brokers, and the leader of each partition.
 
-- 0: no topics named means all; 1: null means all
-- 4: the client says whether topics may be created; before, they may
+- 0: an empty list of topics means all; 1: null means all
+- 4: the client decides whether topics may be created; before, they may
 - 6: a leader that is not on the client's listener is LISTENER_NOT_FOUND, before LEADER_NOT_AVAILABLE
 - 8: authorized operations (of the cluster until 10)
-- 10: topic ids in answers; 12: topics by id, and then only by id
+- 10: topic ids in responses; 12: topics by id, and then only by id
 - 13: an error for the whole request
 
 Source: KafkaApis.handleTopicMetadataRequest and KRaftMetadataCache of Apache Kafka 4.3.
@@ -41,18 +41,18 @@ _CLUSTER_OPERATIONS_TO: Final = 10
 _TOPIC_IDS_FROM: Final = 12
 _PARTITIONS_PER_STEP: Final = 8
 _CREATED_MAX: Final = 1000
-"""How many topics one request has created; the client asks again for the others."""
+"""The number of topics that one request can create; the client requests the others again."""
 
 
 class AutomaticCreation(Protocol):
-    """Creates topics that are asked for."""
+    """Creates requested topics that do not exist; implemented by `TopicCreation`."""
 
     def request(self, names: Iterable[str]) -> object:
-        """Have topics created."""
+        """Start the creation of topics."""
 
 
 class MetadataHandler:
-    """Answers from the image; `creation` None means that topics are never created by asking."""
+    """Returns metadata of the image; if `creation` is None, requested topics are never created."""
 
     def __init__(
         self,
@@ -65,9 +65,9 @@ class MetadataHandler:
         self._creation = creation
 
     def handle(self, context: RequestContext, request: MetadataRequest) -> Steps[MetadataResponse]:
-        """Brokers that are alive, and the topics that are asked for.
+        """Return the live brokers and the requested topics.
 
-        Errors: INVALID_REQUEST at every topic when one has no name, or an id before version 12.
+        The error INVALID_REQUEST is at every topic if one has no name, or an id before version 12.
         """
         version = context.header.api_version
         if request.topics is not None and not (yield from _is_valid(request.topics, version)):
@@ -80,7 +80,7 @@ class MetadataHandler:
             topics = yield from self._named(view, request.topics, request.allow_auto_topic_creation)
         if version >= _OPERATIONS_FROM and request.include_topic_authorized_operations:
             topics = yield from each(_with_operations, topics)
-        asks_cluster = (
+        wants_cluster_operations = (
             _OPERATIONS_FROM <= version <= _CLUSTER_OPERATIONS_TO
             and request.include_cluster_authorized_operations
         )
@@ -94,15 +94,15 @@ class MetadataHandler:
             cluster_id=image.cluster_id,
             controller_id=controller_of(image, self._node_id),
             topics=topics,
-            cluster_authorized_operations=CLUSTER_OPERATIONS if asks_cluster else NOT_ASKED,
+            cluster_authorized_operations=CLUSTER_OPERATIONS if wants_cluster_operations else NOT_ASKED,
         )
 
     def _named(
-        self, view: _View, asked: tuple[MetadataRequestTopic, ...], may_create: bool
+        self, view: _View, requested: tuple[MetadataRequestTopic, ...], may_create: bool
     ) -> Steps[tuple[MetadataResponseTopic, ...]]:
         ids: dict[UUID, None] = {}
         names: dict[str, None] = {}
-        for topic in asked:
+        for topic in requested:
             yield None
             if topic.topic_id != ZERO_UUID:
                 ids[topic.topic_id] = None
@@ -126,7 +126,7 @@ class MetadataHandler:
 
 
 class _View:
-    """The image as one client sees it: by its listener and the version it speaks."""
+    """The image for one client: for its listener and its version of the API."""
 
     def __init__(self, image: MetadataImage, listener: str, version: int) -> None:
         self.image = image
@@ -159,7 +159,7 @@ class _View:
         error = ErrorCode.NONE
         replicas, isr = partition.replicas, partition.isr
         if self.version == 0:
-            # The first clients take a broker that is not in the list for a mistake.
+            # The first clients fail on a broker that is not in the list.
             replicas = tuple(broker for broker in replicas if broker in self._alive)
             isr = tuple(broker for broker in isr if broker in self._alive)
         if leader_endpoint(self.image, partition, self._listener) is None:
@@ -191,11 +191,11 @@ def _is_valid(topics: tuple[MetadataRequestTopic, ...], version: int) -> Steps[b
 
 def _invalid(topics: tuple[MetadataRequestTopic, ...]) -> Steps[MetadataResponse]:
     error = ErrorCode.INVALID_REQUEST
-    refused = yield from each(
+    invalid = yield from each(
         lambda topic: MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id),
         topics,
     )
-    return MetadataResponse(error_code=error, topics=refused)
+    return MetadataResponse(error_code=error, topics=invalid)
 
 
 def _unknown(name: str) -> MetadataResponseTopic:

@@ -1,12 +1,12 @@
-"""OffsetCommit (key 8), versions 2-10: remember how far a group has consumed.
+"""OffsetCommit (key 8), versions 2-10: commit the offsets of a group.
 
-- 2-4: the request may say how long the offsets are kept
+- 2-4: the request may have a retention time of its own
 - 6: leader epochs (KIP-320)
 - 7: static members (KIP-345)
 - 9: an unknown group is GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION
 - 10: topics have ids instead of names
 
-Topics and partitions that do not exist are refused one by one; the others are committed together.
+Each topic or partition that does not exist gets an error; the others are committed together.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from tidelog.protocol.steps import Steps
 
 TOPIC_IDS_FROM_VERSION = 10
 
-_Answers = dict[tuple[UUID, int], ErrorCode]
+_Errors = dict[tuple[UUID, int], ErrorCode]
 
 
 class OffsetCommitHandler:
-    """Looks topics up in the metadata and hands the commit to the coordinator."""
+    """Looks up the topics in the metadata and passes the commit to the coordinator."""
 
     def __init__(self, groups: GroupService, image: Callable[[], MetadataImage], slices: Slices) -> None:
         self._groups = groups
@@ -43,7 +43,7 @@ class OffsetCommitHandler:
         self._slices = slices
 
     async def handle(self, context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
-        """Answer every partition by itself; an error of the whole request stands at each that exists."""
+        """Return the result of every partition; an error of the whole request is at each that exists."""
         version, image, slices = context.header.api_version, self._image(), self._slices
         accepted = await slices.complete(_accepted(image, request, version))
         failed, committed = ErrorCode.NONE, OffsetCommitResponse()
@@ -56,13 +56,13 @@ class OffsetCommitHandler:
 
 
 def _accepted(image: MetadataImage, request: OffsetCommitRequest, version: int) -> Steps[OffsetCommitRequest]:
-    """The request with name and id of each topic, and only with partitions that exist."""
+    """Return the request with name and id of each topic, and only with partitions that exist."""
     topics = []
-    for asked in request.topics:
-        topic = _find(image, asked, version)
+    for requested in request.topics:
+        topic = _find(image, requested, version)
         if topic is not None:
             partitions = []
-            for each in asked.partitions:
+            for each in requested.partitions:
                 if each.partition_index in topic.partitions:
                     partitions.append(each)
                 yield None
@@ -81,33 +81,35 @@ def _response(
     committed: OffsetCommitResponse,
     failed: ErrorCode,
 ) -> Steps[OffsetCommitResponse]:
-    answers: _Answers = {}
+    errors: _Errors = {}
     for topic in committed.topics:
         for partition in topic.partitions:
-            answers[topic.topic_id, partition.partition_index] = ErrorCode(partition.error_code)
+            errors[topic.topic_id, partition.partition_index] = ErrorCode(partition.error_code)
             yield None
     by_id = version >= TOPIC_IDS_FROM_VERSION
     unknown_topic = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     topics = []
-    for asked in request.topics:
-        found = _find(image, asked, version)
+    for requested in request.topics:
+        found = _find(image, requested, version)
         partitions = []
-        for each in asked.partitions:
+        for each in requested.partitions:
             index, error = each.partition_index, unknown_topic
             if found is not None:
                 is_known = index in found.partitions
                 error = failed if is_known and failed else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                error = answers.get((found.id, index), error)
+                error = errors.get((found.id, index), error)
             partitions.append(OffsetCommitResponsePartition(partition_index=index, error_code=error))
             yield None
         topics.append(
-            OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=tuple(partitions))
+            OffsetCommitResponseTopic(
+                name=requested.name, topic_id=requested.topic_id, partitions=tuple(partitions)
+            )
         )
         yield None
     return OffsetCommitResponse(topics=tuple(topics))
 
 
-def _find(image: MetadataImage, asked: OffsetCommitRequestTopic, version: int) -> TopicImage | None:
+def _find(image: MetadataImage, requested: OffsetCommitRequestTopic, version: int) -> TopicImage | None:
     if version >= TOPIC_IDS_FROM_VERSION:
-        return image.topics_by_id.get(asked.topic_id)
-    return image.topics_by_name.get(asked.name)
+        return image.topics_by_id.get(requested.topic_id)
+    return image.topics_by_name.get(requested.name)

@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47), version 0: forget offsets of topics that a group consumes no more (KIP-496)."""
+"""OffsetDelete (key 47), version 0: delete the offsets of topics that a group does not consume (KIP-496)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidelog.protocol.steps import Steps, each_in_steps
 
 
 class OffsetDeleteHandler:
-    """Hands the deletion to the coordinator; what does not exist is refused before."""
+    """Passes the deletion of partitions that exist to the coordinator."""
 
     def __init__(self, groups: GroupService, image: Callable[[], MetadataImage], slices: Slices) -> None:
         self._groups = groups
@@ -30,39 +30,39 @@ class OffsetDeleteHandler:
         self._slices = slices
 
     async def handle(self, context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-        """Answer every partition by itself; an error of the whole group raises KafkaError."""
+        """Return the result of every partition; an error of the whole group raises KafkaError."""
         image, slices = self._image(), self._slices
         existing = await slices.complete(each_in_steps(partial(_existing, image), request.topics))
         response = await self._groups.delete_offsets(replace(request, topics=existing))
         return await slices.complete(_response(request, response))
 
 
-def _existing(image: MetadataImage, asked: OffsetDeleteRequestTopic) -> Steps[OffsetDeleteRequestTopic]:
-    topic = image.topics_by_name.get(asked.name)
+def _existing(image: MetadataImage, requested: OffsetDeleteRequestTopic) -> Steps[OffsetDeleteRequestTopic]:
+    topic = image.topics_by_name.get(requested.name)
     known = () if topic is None else topic.partitions
     partitions = []
-    for partition in asked.partitions:
+    for partition in requested.partitions:
         if partition.partition_index in known:
             partitions.append(partition)
         yield None
-    return replace(asked, partitions=tuple(partitions))
+    return replace(requested, partitions=tuple(partitions))
 
 
 def _response(request: OffsetDeleteRequest, response: OffsetDeleteResponse) -> Steps[OffsetDeleteResponse]:
-    answers: dict[tuple[str, int], int] = {}
+    errors: dict[tuple[str, int], int] = {}
     for deleted in response.topics:
         for partition in deleted.partitions:
-            answers[deleted.name, partition.partition_index] = partition.error_code
+            errors[deleted.name, partition.partition_index] = partition.error_code
             yield None
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     topics = []
-    for asked in request.topics:
+    for requested in request.topics:
         partitions = []
-        for each in asked.partitions:
-            error = answers.get((asked.name, each.partition_index), unknown)
+        for each in requested.partitions:
+            error = errors.get((requested.name, each.partition_index), unknown)
             partitions.append(
                 OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=error)
             )
             yield None
-        topics.append(OffsetDeleteResponseTopic(name=asked.name, partitions=tuple(partitions)))
+        topics.append(OffsetDeleteResponseTopic(name=requested.name, partitions=tuple(partitions)))
     return replace(response, topics=tuple(topics))

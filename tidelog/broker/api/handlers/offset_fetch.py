@@ -1,15 +1,16 @@
-"""OffsetFetch (key 9), versions 1-10: how far a group has consumed.
+"""OffsetFetch (key 9), versions 1-10: the committed offsets of groups.
 
-- 1: errors of the whole group stand at every partition; later they have a field of their own
-- 2: no topics at all means all that is committed
+- 1: errors of the whole group are at every partition; later they have a field of their own
+- 2: no topics means all committed offsets
 - 5: leader epochs (KIP-320)
 - 7: require_stable (KIP-447)
 - 8: several groups at once (KIP-709)
 - 10: topics have ids instead of names
 
-A name stands for the topic that has it now: what was committed for an earlier topic of that name does not
-count, whatever the version. Its offsets go when a topic is deleted, but not where no coordinator could write
-just then, and a reader of the next topic of that name would begin in the middle. Kafka tells those.
+A name stands for the topic that has it now: offsets that were committed for an earlier topic of that name do
+not count in any version. The offsets of a deleted topic are deleted, but not if no coordinator can write at
+that time. Then a consumer of the next topic of that name would start in the middle. Kafka returns those
+offsets.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ TOPIC_IDS_FROM_VERSION = 10
 
 
 class OffsetFetchHandler:
-    """Asks the coordinator, one group like many."""
+    """Passes the request to the coordinator, in the same form for one group and for many."""
 
     def __init__(self, groups: GroupService, image: Callable[[], MetadataImage], slices: Slices) -> None:
         self._groups = groups
@@ -54,24 +55,26 @@ class OffsetFetchHandler:
         self._slices = slices
 
     async def handle(self, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
-        """Answer every group by itself, one that is named twice once; errors are in the reply."""
+        """Return the result of every distinct group; errors are in the response."""
         version, image, slices = context.header.api_version, self._image(), self._slices
         named: Iterable[OffsetFetchRequestGroup] = request.groups
         if version < GROUPS_FROM_VERSION:
             named = (_as_group(request),)
         by_id = version >= TOPIC_IDS_FROM_VERSION
         groups = await slices.complete(_groups_once(named))
-        asked = await slices.complete(each_in_steps(partial(_with_topics, image, by_id), groups))
-        answers = await self._groups.fetch_offsets(asked, request.require_stable)
+        requested = await slices.complete(each_in_steps(partial(_with_topics, image, by_id), groups))
+        group_results = await self._groups.fetch_offsets(requested, request.require_stable)
         if version < GROUPS_FROM_VERSION:
-            return await slices.complete(_as_single(groups[0], _current(answers[0], image), version))
-        return OffsetFetchResponse(groups=await slices.complete(_answers(groups, answers, image, by_id)))
+            return await slices.complete(_as_single(groups[0], _current(group_results[0], image), version))
+        return OffsetFetchResponse(
+            groups=await slices.complete(_results(groups, group_results, image, by_id))
+        )
 
 
 def _with_topics(
     image: MetadataImage, by_id: bool, group: OffsetFetchRequestGroup
 ) -> Steps[OffsetFetchRequestGroup]:
-    """The group with name and id of every topic; of those asked for by id only the ones that exist."""
+    """Return the group with name and id of every topic; of topics by id only those that exist."""
     if group.topics is None:
         return group
     topics = []
@@ -84,43 +87,43 @@ def _with_topics(
     return replace(group, topics=tuple(topics))
 
 
-def _answers(
+def _results(
     groups: Sequence[OffsetFetchRequestGroup],
-    answers: Sequence[OffsetFetchResponseGroup],
+    group_results: Sequence[OffsetFetchResponseGroup],
     image: MetadataImage,
     by_id: bool,
 ) -> Steps[tuple[OffsetFetchResponseGroup, ...]]:
     found = []
-    for group, answer in zip(groups, answers, strict=True):
+    for group, result in zip(groups, group_results, strict=True):
         if group.topics is None:
-            topics = _with_ids(answer.topics, image)
-            found.append(replace(answer, topics=topics) if by_id else _current(answer, image))
-        elif by_id and answer.error_code == ErrorCode.NONE:
-            found.append((yield from _with_unknown(group.topics, answer, image)))
+            topics = _with_ids(result.topics, image)
+            found.append(replace(result, topics=topics) if by_id else _current(result, image))
+        elif by_id and result.error_code == ErrorCode.NONE:
+            found.append((yield from _with_unknown(group.topics, result, image)))
         else:
-            found.append(answer)
+            found.append(result)
         yield None
     return tuple(found)
 
 
 def _with_unknown(
-    asked: Iterable[OffsetFetchRequestTopics], answer: OffsetFetchResponseGroup, image: MetadataImage
+    requested: Iterable[OffsetFetchRequestTopics], result: OffsetFetchResponseGroup, image: MetadataImage
 ) -> Steps[OffsetFetchResponseGroup]:
-    """The answer with an error for each topic whose id is not known."""
-    known = iter(answer.topics)
+    """Return the result with an error for each topic whose id is unknown."""
+    known = iter(result.topics)
     topics = []
-    for topic in asked:
+    for topic in requested:
         topics.append(next(known) if topic.topic_id in image.topics_by_id else (yield from _unknown(topic)))
         yield None
-    return replace(answer, topics=tuple(topics))
+    return replace(result, topics=tuple(topics))
 
 
-def _current(answer: OffsetFetchResponseGroup, image: MetadataImage) -> OffsetFetchResponseGroup:
-    """The answer without topics that are not the ones that have their names now."""
+def _current(result: OffsetFetchResponseGroup, image: MetadataImage) -> OffsetFetchResponseGroup:
+    """Return the result without topics whose name belongs to another topic now."""
     topics = tuple(
-        topic for topic in answer.topics if not ids_differ(topic.topic_id, _current_id(topic.name, image))
+        topic for topic in result.topics if not ids_differ(topic.topic_id, _current_id(topic.name, image))
     )
-    return replace(answer, topics=topics)
+    return replace(result, topics=topics)
 
 
 def _current_id(name: str, image: MetadataImage) -> UUID:
@@ -131,7 +134,7 @@ def _current_id(name: str, image: MetadataImage) -> UUID:
 def _with_ids(
     topics: tuple[OffsetFetchResponseTopics, ...], image: MetadataImage
 ) -> tuple[OffsetFetchResponseTopics, ...]:
-    """Offsets of old commits lack the topic's id; a topic that is gone is left out."""
+    """Return topics with ids. Offsets of old commits lack the id; a deleted topic is omitted."""
     with_ids = []
     for topic in topics:
         if topic.topic_id != ZERO_UUID:
@@ -152,7 +155,7 @@ def _unknown(topic: OffsetFetchRequestTopics) -> Steps[OffsetFetchResponseTopics
 
 
 def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
-    """A request of versions 1-7 in the form of the later ones."""
+    """Convert a request of versions 1-7 to the form of later ones."""
     topics = None
     if request.topics is not None:
         topics = tuple(
@@ -163,12 +166,12 @@ def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 
 
 def _groups_once(groups: Iterable[OffsetFetchRequestGroup]) -> Steps[tuple[OffsetFetchRequestGroup, ...]]:
-    """Each group once."""
+    """Return each group once."""
     return (yield from each_in_steps(_named_once, (yield from distinct(groups))))
 
 
 def _named_once(group: OffsetFetchRequestGroup) -> Steps[OffsetFetchRequestGroup]:
-    """Each partition of a topic once: the response has kilobytes of metadata for four bytes of an index."""
+    """Return the group with each partition once: the response may have kilobytes of metadata for each."""
     if group.topics is None:
         return group
     topics = yield from each(
@@ -179,15 +182,15 @@ def _named_once(group: OffsetFetchRequestGroup) -> Steps[OffsetFetchRequestGroup
 
 
 def _as_single(
-    group: OffsetFetchRequestGroup, answer: OffsetFetchResponseGroup, version: int
+    group: OffsetFetchRequestGroup, result: OffsetFetchResponseGroup, version: int
 ) -> Steps[OffsetFetchResponse]:
-    """An answer in the form of versions 1-7."""
-    if answer.error_code != ErrorCode.NONE:
+    """Convert a result to the form of versions 1-7."""
+    if result.error_code != ErrorCode.NONE:
         if version >= GROUP_ERROR_FROM_VERSION:
-            return OffsetFetchResponse(error_code=answer.error_code)
-        failed = yield from each_in_steps(partial(_failed, answer.error_code), group.topics or ())
+            return OffsetFetchResponse(error_code=result.error_code)
+        failed = yield from each_in_steps(partial(_failed, result.error_code), group.topics or ())
         return OffsetFetchResponse(topics=failed)
-    return OffsetFetchResponse(topics=(yield from each_in_steps(_as_single_topic, answer.topics)))
+    return OffsetFetchResponse(topics=(yield from each_in_steps(_as_single_topic, result.topics)))
 
 
 def _as_single_topic(topic: OffsetFetchResponseTopics) -> Steps[OffsetFetchResponseTopic]:

@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch (key 23): where a leader epoch ended in our log (versions 2-4).
+"""OffsetForLeaderEpoch (key 23): the end of a leader epoch in the log (versions 2-4).
 
-A reader that remembers the epoch of its last record learns here whether that record is still
-in the log; followers that lag behind an election cut theirs by it. Only the leader answers.
+A reader that knows the epoch of its last record learns whether that record is still in the log. A follower
+uses the end to truncate its log after an election. Only the leader responds.
 
 Source: KIP-101, KIP-279, KIP-320.
 """
@@ -25,7 +25,7 @@ from tidelog.protocol.steps import Steps, each
 
 
 class OffsetForLeaderEpochHandler:
-    """Answers from the leader-epoch cache: the largest epoch not above the one asked, and its end."""
+    """Uses the leader-epoch cache: the largest epoch that is not above the requested one, and its end."""
 
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
@@ -33,20 +33,20 @@ class OffsetForLeaderEpochHandler:
     def handle(
         self, context: RequestContext, request: OffsetForLeaderEpochRequest
     ) -> Steps[OffsetForLeaderEpochResponse]:
-        """Answer every partition; an epoch we never saw is epoch -1, offset -1."""
+        """Return the result of every partition; for an unknown epoch the epoch -1 and the offset -1."""
         topics = []
         for topic in request.topics:
-            partitions = yield from each(partial(self._answer, topic.topic), topic.partitions)
+            partitions = yield from each(partial(self._result, topic.topic), topic.partitions)
             topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
             yield None
         return OffsetForLeaderEpochResponse(topics=tuple(topics))
 
-    def _answer(self, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    def _result(self, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
         try:
-            partition = self._replicas.partition(TopicPartition(topic, asked.partition))
-            partition.require_leader(asked.current_leader_epoch)
+            partition = self._replicas.partition(TopicPartition(topic, requested.partition))
+            partition.require_leader(requested.current_leader_epoch)
         except KafkaError as error:
-            return EpochEndOffset(partition=asked.partition, error_code=error.code)
+            return EpochEndOffset(partition=requested.partition, error_code=error.code)
         log = partition.log
-        epoch, end_offset = log.leader_epochs.end_offset_for(asked.leader_epoch, log.log_end_offset)
-        return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
+        epoch, end_offset = log.leader_epochs.end_offset_for(requested.leader_epoch, log.log_end_offset)
+        return EpochEndOffset(partition=requested.partition, leader_epoch=epoch, end_offset=end_offset)

@@ -1,4 +1,4 @@
-"""Where a partition's replicas can be reached, as a client on one listener sees it.
+"""The leader and the replicas of a partition, for a client of one listener.
 
 Source: KRaftMetadataCache of Apache Kafka 4.3.
 """
@@ -12,13 +12,13 @@ NO_CONTROLLER = -1
 
 
 def leader_endpoint(image: MetadataImage, partition: PartitionImage, listener: str) -> Endpoint | None:
-    """Where the leader is reached; None without one, or when it is not on this listener."""
+    """Return the leader's endpoint; None without a leader, or if it is not on this listener."""
     broker = image.brokers.get(partition.leader)
     return None if broker is None else broker.endpoints.get(listener)
 
 
 def offline_replicas(image: MetadataImage, partition: PartitionImage, listener: str) -> tuple[BrokerId, ...]:
-    """The replicas that a client cannot reach now."""
+    """Return the replicas that a client cannot reach now."""
     return tuple(
         replica
         for replica in partition.replicas
@@ -27,7 +27,7 @@ def offline_replicas(image: MetadataImage, partition: PartitionImage, listener: 
 
 
 def controller_of(image: MetadataImage, node_id: BrokerId) -> BrokerId:
-    """The broker that clients take for the controller: any that is alive will pass requests on."""
+    """Return the broker that clients use as the controller: any live one, because it forwards requests."""
     own = image.brokers.get(node_id)
     if own is not None and not own.fenced:
         return node_id

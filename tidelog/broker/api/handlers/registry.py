@@ -82,11 +82,11 @@ FORWARDED: Final = (
     ApiKey.ADD_RAFT_VOTER,
     ApiKey.REMOVE_RAFT_VOTER,
 )
-"""What clients ask any broker and only the active controller answers."""
+"""The APIs that clients send to any broker and that only the active controller serves."""
 
 
 def register_apis(dispatcher: Dispatcher, services: Services) -> None:
-    """Register every API that the node serves."""
+    """Register the handlers of every API that the node serves."""
     _register_data(dispatcher, services)
     _register_groups(dispatcher, services)
     _register_parts_of_transactions(dispatcher, services)
@@ -96,7 +96,7 @@ def register_apis(dispatcher: Dispatcher, services: Services) -> None:
 
 
 def _register_data(dispatcher: Dispatcher, services: Services) -> None:
-    """Records: in, out, and where they are."""
+    """Register the APIs of records and offsets in logs."""
     replicas, clock = services.replicas, services.clock
     leaders = CurrentLeaders(services.image, replicas)
     appender = ProduceAppender(
@@ -146,7 +146,7 @@ def _fetch_options(services: Services) -> FetchOptions:
 
 
 def _register_groups(dispatcher: Dispatcher, services: Services) -> None:
-    """Consumer groups of the classic protocol."""
+    """Register the APIs of consumer groups of the classic protocol."""
     groups, image = services.groups, services.image
     transactions = services.transactions
     coordinators = {
@@ -168,7 +168,7 @@ def _register_groups(dispatcher: Dispatcher, services: Services) -> None:
 
 
 def _register_parts_of_transactions(dispatcher: Dispatcher, services: Services) -> None:
-    """What is written in partitions for producers and coordinators of transactions."""
+    """Register the APIs that write to partitions for transactions."""
     groups = services.group_transactions
     markers = WriteTxnMarkersHandler(
         services.replicas,
@@ -185,9 +185,10 @@ def _register_parts_of_transactions(dispatcher: Dispatcher, services: Services) 
 
 
 def _register_transactions(dispatcher: Dispatcher, services: Services) -> None:
-    """Producers with a transactional id, and what is known of them.
+    """Register the APIs of transactional producers.
 
-    Changes park: they wait for the coordinator's log, and brokers whose requests wait ask each other.
+    Changes park: they wait for the coordinator's log, and brokers whose requests wait send requests to each
+    other.
     """
     transactions, groups = services.transactions, services.groups
     init_producer_id = InitProducerIdHandler(services.producer_ids.next, transactions)
@@ -204,7 +205,7 @@ def _register_transactions(dispatcher: Dispatcher, services: Services) -> None:
 
 
 def _register_admin(dispatcher: Dispatcher, services: Services) -> None:
-    """What the broker is and what is configured."""
+    """Register the APIs that describe brokers, topics and configs."""
 
     image, config = services.image, services.config
     creation = services.topic_creation if config.auto_create_topics_enable else None
@@ -230,7 +231,7 @@ def _register_admin(dispatcher: Dispatcher, services: Services) -> None:
 
 
 def _register_forwarded(dispatcher: Dispatcher, services: Services) -> None:
-    """What only the active controller can answer."""
+    """Register the APIs that only the active controller serves."""
     forwarder, image, config = services.forwarder, services.image, services.config
     for key in FORWARDED:
         dispatcher.register_raw(key, forwarder.handle)

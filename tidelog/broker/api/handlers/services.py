@@ -1,4 +1,4 @@
-"""What the handlers of a node are made from."""
+"""The objects that handlers use."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Services:
     group_transactions: GroupTransactions
     slices: Slices
     remote: RemoteAccess | None = None
-    """Remote storage for requests of clients; None on a node without it."""
+    """Remote storage; None on a node without it."""
 
     def image(self) -> MetadataImage:
-        """The metadata as of now."""
+        """Return the current metadata image."""
         return self.store.image

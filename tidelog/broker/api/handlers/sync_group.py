@@ -1,9 +1,9 @@
-"""SyncGroup (key 14), versions 0-5: ask for one's assignment, or as the leader hand in everybody's.
+"""SyncGroup (key 14), versions 0-5: get the own assignment, or as the leader send all assignments.
 
 - 3: static members (KIP-345)
-- 5: protocol type and name are checked and told (KIP-559)
+- 5: protocol type and name are checked and returned (KIP-559)
 
-The reply waits for the leader, so this handler parks.
+The response waits for the leader, so this handler parks.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResp
 
 
 class SyncGroupHandler:
-    """Hands syncs to the coordinator."""
+    """Passes syncs to the coordinator."""
 
     def __init__(self, groups: GroupService) -> None:
         self._groups = groups
 
     def handle(self, context: RequestContext, request: SyncGroupRequest) -> Awaitable[SyncGroupResponse]:
-        """Complete when the leader has handed in the assignment; errors are in the reply."""
+        """Return a future that completes with the leader's assignment; errors are in the response."""
         return self._groups.sync(request)

@@ -1,12 +1,12 @@
-"""WriteTxnMarkers (key 27), versions 1-2: end transactions in partitions that are led here.
+"""WriteTxnMarkers (key 27), versions 1-2: end transactions in partitions that this node leads.
 
-Asked by the coordinators of the transactions, and by administrators who end one that hangs (KIP-664).
-- 2: a marker says by which transaction.version its coordinator works; from 2 on it has a higher epoch than
+Sent by the transaction coordinators, and by administrators to abort a hanging transaction (KIP-664).
+- 2: a marker has the transaction.version of its coordinator; from 2 on its epoch is higher than that of
   the records before it (KIP-1228)
 
-Each partition is answered when every in-sync replica has its marker, or after `request.timeout.ms`. What a
-marker decides in `__consumer_offsets` is seen by then. One that is sent again is appended again, and decides
-nothing any more.
+Each partition gets its response when every in-sync replica has its marker, or after `request.timeout.ms`.
+The effect of a marker in `__consumer_offsets` is visible by then. A marker that is sent again is appended
+again and has no effect.
 
 Source: KIP-98, KafkaApis.handleWriteTxnMarkersRequest of Apache Kafka 4.3.
 """
@@ -50,27 +50,27 @@ _Results = dict[ProducerId, dict[TopicPartition, ProducePartitionResult]]
 
 @dataclass(slots=True)
 class _Markers:
-    """What became of the markers of one request so far; an answer has each producer once."""
+    """The results of the markers of one request so far; the response has each producer once."""
 
     results: _Results = field(default_factory=dict)
     appended: list[Appended] = field(default_factory=list)
     in_groups: list[tuple[int, EndOfTransaction, ProducePartitionResult]] = field(default_factory=list)
 
     def result(self, producer_id: ProducerId, topic_partition: TopicPartition) -> ProducePartitionResult:
-        """Return a new result for a partition."""
+        """Add and return the result of a partition."""
         result = self.results.setdefault(producer_id, {})[topic_partition] = ProducePartitionResult()
         return result
 
 
 class MarkerPurgatories(NamedTuple):
-    """The purgatories in which a marker waits for replicas, and in which it completes fetches."""
+    """The purgatories of writes that wait for replicas, and of fetches that wait for records."""
 
     produce: Purgatory
     fetch: Purgatory
 
 
 class WriteTxnMarkersHandler:
-    """Appends markers, and answers when they are replicated."""
+    """Appends markers, and responds when they are replicated."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class WriteTxnMarkersHandler:
             each_in_steps(lambda marker: self._write(marker, markers), request.markers)
         )
         async with asyncio.TaskGroup() as waiting:
-            waiting.create_task(self._kept(markers.appended))
+            waiting.create_task(self._wait_until_durable(markers.appended))
             await bounded_gather(self._end_in_groups(*end) for end in markers.in_groups)
         return await self._slices.complete(_response(markers.results))
 
@@ -133,17 +133,17 @@ class WriteTxnMarkersHandler:
             partition = self._replicas.partition(topic_partition)
             info = append_marker(partition, end, self._clock.wall_ms())
         except Exception as error:
-            # Of whatever kind it is: the markers of other partitions are appended, or will be.
+            # An error of any kind affects this partition only: the markers of the others are appended.
             result.error_code = _code(error, topic_partition)
             return
         appended.append(Appended(partition, partition.leader, info.last_offset + 1, result))
         self._purgatories.fetch.check_and_complete(topic_partition)
 
-    async def _kept(self, appended: Sequence[Appended]) -> None:
-        """Return when it is known of each marker whether it is durable and replicated as it must be."""
+    async def _wait_until_durable(self, appended: Sequence[Appended]) -> None:
+        """Return when each marker is flushed and replicated as required, or has an error."""
         unflushed = [one for one in appended if one.partition.log.must_flush]
         await bounded_gather(self._flush(one) for one in unflushed)
-        await self._replicated([one for one in appended if not one.result.error_code])
+        await self._wait_until_replicated([one for one in appended if not one.result.error_code])
 
     async def _flush(self, appended: Appended) -> None:
         try:
@@ -151,19 +151,19 @@ class WriteTxnMarkersHandler:
         except Exception:
             appended.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
-    async def _replicated(self, appended: list[Appended]) -> None:
+    async def _wait_until_replicated(self, appended: list[Appended]) -> None:
         known: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def done() -> None:
+        def on_completed() -> None:
             if not known.done():
                 known.set_result(None)
 
-        def failed(error: Exception) -> None:
+        def on_failed(error: Exception) -> None:
             for one in appended:
                 one.result.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-            done()
+            on_completed()
 
-        operation = DelayedProduce(self._timeout_ms, appended, done, failed)
+        operation = DelayedProduce(self._timeout_ms, appended, on_completed, on_failed)
         keys = [one.partition.topic_partition for one in appended]
         if keys:
             self._purgatories.produce.try_complete_else_watch(operation, keys)
@@ -180,9 +180,9 @@ class WriteTxnMarkersHandler:
 
 def _code(error: Exception, topic_partition: TopicPartition) -> ErrorCode:
     if isinstance(error, KafkaError):
-        logger.info("no marker in %s: %s", topic_partition, error)
+        logger.info("cannot append a transaction marker to %s: %s", topic_partition, error)
         return error.code
-    logger.error("no marker in %s", topic_partition, exc_info=error)
+    logger.error("cannot append a transaction marker to %s", topic_partition, exc_info=error)
     return ErrorCode.UNKNOWN_SERVER_ERROR
 
 

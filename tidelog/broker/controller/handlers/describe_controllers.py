@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidelog.broker.api.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
-from tidelog.broker.api.handlers.describe_cluster import CONTROLLERS, endpoint_refusal
+from tidelog.broker.api.handlers.describe_cluster import CONTROLLERS, endpoint_error
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.ids import BrokerId
@@ -31,7 +31,7 @@ class DescribeControllersHandler:
     def handle(self, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
         """The controllers as they are reached on the listener that was asked."""
         if request.endpoint_type != CONTROLLERS:
-            return endpoint_refusal(request.endpoint_type, served=CONTROLLERS)
+            return endpoint_error(request.endpoint_type, served=CONTROLLERS)
         image, leader = self._image(), self._leader()
         controllers = tuple(
             DescribeClusterBroker(broker_id=controller, host=end_point.host, port=end_point.port)
