@@ -101,7 +101,7 @@ class Dispatcher:
         entry.typed, entry.parks, entry.only_waits = handler, parks, only_waits
 
     def register_raw(self, key: ApiKey, handler: RawHandler) -> None:
-        """Register a handler that responds to requests of the API `key` itself, without waiting for a place."""
+        """Register a handler that responds to requests of the API `key` itself; it takes no place."""
         self._add(key).raw = handler
 
     def apis(self) -> list[Api]:
