@@ -29,7 +29,7 @@ def _change(resource: AlterConfigsResource) -> ResourceChange:
     return ResourceChange((resource.resource_type, resource.resource_name), changes)
 
 
-def _resulting(image: MetadataImage, change: ResourceChange) -> dict[str, str]:
+def _configs_after_change(image: MetadataImage, change: ResourceChange) -> dict[str, str]:
     return {each.key: each.value for each in change.changes if each.value is not None}
 
 
@@ -39,5 +39,5 @@ def _response(request: AlterConfigsRequest, outcomes: Sequence[Outcome]) -> Alte
     )
 
 
-ALTER_CONFIGS: Final = ConfigApi(_changes, replace_configs, _resulting, _response)
+ALTER_CONFIGS: Final = ConfigApi(_changes, replace_configs, _configs_after_change, _response)
 """AlterConfigs replaces all configs of a resource."""

@@ -13,11 +13,12 @@ from typing import Generic, TypeAlias, TypeVar
 
 from tidelog.broker.api.handlers.config_changes import (
     ChangeLoggers,
-    Resulting,
+    ConfigsAfterChange,
+    Resource,
     check_request,
-    controllers_outcomes,
-    merged,
-    passed,
+    merge_outcomes,
+    outcomes_of_responses,
+    without_outcome,
 )
 from tidelog.broker.api.handlers.logger_changes import LoggerChanges
 from tidelog.broker.config.node_config import BrokerConfig
@@ -35,7 +36,6 @@ from tidelog.protocol.messages.incremental_alter_configs import (
 
 Request = TypeVar("Request", AlterConfigsRequest, IncrementalAlterConfigsRequest)
 Response = TypeVar("Response", AlterConfigsResponse, IncrementalAlterConfigsResponse)
-Resource: TypeAlias = alter_configs.AlterConfigsResource | incremental_alter_configs.AlterConfigsResource
 ResourceResponse = TypeVar(
     "ResourceResponse",
     alter_configs.AlterConfigsResourceResponse,
@@ -54,7 +54,7 @@ class ConfigApi(Generic[Request, Response]):
 
     changes: Callable[[Request], list[ResourceChange]]
     submission: Submission
-    resulting: Resulting
+    configs_after_change: ConfigsAfterChange
     response: Callable[[Request, Sequence[Outcome]], Response]
 
 
@@ -94,13 +94,15 @@ class ConfigAlterationForwarder(Generic[Request, Response]):
         """Return this broker's errors, and the controller's results for the other resources."""
         requested = self._api.changes(request)
         change_loggers = change_loggers_of(self._loggers, validate_only=request.validate_only)
-        outcomes = check_request(self._config, self._image(), requested, self._api.resulting, change_loggers)
-        rest = passed(request.resources, outcomes)
+        outcomes = check_request(
+            self._config, self._image(), requested, self._api.configs_after_change, change_loggers
+        )
+        rest = without_outcome(request.resources, outcomes)
         forwarded: list[Outcome] = []
         if rest:
             response = await self._forward(context, replace(request, resources=tuple(rest)))
-            forwarded = controllers_outcomes(rest, response.responses)
-        return self._api.response(request, merged(outcomes, forwarded))
+            forwarded = outcomes_of_responses(rest, response.responses)
+        return self._api.response(request, merge_outcomes(outcomes, forwarded))
 
 
 def change_loggers_of(loggers: LoggerChanges | None, *, validate_only: bool) -> ChangeLoggers | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeAlias, TypeVar
 
 from tidelog.broker.api.handlers.config_names import check_broker_name
 from tidelog.broker.config.dynamic_checks import check_broker_change
@@ -20,27 +20,17 @@ from tidelog.cluster.controller.configs import ConfigOperation, ResourceChange
 from tidelog.cluster.controller.result import Outcome
 from tidelog.cluster.image import MetadataImage, ResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages import alter_configs, incremental_alter_configs
 
 T = TypeVar("T")
 
 
-class _Resource(Protocol):
-    @property
-    def resource_type(self) -> int: ...
+Resource: TypeAlias = alter_configs.AlterConfigsResource | incremental_alter_configs.AlterConfigsResource
+ResourceResponse: TypeAlias = (
+    alter_configs.AlterConfigsResourceResponse | incremental_alter_configs.AlterConfigsResourceResponse
+)
 
-    @property
-    def resource_name(self) -> str: ...
-
-
-class _ResourceResponse(_Resource, Protocol):
-    @property
-    def error_code(self) -> int: ...
-
-    @property
-    def error_message(self) -> str | None: ...
-
-
-Resulting = Callable[[MetadataImage, ResourceChange], dict[str, str]]
+ConfigsAfterChange = Callable[[MetadataImage, ResourceChange], dict[str, str]]
 """Returns all configs that a resource would have after a change."""
 
 ChangeLoggers = Callable[[ResourceChange], Outcome]
@@ -51,7 +41,7 @@ def check_request(
     config: BrokerConfig,
     image: MetadataImage,
     requested: Sequence[ResourceChange],
-    resulting: Resulting,
+    configs_after_change: ConfigsAfterChange,
     change_loggers: ChangeLoggers | None,
 ) -> list[Outcome | None]:
     """Return the outcomes that this broker can determine; None for resources to forward to the controller.
@@ -62,7 +52,7 @@ def check_request(
     def check(change: ResourceChange) -> Outcome | None:
         if change_loggers is not None and change.resource[0] == ResourceType.BROKER_LOGGER:
             return change_loggers(change)
-        _check(config, image, change, resulting)
+        _check(config, image, change, configs_after_change)
         return None
 
     return _outcomes(requested, check)
@@ -108,30 +98,35 @@ def _check_keys(change: ResourceChange) -> None:
         raise _invalid_request(f"Null value not supported for: {', '.join(empty)}")
 
 
-def _check(config: BrokerConfig, image: MetadataImage, change: ResourceChange, resulting: Resulting) -> None:
+def _check(
+    config: BrokerConfig,
+    image: MetadataImage,
+    change: ResourceChange,
+    configs_after_change: ConfigsAfterChange,
+) -> None:
     resource_type, name = change.resource
     if resource_type == ResourceType.BROKER:
         check_broker_name(config.node_id, name)
-        check_broker_change(config, image, name, resulting(image, change))
+        check_broker_change(config, image, name, configs_after_change(image, change))
     elif resource_type == ResourceType.CLIENT_METRICS:
         raise _invalid_request("client metrics subscriptions are not supported by this broker")
     elif resource_type not in (ResourceType.TOPIC, ResourceType.GROUP):
         raise _invalid_request(f"Unknown resource type {resource_type}")
 
 
-def merged(outcomes: Sequence[Outcome | None], rest: Iterable[Outcome]) -> list[Outcome]:
+def merge_outcomes(outcomes: Sequence[Outcome | None], rest: Iterable[Outcome]) -> list[Outcome]:
     """Return the outcomes with those of `rest` in place of the Nones."""
     following = iter(rest)
     return [next(following) if outcome is None else outcome for outcome in outcomes]
 
 
-def passed(requested: Sequence[T], outcomes: Sequence[Outcome | None]) -> list[T]:
+def without_outcome(requested: Sequence[T], outcomes: Sequence[Outcome | None]) -> list[T]:
     """Return the items without an outcome."""
     return [each for each, outcome in zip(requested, outcomes, strict=True) if outcome is None]
 
 
-def controllers_outcomes(
-    resources: Iterable[_Resource], responses: Iterable[_ResourceResponse]
+def outcomes_of_responses(
+    resources: Iterable[Resource], responses: Iterable[ResourceResponse]
 ) -> list[Outcome]:
     """Return the controller's outcome for each of `resources`."""
     by_resource = {

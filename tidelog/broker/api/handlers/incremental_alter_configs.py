@@ -49,7 +49,7 @@ def _submission(
     return alter_configs(image, settings, requested, _DEFINITIONS)
 
 
-def _resulting(image: MetadataImage, change: ResourceChange) -> dict[str, str]:
+def _configs_after_change(image: MetadataImage, change: ResourceChange) -> dict[str, str]:
     current = image.configs.get(change.resource, {})
     if change.resource[0] == ResourceType.BROKER:
         current = usable_configs(current, of_one_broker=change.resource[1] != "")
@@ -65,5 +65,5 @@ def _response(
     )
 
 
-INCREMENTAL_ALTER_CONFIGS: Final = ConfigApi(_changes, _submission, _resulting, _response)
+INCREMENTAL_ALTER_CONFIGS: Final = ConfigApi(_changes, _submission, _configs_after_change, _response)
 """IncrementalAlterConfigs changes single keys of a resource."""

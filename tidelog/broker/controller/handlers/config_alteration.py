@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Generic
 
 from tidelog.broker.api.handlers.config_alteration import ConfigApi, Request, Response, change_loggers_of
-from tidelog.broker.api.handlers.config_changes import check_submission, merged, passed
+from tidelog.broker.api.handlers.config_changes import check_submission, merge_outcomes, without_outcome
 from tidelog.broker.api.handlers.logger_changes import LoggerChanges
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.network.request_context import RequestContext
@@ -36,11 +36,11 @@ class ConfigAlterationHandler(Generic[Request, Response]):
         outcomes = check_submission(
             requested, change_loggers_of(self._loggers, validate_only=request.validate_only)
         )
-        rest = passed(requested, outcomes)
+        rest = without_outcome(requested, outcomes)
 
         def command(image: MetadataImage) -> ControllerResult[list[Outcome]]:
             result = self._api.submission(image, self._settings, rest)
             return replace(result, records=()) if request.validate_only else result
 
         submitted = await self._store.submit(command) if rest else []
-        return self._api.response(request, merged(outcomes, submitted))
+        return self._api.response(request, merge_outcomes(outcomes, submitted))
