@@ -185,7 +185,7 @@ async def test_an_offset_that_no_log_has_is_neither_sought_nor_committed(
 
 async def test_a_pattern_that_is_no_regular_expression_is_refused(servers: str) -> None:
     async with Consumer(servers, group_id="patterns") as consumer:
-        with pytest.raises(KafkaError, match=r"pattern='\(' is no regular expression: missing") as caught:
+        with pytest.raises(KafkaError, match=r"pattern='\(' is not a regular expression: missing") as caught:
             consumer.subscribe(pattern="(")
         assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
 

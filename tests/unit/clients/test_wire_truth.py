@@ -149,7 +149,7 @@ def test_join_group_in_every_version(version: int) -> None:
 def test_the_other_group_requests_in_every_version(key: ApiKey) -> None:
     membership = member()
     membership.join_request([("range", b"")])
-    membership.joined(JoinGroupResponse(member_id="m-1", generation_id=4, protocol_name="range"), 0)
+    membership.on_join_response(JoinGroupResponse(member_id="m-1", generation_id=4, protocol_name="range"), 0)
     for version in versions(key):
         if key is ApiKey.LEAVE_GROUP:
             read = wired(membership.leave_request(version, "bye"), version)

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from tidelog.clients.admin.admin_requests import COORDINATOR_MOVED, AdminRequests, error_or_none, unique_names
 from tidelog.clients.admin.types import GroupDescription, GroupListing, GroupMember
 from tidelog.clients.groups.assignors.protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
-from tidelog.clients.groups.committed_offsets import Committer, commit_once, fetch_committed
+from tidelog.clients.groups.committed_offsets import commit_once, fetch_committed
 from tidelog.clients.groups.coordinator_lookup import CoordinatorLookup
-from tidelog.clients.groups.group_offsets import OffsetAndMetadata
+from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from tidelog.clients.metadata.cluster_metadata import partitions_by_topic
 from tidelog.clients.transport.failures import failure, raise_for
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
@@ -118,7 +118,7 @@ class GroupAdmin:
         }
 
         async def alter(lookup: CoordinatorLookup) -> dict[TopicPartition, ErrorCode]:
-            codes = await commit_once(lookup, wanted, Committer(), deadline_ms)
+            codes = await commit_once(lookup, wanted, ConsumerGroupMetadata(group_id), deadline_ms)
             for code in codes.values():
                 if code in COORDINATOR_MOVED or code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                     raise failure(code, f"offsets of group {group_id!r}")

@@ -1,7 +1,7 @@
-"""What a producer, a consumer and an admin client can be told: Kafka's option names and defaults.
+"""The options of producers, consumers and admin clients, with Kafka's names and defaults.
 
-Names are Kafka's keys with underscores for dots. Units stand last in the name (`_ms`, `_bytes`);
-`batch_size`, `buffer_memory` and `max_request_size` are bytes, as in Kafka.
+Names are Kafka's keys with underscores instead of dots. Names end with their units (`_ms`, `_bytes`);
+`batch_size`, `buffer_memory` and `max_request_size` are in bytes, as in Kafka.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """Options that every client has.
+    """The options of every client.
 
-    `receive_buffer_bytes`, `send_buffer_bytes`: of the socket, -1 leaves them to the system.
-    `max_response_bytes` (ours) bounds one response frame; Kafka's clients have no such option.
+    `receive_buffer_bytes`, `send_buffer_bytes`: socket buffers; -1 means the system's default.
+    `max_response_bytes` limits one response frame; Kafka's clients have no such option.
     """
 
     bootstrap_servers: str | Sequence[str] = "localhost:9092"
@@ -80,11 +80,11 @@ _DURATIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(ClientConfig):
-    """Options of a producer.
+    """The options of a producer.
 
-    `acks`: 0 (do not wait), 1 (leader) or "all"; `compression_level`: gzip 1-9, lz4 1-17, zstd -131072-22;
-    None takes the codec's default. `transaction_timeout_ms`: the coordinator aborts a transaction that is
-    open for so long.
+    `acks`: 0 (do not wait), 1 (leader) or "all". `compression_level`: gzip 1-9, lz4 1-17, zstd -131072-22;
+    None means the codec's default. `transaction_timeout_ms`: the coordinator aborts a transaction that is
+    open for this time.
     """
 
     acks: int | str = "all"
@@ -147,7 +147,7 @@ class ProducerConfig(ClientConfig):
             self._require_idempotence_possible()
 
     def _require_idempotence_possible(self) -> None:
-        """Idempotence needs acks=all, retries and at most five requests in flight (KIP-679)."""
+        """Raise ConfigError unless acks=all, with retries and at most five requests in flight (KIP-679)."""
         if self.required_acks != -1:
             raise ConfigError("acks", self.acks, "'all' while enable_idempotence is True")
         if self.retries == 0:
@@ -159,17 +159,17 @@ class ProducerConfig(ClientConfig):
 
     @property
     def required_acks(self) -> int:
-        """`acks` as it stands in a Produce request: 0, 1 or -1 for all."""
+        """`acks` as in a Produce request: 0, 1, or -1 for all."""
         return -1 if self.acks == "all" else int(self.acks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig(ClientConfig):
-    """Options of a consumer.
+    """The options of a consumer.
 
-    `partition_assignment_strategy`: names, the most wanted first. `auto_offset_reset`: where to start
-    without a committed offset ("none" raises). `max_decompressed_bytes` (ours) bounds what one batch
-    may decompress to.
+    `partition_assignment_strategy`: names in order of preference. `auto_offset_reset`: where to start without
+    a committed offset ("none" raises an error). `max_decompressed_bytes` limits the decompressed size of one
+    batch; Kafka's clients have no such option.
     """
 
     group_id: str | None = None
@@ -236,13 +236,13 @@ class ConsumerConfig(ClientConfig):
 
     @property
     def read_committed(self) -> bool:
-        """Whether records of open and aborted transactions are kept from the application."""
+        """Whether records of open and aborted transactions are not returned."""
         return self.isolation_level == "read_committed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConfig(ClientConfig):
-    """Options of an admin client; `retries` bounds how often one call is sent again."""
+    """The options of an admin client; `retries` limits how often one call is retried."""
 
     connections_max_idle_ms: int = 300_000
     default_api_timeout_ms: int = 60_000
@@ -258,7 +258,7 @@ ConfigT = TypeVar("ConfigT", bound=ClientConfig)
 
 
 def make_config(config_type: type[ConfigT], options: Mapping[str, Any]) -> ConfigT:
-    """`config_type` with `options`; an option that it does not have is refused by name."""
+    """Return the config with `options`; raise ConfigError for an unknown option."""
     known = {field.name for field in fields(config_type)}
     for option, value in options.items():
         if option not in known:

@@ -1,4 +1,4 @@
-"""What the shells reach the world through: clock, randomness and network, so that tests can replace them."""
+"""The clock, randomness and network of a client; tests replace them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class Environment(Protocol):
 
     @property
     def rng(self) -> random.Random:
-        """Where jitter and random choices come from."""
+        """The source of jitter and random choices."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds that never go back; for deadlines."""
+        """Return a time in ms that never decreases, for deadlines."""
 
     def wall_clock_ms(self) -> int:
-        """Milliseconds since 1970; for record timestamps."""
+        """Return the ms since 1970 (UTC), for record timestamps."""
 
     async def connect(
         self,
@@ -31,29 +31,29 @@ class Environment(Protocol):
         ssl: SSLContext | None,
         local_host: str | None = None,
     ) -> None:
-        """Open a stream to `host:port` whose events go to the protocol that `protocol_factory` makes.
+        """Open a stream to `host:port` with the protocol that `protocol_factory` creates.
 
-        `local_host`: the address to connect from, None for any.
+        `local_host`: the local address; None for any.
         """
 
 
 class SystemEnvironment:
-    """The running event loop's clock and sockets, the system's wall clock."""
+    """The clock and sockets of the running event loop, and the system's wall clock."""
 
     def __init__(self, rng: random.Random | None = None) -> None:
         self._rng = rng or random.Random()
 
     @property
     def rng(self) -> random.Random:
-        """Where jitter and random choices come from."""
+        """The source of jitter and random choices."""
         return self._rng
 
     def monotonic_ms(self) -> int:
-        """The running loop's clock, so that a loop on virtual time moves every deadline."""
+        """Return the running loop's time in ms; a loop with virtual time changes every deadline."""
         return int(asyncio.get_running_loop().time() * 1000)
 
     def wall_clock_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """Return the ms since 1970 (UTC)."""
         return time.time_ns() // 1_000_000
 
     async def connect(

@@ -1,4 +1,4 @@
-"""Checks of configuration values, so that every refusal names option, value and what is allowed."""
+"""Checks of option values; every error names the option, the value and the allowed values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 
 
 class ConfigError(KafkaError):
-    """A client option has a value that is not allowed; the text names option, value and allowed values."""
+    """A client option has an invalid value; the text has the option, the value and the allowed values."""
 
     def __init__(self, option: str, value: object, allowed: str, *, text: str | None = None) -> None:
         text = f"{option}={value!r} is not allowed: expected {allowed}" if text is None else text
@@ -19,7 +19,7 @@ class ConfigError(KafkaError):
 
 
 def unknown_option(option: str, value: object, known: Iterable[str]) -> ConfigError:
-    """The refusal of an option that does not exist; names those that are spelt much like it."""
+    """Return the error for an unknown option; its text has the options with similar names."""
     names = sorted(known)
     wanted = option.replace(".", "_").replace("-", "_").lower()
     near = [name for name in names if name.startswith(wanted)]
@@ -30,7 +30,7 @@ def unknown_option(option: str, value: object, known: Iterable[str]) -> ConfigEr
 
 
 def require_between(option: str, value: int, lowest: int, highest: int | None = None) -> None:
-    """Refuse a number outside `lowest..highest` (inclusive; None: no upper bound)."""
+    """Raise ConfigError unless `value` is an integer in `lowest..highest` (None: no upper bound)."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     if not whole or value < lowest or (highest is not None and value > highest):
         bound = f"a whole number >= {lowest}" if highest is None else f"a whole number {lowest}..{highest}"
@@ -38,28 +38,28 @@ def require_between(option: str, value: int, lowest: int, highest: int | None = 
 
 
 def require_one_of(option: str, value: object, allowed: Iterable[object]) -> None:
-    """Refuse a value that is not in `allowed`."""
+    """Raise ConfigError unless `value` is in `allowed`."""
     choices = tuple(allowed)
     if value not in choices:
         raise ConfigError(option, value, "one of " + ", ".join(dict.fromkeys(map(str, choices))))
 
 
 def require_text(option: str, value: object) -> None:
-    """Refuse anything but text."""
+    """Raise ConfigError unless `value` is a string."""
     if not isinstance(value, str):
         raise ConfigError(option, value, "text")
 
 
 def require_bool(option: str, value: object) -> None:
-    """Refuse anything but True and False."""
+    """Raise ConfigError unless `value` is True or False."""
     if not isinstance(value, bool):
         raise ConfigError(option, value, "True or False")
 
 
 def parse_bootstrap_servers(servers: str | Iterable[str]) -> tuple[tuple[str, int], ...]:
-    """The (host, port) pairs of "host:port,host:port" or of a sequence of "host:port".
+    """Return the (host, port) pairs of "host:port,host:port" or of a sequence of "host:port".
 
-    IPv6 hosts stand in brackets: "[::1]:9092".
+    IPv6 hosts are in brackets: "[::1]:9092".
     """
     texts = servers.split(",") if isinstance(servers, str) else _texts(servers)
     addresses = tuple(_address(text.strip(), servers) for text in texts if text.strip())

@@ -5,10 +5,9 @@
         async for record in consumer:
             print(record.topic, record.partition, record.offset, record.value)
 
-`poll` returns what is there as `{TopicPartition: [ConsumerRecord, ...]}`; `getone` and `async for` hand
-out one record at a time. Group work that the application sees (rebalance listeners, changes of the
-assignment, automatic commits) happens inside these calls only, so the records of the last call count
-as processed when the next one begins.
+`poll` returns available records as `{TopicPartition: [ConsumerRecord, ...]}`; `getone` and `async for` return
+one record at a time. Rebalance listeners, changes of the assignment and automatic commits happen only inside
+these calls. The records of one call are therefore regarded as processed when the next call begins.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from typing import Any
 from tidelog.clients.config.client_config import ConsumerConfig, make_config
 from tidelog.clients.config.environment import Environment
 from tidelog.clients.consumer.consumer_coordinator import ConsumerCoordinator
-from tidelog.clients.consumer.consumer_life import ConsumerLife, Stage, deadline_ms
+from tidelog.clients.consumer.consumer_lifecycle import ConsumerLifecycle, Stage, deadline_ms
 from tidelog.clients.consumer.consumer_positions import ConsumerPositions
 from tidelog.clients.consumer.consumer_types import ConsumerRecord, OffsetAndTimestamp
 from tidelog.clients.consumer.fetch_driver import FetchDriver
 from tidelog.clients.consumer.fetcher import Fetcher
-from tidelog.clients.consumer.handed_out import HandedOut
 from tidelog.clients.consumer.partition_state import (
     AssignedPartitions,
 )
+from tidelog.clients.consumer.pending_records import PendingRecords
 from tidelog.clients.consumer.position_initializer import PositionInitializer
 from tidelog.clients.consumer.topic_subscription import TopicSubscription
 from tidelog.clients.groups.committed_offsets import fetch_committed
@@ -48,7 +47,7 @@ Records = dict[TopicPartition, list[ConsumerRecord]]
 
 
 def _topic_partition(given: object) -> TopicPartition:
-    """`given` as the topic and partition that it names; a topic alone is refused."""
+    """Return `given` as a TopicPartition; raise KafkaError if it is not one, such as a topic alone."""
     match given:
         case (str(topic), int(partition)) if partition >= 0:
             require_topic_name(topic)
@@ -57,7 +56,7 @@ def _topic_partition(given: object) -> TopicPartition:
 
 
 def _to_commit(partition: object, at: object) -> OffsetAndMetadata:
-    """The position that `at`, an offset or OffsetAndMetadata, stands for."""
+    """Return the position of `at`, an offset or OffsetAndMetadata; raise an error if it is invalid."""
     position = at if isinstance(at, OffsetAndMetadata) else OffsetAndMetadata(at)  # type: ignore[arg-type]
     require_offset(position.offset, f"commit of {partition}")
     return position
@@ -66,8 +65,8 @@ def _to_commit(partition: object, at: object) -> OffsetAndMetadata:
 class Consumer:
     """An asyncio consumer; use it as an async context manager, or call `start` and `close`.
 
-    Options are those of `ConsumerConfig` (Kafka's names with underscores). One task uses it at a time.
-    Errors: KafkaError everywhere. Bounds: see `Fetcher` for what is fetched ahead.
+    Options: see `ConsumerConfig` (Kafka's names with underscores). Only one task may use it at a time.
+    Errors: KafkaError. Bounds: see `Fetcher` for the records that are fetched in advance.
     """
 
     def __init__(
@@ -82,17 +81,17 @@ class Consumer:
         self._environment = environment
         self._authenticator = authenticator
         self._assigned = AssignedPartitions()
-        self._handed_out = HandedOut(self._assigned)
+        self._pending = PendingRecords(self._assigned)
         self._subscription: TopicSubscription | None = None
         self._group: ConsumerCoordinator | None = None
         self._lookup: CoordinatorLookup | None = None
-        self._life = ConsumerLife()
+        self._lifecycle = ConsumerLifecycle()
 
-    # --- life -----------------------------------------------------------------------------
+    # --- start and close ------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect to the cluster; KafkaError when none of the bootstrap servers answers in time."""
-        self._life.require_new()
+        """Connect to the cluster; raise KafkaError if no bootstrap server responds in time."""
+        self._lifecycle.require_new()
         config = self.config
         self._client = ClusterClient(
             config,
@@ -106,7 +105,7 @@ class Consumer:
         self._driver = FetchDriver(client, config, self._assigned, self._fetcher)
         if config.group_id is not None:
             self._lookup = CoordinatorLookup(client, config.group_id)
-            self._committer = OffsetCommitter(client, config, self._lookup, self._handed_out.positions)
+            self._committer = OffsetCommitter(client, config, self._lookup, self._pending.positions)
         self._initializer = PositionInitializer(
             client,
             self._assigned,
@@ -116,12 +115,12 @@ class Consumer:
             self._wake_poll,
         )
         self._positions = ConsumerPositions(
-            config, client, self._assigned, self._handed_out, self._driver, self._initializer, self._life
+            config, client, self._assigned, self._pending, self._driver, self._initializer, self._lifecycle
         )
         await client.open(client.now_ms() + config.default_api_timeout_ms)
         client.updater.on_update.append(self._on_metadata)
         self._driver.start()
-        self._life.stage = Stage.RUNNING
+        self._lifecycle.stage = Stage.RUNNING
 
     async def __aenter__(self) -> Consumer:
         await self.start()
@@ -136,13 +135,13 @@ class Consumer:
         await self.close()
 
     async def close(self, timeout_ms: int = 30_000) -> None:
-        """Commit positions (with `enable_auto_commit`), leave the group and disconnect.
+        """Commit positions (with `enable_auto_commit`), leave the group and close all connections.
 
-        A rebalance listener is told of what is given up, and may still commit then.
+        The rebalance listener is called for the revoked partitions, and may commit their positions.
         """
-        if self._life.stage is not Stage.RUNNING:
+        if self._lifecycle.stage is not Stage.RUNNING:
             return
-        self._life.stage = Stage.CLOSING
+        self._lifecycle.stage = Stage.CLOSING
         self._driver.data_arrived.set()  # another task may wait in `poll`
         try:
             if self._group is not None:
@@ -150,14 +149,14 @@ class Consumer:
             elif self._lookup is not None:
                 await self._committer.auto_commit_now(self._client.now_ms() + timeout_ms)
         finally:
-            self._life.stage = Stage.CLOSED
+            self._lifecycle.stage = Stage.CLOSED
             await self._initializer.close()
             if self._lookup is not None:
                 await self._committer.close()
             await self._driver.close()
             await self._client.close()
 
-    # --- what to read ---------------------------------------------------------------------
+    # --- subscription and assignment ------------------------------------------------------
 
     def subscribe(
         self,
@@ -166,16 +165,18 @@ class Consumer:
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Read topics, by name or those whose name matches `pattern` as a whole, as a member of the group.
+        """Read topics as a member of the group: by name, or topics whose whole name matches `pattern`.
 
-        Replaces an earlier subscription. Partitions come with the next calls of `poll`.
+        This replaces an earlier subscription. Partitions are assigned during the next calls of `poll`.
         """
         self._require_open()
         if listener is not None:
             require_listener(listener)
         config = self.config
         if config.group_id is None or self._lookup is None:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "subscribe needs group_id; use assign without one")
+            raise KafkaError(
+                ErrorCode.INVALID_GROUP_ID, "subscribe needs the option group_id; without it, use assign"
+            )
         if isinstance(topics, str):
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topics={topics!r}: give a list of names")
         exclude_internal = config.exclude_internal_topics
@@ -191,14 +192,14 @@ class Consumer:
         updater.policy.wants_all_topics = subscription.is_pattern
         self._group.listener = NoListener() if listener is None else listener
         if subscription.is_pattern:
-            # Joins when the topics of the whole cluster are known.
+            # The consumer joins when the metadata has all topics of the cluster.
             updater.request_update()
         else:
             updater.set_topics(set(subscription.topics))
             self._group.subscribe(subscription.topics)
 
     async def unsubscribe(self) -> None:
-        """Leave the group, or drop what was assigned."""
+        """Leave the group, and remove the subscription or assignment."""
         self._require_open()
         if self._group is not None:
             group, self._group = self._group, None
@@ -208,7 +209,7 @@ class Consumer:
         self._assigned.set(())
 
     def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
-        """Read exactly these partitions, without a group's help; replaces an earlier assignment."""
+        """Read exactly these partitions, without group management; replaces an earlier assignment."""
         self._require_open()
         if self._group is not None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "subscribe and assign exclude each other")
@@ -218,25 +219,25 @@ class Consumer:
         self._driver.wake()
 
     def assignment(self) -> tuple[TopicPartition, ...]:
-        """The partitions that are read now."""
+        """Return the assigned partitions."""
         return self._assigned.topic_partitions
 
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to, by name or by pattern."""
+        """Return the subscribed topics, also those that match the pattern."""
         return frozenset() if self._subscription is None else self._subscription.topics
 
     async def partitions_for(self, topic: str) -> tuple[int, ...]:
-        """The partitions of `topic`; awaits its metadata."""
-        self._life.require_usable()
+        """Return the partitions of `topic`; wait for its metadata."""
+        self._lifecycle.require_usable()
         await self._client.updater.ensure_topic(topic, self._deadline_ms())
         return tuple(self._client.metadata.topics[topic].partitions)
 
     # --- reading --------------------------------------------------------------------------
 
     async def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> Records:
-        """Records that are there, waiting at most `timeout_ms` for the first; empty when none came.
+        """Return available records; wait at most `timeout_ms` for the first one. Empty if there is none.
 
-        At most `max_records` (else `max_poll_records`), each partition's in offset order.
+        At most `max_records` (None: `max_poll_records`), in the order of their offsets in each partition.
         """
         self._require_reading()
         limit = self.config.max_poll_records if max_records is None else max_records
@@ -244,7 +245,7 @@ class Consumer:
         while True:
             self._driver.data_arrived.clear()
             await self._advance()
-            records = self._handed_out.rest(limit)
+            records = self._pending.take(limit)
             if not records:
                 records = {state.topic_partition: taken for state, taken in self._fetcher.take(limit)}
             if records:
@@ -253,27 +254,27 @@ class Consumer:
             left_ms = deadline_ms - self._client.now_ms()
             if left_ms <= 0:
                 return {}
-            await self._life.wait_for_data(self._driver, left_ms)
+            await self._lifecycle.wait_for_data(self._driver, left_ms)
 
     async def getone(self, timeout_ms: int | None = None) -> ConsumerRecord | None:
-        """The next record; None when none came within `timeout_ms` (None: wait for ever)."""
+        """Return the next record; None if there is none within `timeout_ms` (None: wait without limit)."""
         deadline_ms = None if timeout_ms is None else self._client.now_ms() + timeout_ms
         while True:
             self._require_reading()
-            record = self._handed_out.next()
+            record = self._pending.next()
             if record is not None:
                 return record
             self._driver.data_arrived.clear()
             await self._advance()
             taken = self._fetcher.take(self.config.max_poll_records)
             if taken:
-                self._handed_out.add(taken)
+                self._pending.add(taken)
                 self._driver.wake()
                 continue
             left_ms = 1_000 if deadline_ms is None else deadline_ms - self._client.now_ms()
             if left_ms <= 0:
                 return None
-            await self._life.wait_for_data(self._driver, left_ms)
+            await self._lifecycle.wait_for_data(self._driver, left_ms)
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         return self._iterate()
@@ -284,26 +285,26 @@ class Consumer:
             try:
                 record = await self.getone()
             except KafkaError:
-                if self._life.is_closing:
+                if self._lifecycle.is_closing:
                     return  # by another task, while this one waited
                 raise
             while record is not None:
                 yield record
-                # Records at hand need no awaiting; group work waits until they are through.
-                record = None if self._life.is_closing else self._handed_out.next()
+                # Pending records need no `await`; group work follows when all of them were returned.
+                record = None if self._lifecycle.is_closing else self._pending.next()
 
     # --- positions ------------------------------------------------------------------------
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read on from `offset`; drop what was fetched ahead."""
+        """Continue to read at `offset`; drop the records fetched in advance."""
         self._running_positions().seek(partition, offset)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Read on from the first offset; of all assigned partitions if none is named."""
+        """Continue at the first offset of these partitions, or of all assigned ones if none is given."""
         self._running_positions().seek_to_beginning(*partitions)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Read on after the last record; of all assigned partitions if none is named."""
+        """Continue after the last record of these partitions, or of all assigned ones if none is given."""
         self._running_positions().seek_to_end(*partitions)
 
     async def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
@@ -342,7 +343,7 @@ class Consumer:
 
     def _running_positions(self) -> ConsumerPositions:
         """Return the positions; raise KafkaError before the consumer is started and after it is closed."""
-        self._life.require_usable()
+        self._lifecycle.require_usable()
         return self._positions
 
     # --- commits --------------------------------------------------------------------------
@@ -352,7 +353,7 @@ class Consumer:
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
         timeout_ms: int | None = None,
     ) -> None:
-        """Commit `offsets` (the next offset to read each), or the positions of everything handed out.
+        """Commit `offsets` (the next offset to read), or the positions after all returned records.
 
         Errors: see `OffsetCommitter.commit`.
         """
@@ -362,16 +363,16 @@ class Consumer:
     def commit_async(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
     ) -> asyncio.Task[None]:
-        """Begin a commit; the task ends when it is done, or with its error."""
+        """Start a commit; return the task, which ends with the commit or raises its error."""
         committer = self._require_committer()
         return asyncio.create_task(committer.commit(self._to_commit(offsets), self._deadline_ms()))
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed for each partition; None where it has nothing.
+        """Return the group's committed offset of each partition; None if it has none.
 
-        Waits for the end of transactions that commit offsets of them (KIP-447).
+        Wait for the end of transactions that commit offsets of these partitions (KIP-447).
         """
         self._require_committer()
         assert self._lookup is not None
@@ -381,10 +382,10 @@ class Consumer:
         return {partition: found.get(partition) for partition in wanted}
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """In whose name a producer commits what this consumer has read (KIP-447).
+        """Return the group metadata for `Producer.send_offsets_to_transaction` (KIP-447).
 
-        Ask for it after the records were polled: a rebalance since then makes the commit fail.
-        KafkaError(UNKNOWN_MEMBER_ID) while a consumer that has subscribed is no member.
+        Call it after the records were polled: a rebalance since then makes the commit fail. Raise
+        KafkaError(UNKNOWN_MEMBER_ID) if a subscribed consumer is not a member of the group.
         """
         return self._require_committer().group_metadata()
 
@@ -398,27 +399,29 @@ class Consumer:
         return deadline_ms(self._client, self.config, timeout_ms)
 
     def _require_open(self) -> None:
-        self._life.require_usable()
-        self._life.require_open(self._driver)
+        self._lifecycle.require_usable()
+        self._lifecycle.require_open(self._driver)
 
     async def _advance(self) -> None:
-        """Group work and positions of new partitions; every reading call begins with it."""
+        """Do group work and initialize positions; called first by every call that reads."""
         if self._group is not None:
             await self._group.advance()
         elif self._lookup is not None and len(self._assigned):
-            self._committer.auto_commit_if_due()
+            self._committer.auto_commit_periodically()
         self._initializer.advance()
 
     def _require_reading(self) -> None:
         self._require_open()
         if self._group is None and not len(self._assigned):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "nothing to read: call subscribe or assign first")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "no partitions to read: call subscribe or assign first"
+            )
 
     def _on_metadata(self) -> None:
         subscription, group = self._subscription, self._group
         if subscription is None or group is None or not subscription.match(self._client.metadata):
             return
-        # A pattern that matches nothing gives up what an earlier one matched, but joins no group for nothing.
+        # A pattern without matches ends an earlier subscription, but it is no reason to join a group.
         if subscription.topics or group.is_subscribed:
             group.subscribe(subscription.topics)
             self._wake_poll()
@@ -427,11 +430,11 @@ class Consumer:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         if offsets is None:
-            return self._handed_out.positions()
+            return self._pending.positions()
         return {_topic_partition(partition): _to_commit(partition, at) for partition, at in offsets.items()}
 
     def _require_committer(self) -> OffsetCommitter:
-        self._life.require_usable()
+        self._lifecycle.require_usable()
         if self._lookup is None:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "commits need group_id")
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "commits need the option group_id")
         return self._committer

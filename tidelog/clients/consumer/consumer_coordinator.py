@@ -1,7 +1,7 @@
-"""A consumer's membership in its group (shell): joins, hands partitions over, and keeps positions safe.
+"""A consumer's membership in its group (shell): joins, changes the assignment and commits positions.
 
-`advance` is called by every `poll` and never waits for the network: joining goes on in a task of its
-own between polls, but the listener and the assignment change only inside `advance`, that is, while the
+Every `poll` calls `advance`, which does not wait for JoinGroup and SyncGroup: a separate task sends them
+between the polls. The listener is called and the assignment changes only inside `advance`, while the
 application waits in `poll`.
 """
 
@@ -27,7 +27,7 @@ from tidelog.clients.groups.group_assignment import (
 from tidelog.clients.groups.heartbeater import Heartbeater
 from tidelog.clients.groups.membership import Membership, MemberState, Step
 from tidelog.clients.groups.offset_committer import OffsetCommitter
-from tidelog.clients.groups.rebalance_listener import NoListener, RebalanceListener, settle
+from tidelog.clients.groups.rebalance_listener import NoListener, RebalanceListener, await_result
 from tidelog.clients.metadata.cluster_client import ClusterClient
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
@@ -39,9 +39,9 @@ _log = logging.getLogger("tidelog.clients.group")
 
 
 class ConsumerCoordinator:
-    """The group side of one subscribed consumer; joins once `subscribe` was called.
+    """The group membership of one subscribed consumer; it joins after `subscribe`.
 
-    `on_change` runs when `poll` should call `advance` again.
+    `on_change` is called when `poll` should call `advance` again.
     """
 
     def __init__(
@@ -82,21 +82,21 @@ class ConsumerCoordinator:
 
     @property
     def is_subscribed(self) -> bool:
-        """Whether topics are known that are wanted, be they none."""
+        """Whether `subscribe` was called, also with no topics."""
         return self._topics is not None
 
     def subscribe(self, topics: frozenset[str]) -> None:
-        """Want these topics from now on; the next `advance` joins."""
+        """Subscribe to these topics; the next `advance` joins the group."""
         if topics != self._topics:
             self._topics = topics
             self.membership.request_join("subscription has changed")
 
     async def advance(self) -> None:
-        """Do what can be done now: finish a join, begin another one, commit on time.
+        """Complete a join, start the next one, or commit periodically.
 
-        Errors: what the coordinator refuses for good, and what the listener raises.
+        Errors: fatal errors of the coordinator, and errors that the listener raises.
         """
-        self.heartbeater.polled()
+        self.heartbeater.on_poll()
         if self.heartbeater.error is not None:
             error, self.heartbeater.error = self.heartbeater.error, None
             raise error
@@ -105,14 +105,14 @@ class ConsumerCoordinator:
         if self._join_task is None and self.membership.needs_join and self._topics is not None:
             await self._prepare_join()
             if self._is_closed:
-                return  # by another task, while this one gave up partitions
+                return  # by another task, while this one revoked partitions
             self._join_task = asyncio.create_task(self._join(), name="tidelog-join")
             self._join_task.add_done_callback(lambda task: self._on_change())
         if self._join_task is None:
-            self._committer.auto_commit_if_due()
+            self._committer.auto_commit_periodically()
 
     async def close(self, timeout_ms: int) -> None:
-        """Commit if that is automatic, give up all partitions and leave."""
+        """Commit (with `enable_auto_commit`), revoke all partitions and leave the group."""
         deadline_ms = self._client.now_ms() + timeout_ms
         self._is_closed = True
         if self._join_task is not None:
@@ -121,12 +121,12 @@ class ConsumerCoordinator:
                 await self._join_task
             self._join_task = None
             self._lookup.disconnect()
-        self.membership.join_interrupted()
+        self.membership.on_join_interrupted()
         self._client.updater.on_update.remove(self._on_metadata)
         try:
             if self.membership.state is MemberState.STABLE:
                 await self._committer.auto_commit_now(deadline_ms)
-            await self._give_up(self._assigned.topic_partitions, lost=self.membership.lost_partitions)
+            await self._revoke(self._assigned.topic_partitions, lost=self.membership.lost_partitions)
         finally:
             await self.heartbeater.close()
             if self.membership.leaves_on_close:
@@ -137,35 +137,36 @@ class ConsumerCoordinator:
     # --- before joining -------------------------------------------------------------------
 
     async def _prepare_join(self) -> None:
-        """Give up what has to be given up before the others can have it."""
+        """Revoke the partitions that have to be revoked before a join."""
         membership = self.membership
         if membership.lost_partitions:
-            await self._give_up(self._assigned.topic_partitions, lost=True)
+            await self._revoke(self._assigned.topic_partitions, lost=True)
             membership.lost_partitions = False
             return
         if membership.state is MemberState.STABLE:
             deadline_ms = self._client.now_ms() + self._config.request_timeout_ms
             await self._committer.auto_commit_now(deadline_ms)
         if self._protocol is RebalanceProtocol.EAGER:
-            await self._give_up(self._assigned.topic_partitions, lost=False)
+            await self._revoke(self._assigned.topic_partitions, lost=False)
         else:
             wanted = self._topics or frozenset()
             unwanted = [tp for tp in self._assigned.topic_partitions if tp.topic not in wanted]
-            await self._give_up(unwanted, lost=False)
+            await self._revoke(unwanted, lost=False)
 
-    async def _give_up(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
+    async def _revoke(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
         if not partitions:
             return
-        gone = set(partitions)
+        revoked = set(partitions)
         try:
             if lost:
                 # As in Kafka's client, also for listeners that do not inherit from RebalanceListener.
-                revoked = self.listener.on_partitions_revoked
-                await settle(getattr(self.listener, "on_partitions_lost", revoked)(partitions))
+                on_revoked = self.listener.on_partitions_revoked
+                on_lost = getattr(self.listener, "on_partitions_lost", on_revoked)
+                await await_result(on_lost(partitions))
             else:
-                await settle(self.listener.on_partitions_revoked(partitions))
+                await await_result(self.listener.on_partitions_revoked(partitions))
         finally:
-            self._assigned.set(tp for tp in self._assigned.topic_partitions if tp not in gone)
+            self._assigned.set(tp for tp in self._assigned.topic_partitions if tp not in revoked)
 
     # --- joining (in its own task) --------------------------------------------------------
 
@@ -175,10 +176,10 @@ class ConsumerCoordinator:
             try:
                 step, assignment = await self._join_once()
             except KafkaError as error:
-                self.membership.join_interrupted()
+                self.membership.on_join_interrupted()
                 if not error.code.retriable:
                     raise
-                _log.info("joining group %r: %s", self.membership.group_id, error)
+                _log.info("Join of group %r failed: %s; retrying", self.membership.group_id, error)
                 step, assignment = Step.RETRY, None
             if assignment is not None:
                 return assignment
@@ -208,14 +209,14 @@ class ConsumerCoordinator:
             deadline_ms,
             timeout_ms=membership.join_timeout_ms,
         )
-        step = membership.joined(joined, self._client.now_ms())
+        step = membership.on_join_response(joined, self._client.now_ms())
         if step is not Step.PROCEED:
             return step, None
         self.heartbeater.wake()
         self._group_topics = None
         assignments = await self._assign_all(joined) if membership.is_leader(joined) else {}
         if membership.state is not MemberState.SYNCING:
-            return Step.REJOIN, None  # a heartbeat said meanwhile that this generation is over
+            return Step.REJOIN, None  # a heartbeat response has ended this generation
         request = membership.sync_request(assignments)
         synced = await self._lookup.request(
             ApiKey.SYNC_GROUP,
@@ -226,20 +227,24 @@ class ConsumerCoordinator:
         )
         if membership.state is not MemberState.SYNCING:
             return Step.REJOIN, None
-        step = membership.synced(synced, self._client.now_ms())
+        step = membership.on_sync_response(synced, self._client.now_ms())
         if step is not Step.PROCEED:
             return step, None
         try:
             return step, decode_assignment(synced.assignment)
         except DecodeError as error:
-            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"assignment: {error}") from error
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"cannot decode the assignment: {error}"
+            ) from error
 
     async def _assign_all(self, joined: JoinGroupResponse) -> dict[str, bytes]:
-        """As the leader: divide the partitions of every topic that any member wants."""
+        """Assign the partitions of all subscribed topics, as the leader of the group."""
         try:
             members = member_subscriptions(joined)
         except DecodeError as error:
-            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"subscription: {error}") from error
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"cannot decode a subscription: {error}"
+            ) from error
         wanted = {topic for subscription in members.values() for topic in subscription.topics}
         updater = self._client.updater
         if not updater.policy.wants_all_topics and not wanted <= self._client.metadata.topics.keys():
@@ -257,31 +262,31 @@ class ConsumerCoordinator:
     # --- after joining --------------------------------------------------------------------
 
     async def _complete_join(self) -> None:
-        """Take over what the group gave us."""
+        """Apply the new assignment."""
         assert self._join_task is not None
         task, self._join_task = self._join_task, None
         assignment = task.result()
         if self.membership.state is not MemberState.STABLE:
-            return  # lost again before `poll` came to see it; a new join follows
+            return  # the assignment was lost before `poll` was called; a new join follows
         self._last_assigned = assignment.partitions
-        self.membership.taken_over()
+        self.membership.on_assignment_applied()
         self.heartbeater.wake()
         change = ownership_change(self._assigned.topic_partitions, assignment.partitions)
         try:
             if change.revoked:
-                await self._give_up(change.revoked, lost=False)
+                await self._revoke(change.revoked, lost=False)
         finally:
-            # Even if the listener failed, the group counts on us reading these.
+            # Also after an error of the listener: no other member reads these partitions.
             self._assigned.set(assignment.partitions)
             if self._protocol is RebalanceProtocol.COOPERATIVE and change.must_rejoin:
                 self.membership.request_join("revoked partitions need a new owner")
             if self._joined_topics != self._topics:
                 self.membership.request_join("subscription has changed")
             self._on_change()
-            await settle(self.listener.on_partitions_assigned(change.added))
+            await await_result(self.listener.on_partitions_assigned(change.added))
 
     def _on_metadata(self) -> None:
-        """A leader assigns anew when topics of its group appear, vanish or grow."""
+        """Join again, as the leader, if topics of the group were created, deleted or extended."""
         if self._group_topics is None or self.membership.state is not MemberState.STABLE:
             return
         wanted = set(self._group_topics) | (self._topics or frozenset())

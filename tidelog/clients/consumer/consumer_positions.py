@@ -1,14 +1,13 @@
-"""A consumer's positions: seeking, pausing, and asking where partitions begin and end (shell)."""
+"""A consumer's positions: seek, pause, and the first and last offsets of partitions (shell)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from tidelog.clients.config.client_config import ConsumerConfig
-from tidelog.clients.consumer.consumer_life import ConsumerLife, deadline_ms
+from tidelog.clients.consumer.consumer_lifecycle import ConsumerLifecycle, deadline_ms
 from tidelog.clients.consumer.consumer_types import FetchPosition, OffsetAndTimestamp
 from tidelog.clients.consumer.fetch_driver import FetchDriver
-from tidelog.clients.consumer.handed_out import HandedOut
 from tidelog.clients.consumer.offset_requests import OffsetsByTimestamp
 from tidelog.clients.consumer.partition_state import (
     EARLIEST_TIMESTAMP,
@@ -17,6 +16,7 @@ from tidelog.clients.consumer.partition_state import (
     FetchState,
     PartitionState,
 )
+from tidelog.clients.consumer.pending_records import PendingRecords
 from tidelog.clients.consumer.position_initializer import PositionInitializer
 from tidelog.clients.groups.group_offsets import require_offset
 from tidelog.clients.metadata.cluster_client import ClusterClient
@@ -26,9 +26,9 @@ from tidelog.protocol.ids import TopicPartition
 
 
 class ConsumerPositions:
-    """The positions of one consumer in the partitions that are assigned to it.
+    """The positions of one consumer in its assigned partitions.
 
-    `life` says whether the consumer can be used; `driver` fetches, `initializer` finds first positions.
+    `lifecycle` has the stage of the consumer, `driver` fetches, and `initializer` finds the first positions.
     """
 
     def __init__(
@@ -36,36 +36,36 @@ class ConsumerPositions:
         config: ConsumerConfig,
         client: ClusterClient,
         assigned: AssignedPartitions,
-        handed_out: HandedOut,
+        pending: PendingRecords,
         driver: FetchDriver,
         initializer: PositionInitializer,
-        life: ConsumerLife,
+        lifecycle: ConsumerLifecycle,
     ) -> None:
         self._config = config
         self._client = client
         self._assigned = assigned
-        self._handed_out = handed_out
+        self._pending = pending
         self._driver = driver
         self._initializer = initializer
-        self._life = life
+        self._lifecycle = lifecycle
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read on from `offset`; what was fetched ahead is dropped."""
+        """Continue to read at `offset`; drop the records fetched in advance."""
         require_offset(offset, f"seek of {partition}")
         state = self._require_assigned(partition)
         state.seek(FetchPosition(offset), self._client.metadata.leader_epoch(state.topic_partition))
         self._driver.wake()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Read on from the first offset there is; of all assigned partitions if none is named."""
+        """Continue at the first offset of these partitions, or of all assigned ones if none is given."""
         self._seek_to(EARLIEST_TIMESTAMP, partitions)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Read on behind the last record; of all assigned partitions if none is named."""
+        """Continue after the last record of these partitions, or of all assigned ones if none is given."""
         self._seek_to(LATEST_TIMESTAMP, partitions)
 
     async def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
-        """The offset of the next record that will be handed out."""
+        """Return the offset of the next record that will be returned."""
         state = self._require_assigned(partition)
         ends_ms = deadline_ms(self._client, self._config, timeout_ms)
         while state.state in (FetchState.INITIALIZING, FetchState.AWAIT_RESET):
@@ -77,13 +77,13 @@ class ConsumerPositions:
             self._driver.wake()
             left_ms = ends_ms - self._client.now_ms()
             if left_ms <= 0:
-                text = f"position of {state.topic_partition} did not come in time"
+                text = f"timed out waiting for the position of {state.topic_partition}"
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
-            await self._life.wait_for_data(self._driver, left_ms)
-        return self._handed_out.position(state).offset
+            await self._lifecycle.wait_for_data(self._driver, left_ms)
+        return self._pending.position(state).offset
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these partitions until `resume`."""
+        """Return no records of these partitions until `resume`."""
         for partition in partitions:
             self._require_assigned(partition).paused = True
 
@@ -94,23 +94,23 @@ class ConsumerPositions:
         self._driver.wake()
 
     def high_watermark(self, partition: TopicPartition) -> int | None:
-        """The high watermark in the last fetch of an assigned partition; None before the first."""
+        """Return the high watermark in the last fetch of an assigned partition; None before the first."""
         return self._require_assigned(partition).high_watermark
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset that each partition still has."""
+        """Return the first offset of each partition."""
         found = await self._list_offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
         return {tp: at.offset for tp, at in found.items()}
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset behind the last record of each partition (read_committed: the last stable one)."""
+        """Return the offset after the last record of each partition (read_committed: the last stable one)."""
         found = await self._list_offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP))
         return {tp: at.offset for tp, at in found.items()}
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each timestamp (ms since 1970); None where there is none."""
+        """Return the first record at or after each timestamp (ms since 1970); None where there is none."""
         for partition, timestamp in timestamps.items():
             if timestamp < 0:
                 text = f"timestamp {timestamp} for {partition} is negative"
@@ -128,20 +128,21 @@ class ConsumerPositions:
     async def _list_offsets(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        self._life.require_usable()
-        asked = {TopicPartition(*partition): timestamp for partition, timestamp in timestamps.items()}
+        self._lifecycle.require_usable()
+        requested = {TopicPartition(*partition): timestamp for partition, timestamp in timestamps.items()}
         api = OffsetsByTimestamp(
-            asked,
+            requested,
             self._client.metadata,
             read_committed=self._config.read_committed,
             timeout_ms=self._config.request_timeout_ms,
         )
-        answers = await send_to_leaders(self._client, asked, api, deadline_ms(self._client, self._config))
-        answers.raise_first()
-        return answers.results
+        ends_ms = deadline_ms(self._client, self._config)
+        found = await send_to_leaders(self._client, requested, api, ends_ms)
+        found.raise_first()
+        return found.results
 
     def _require_assigned(self, partition: TopicPartition) -> PartitionState:
-        self._life.require_usable()
+        self._lifecycle.require_usable()
         state = self._assigned.get(TopicPartition(*partition))
         if state is None:
             text = f"{TopicPartition(*partition)} is not assigned to this consumer"

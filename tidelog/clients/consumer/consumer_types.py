@@ -1,4 +1,4 @@
-"""The values that a consumer hands out and takes."""
+"""The values that a consumer returns and accepts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tidelog.protocol.record import RecordHeader
 
 
 class TimestampType(IntEnum):
-    """Who set a record's timestamp: its producer or the broker."""
+    """Whether the producer or the broker set a record's timestamp."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 class ConsumerRecord(NamedTuple):
-    """One record; `timestamp` in ms since 1970, `leader_epoch` -1 when unknown."""
+    """One record; `timestamp` is in ms since 1970, `leader_epoch` is -1 if unknown."""
 
     topic: str
     partition: int
@@ -31,12 +31,12 @@ class ConsumerRecord(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition it was read from."""
+        """The partition of the record."""
         return TopicPartition(self.topic, self.partition)
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """Where a timestamp was found: the record's offset and its own timestamp."""
+    """The offset and timestamp of the record that was found for a timestamp."""
 
     offset: Offset
     timestamp: int
@@ -44,10 +44,10 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class FetchPosition(NamedTuple):
-    """Where to read next.
+    """The position of the next fetch.
 
-    `offset_epoch`: leader epoch of the record before; `leader_epoch`: the leader epoch under which the
-    position was last found to be right. -1 stands for "not known".
+    `offset_epoch`: the leader epoch of the previous record. `leader_epoch`: the leader epoch in which the
+    position was last validated. -1 means unknown.
     """
 
     offset: Offset

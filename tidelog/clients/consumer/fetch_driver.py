@@ -1,4 +1,4 @@
-"""Keeps records coming (shell): one task that resets and validates positions and sends fetches."""
+"""Fetches records (shell): one task that resets and validates positions and sends fetch requests."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _LONGEST_SLEEP_MS = 60_000
 
 
 class FetchDriver:
-    """The fetching task of one consumer; `data_arrived` is set when `take` may find something.
+    """The fetching task of one consumer; `data_arrived` is set when `Fetcher.take` may return records.
 
-    `failure`: why nothing is fetched any more, if so.
+    `failure`: why no records are fetched any more; None while the task runs.
     """
 
     def __init__(
@@ -47,26 +47,26 @@ class FetchDriver:
         self.data_arrived = asyncio.Event()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._helpers: set[asyncio.Task[None]] = set()
-        self._looking_up: set[TopicPartition] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lookups: set[TopicPartition] = set()
         self._is_closed = False
         self.failure: KafkaError | None = None
 
     def start(self) -> None:
-        """Start the task; once."""
+        """Start the task; called once."""
         assert self._task is None
         self._client.updater.on_update.append(self._on_metadata)
         self._task = asyncio.create_task(self._run(), name="tidelog-fetcher")
         self._task.add_done_callback(self._on_end)
 
     def wake(self) -> None:
-        """Look again at what can be fetched."""
+        """Make the task check again which partitions can be fetched."""
         self._wake.set()
 
     async def close(self) -> None:
-        """Stop, and end the fetch sessions so that brokers need not remember them."""
+        """Stop the task, and close the fetch sessions at the brokers."""
         self._is_closed = True
-        tasks = [task for task in (self._task, *self._helpers) if task is not None]
+        tasks = [task for task in (self._task, *self._tasks) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -77,15 +77,15 @@ class FetchDriver:
                     connection.send(request, connection.version_of(request.api_key))
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
-        """The task ends only by `close`; anything else is our bug and must not go unseen."""
+        """Report an end of the task that is not caused by `close`: that is an internal error."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.critical("fetcher task ended", exc_info=error)
+            _log.critical("Fetcher task ended by an internal error", exc_info=error)
             self.failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"fetcher task ended: {error!r}")
             self.data_arrived.set()
 
     def _on_metadata(self) -> None:
         for state in self._assigned:
-            state.leader_changed(self._client.metadata.leader_epoch(state.topic_partition))
+            state.on_leader_changed(self._client.metadata.leader_epoch(state.topic_partition))
         self.wake()
 
     async def _run(self) -> None:
@@ -104,15 +104,15 @@ class FetchDriver:
                 ):
                     await self._wake.wait()
 
-    def _help(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
-        self._helpers.add(task)
-        task.add_done_callback(self._helper_done)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_task_end)
 
-    def _helper_done(self, task: asyncio.Task[None]) -> None:
-        self._helpers.discard(task)
+    def _on_task_end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.critical("fetcher's helper ended", exc_info=error)
+            _log.critical("A task of the fetcher ended by an internal error", exc_info=error)
         self.wake()
 
     # --- fetching -------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class FetchDriver:
         connection = self._client.network.ready_connection(node_id)
         if connection is None:
             if not self._client.network.is_connecting(node_id):
-                self._help(self._connect(node_id))
+                self._start_task(self._connect(node_id))
             return
         request, highest_version = self._fetcher.request(node_id, states)
         self._send(connection, node_id, request, highest_version)
@@ -134,25 +134,25 @@ class FetchDriver:
             timeout_ms = self._config.request_timeout_ms + self._config.fetch_max_wait_ms
             future = connection.send(request, version, timeout_ms=timeout_ms)
         except KafkaError as error:
-            _log.info("fetch from broker %d: %s", node_id, error)
-            self._fetcher.failed(node_id, self._client.now_ms())
+            _log.info("Fetch from broker %d failed: %s; retrying", node_id, error)
+            self._fetcher.on_failure(node_id, self._client.now_ms())
             self._client.updater.request_update()
             return
-        future.add_done_callback(partial(self._on_answer, node_id))
+        future.add_done_callback(partial(self._on_response, node_id))
 
-    def _on_answer(self, node_id: BrokerId, future: asyncio.Future[ApiMessage]) -> None:
+    def _on_response(self, node_id: BrokerId, future: asyncio.Future[ApiMessage]) -> None:
         if future.cancelled() or self._is_closed:
             return
         now_ms = self._client.now_ms()
         error = future.exception()
         if error is not None:
-            _log.info("fetch from broker %d: %s", node_id, error)
-            self._fetcher.failed(node_id, now_ms)
+            _log.info("Fetch from broker %d failed: %s; retrying", node_id, error)
+            self._fetcher.on_failure(node_id, now_ms)
             self._client.updater.request_update()
         else:
             response = future.result()
             assert isinstance(response, FetchResponse)
-            if self._fetcher.answered(node_id, response, now_ms):
+            if self._fetcher.on_response(node_id, response, now_ms):
                 self._client.updater.request_update()
         self.data_arrived.set()
         self.wake()
@@ -172,47 +172,47 @@ class FetchDriver:
         validations: dict[TopicPartition, PartitionState] = {}
         for state in self._assigned:
             topic_partition = state.topic_partition
-            if topic_partition in self._looking_up or state.retry_at_ms > now_ms or state.error is not None:
+            if topic_partition in self._lookups or state.retry_at_ms > now_ms or state.error is not None:
                 continue
             if state.state is FetchState.AWAIT_RESET:
                 resets[topic_partition] = state
             elif state.state is FetchState.AWAIT_VALIDATION:
                 validations[topic_partition] = state
-        self._looking_up |= resets.keys() | validations.keys()
+        self._lookups |= resets.keys() | validations.keys()
         if resets:
-            self._help(self._reset(resets))
+            self._start_task(self._reset(resets))
         if validations:
-            self._help(self._validate(validations))
+            self._start_task(self._validate(validations))
 
     async def _reset(self, states: dict[TopicPartition, PartitionState]) -> None:
-        """Ask for the offsets that resets want, and stand there."""
+        """Request the offsets of partitions that are reset, and set their positions."""
         try:
             timestamps = {tp: state.reset_timestamp for tp, state in states.items()}
-            asked = {tp: timestamp for tp, timestamp in timestamps.items() if timestamp is not None}
+            requested = {tp: timestamp for tp, timestamp in timestamps.items() if timestamp is not None}
             generations = {tp: state.generation for tp, state in states.items()}
             api = OffsetsByTimestamp(
-                asked,
+                requested,
                 self._client.metadata,
                 read_committed=self._config.read_committed,
                 timeout_ms=self._config.request_timeout_ms,
             )
             deadline_ms = self._client.now_ms() + self._config.request_timeout_ms
-            answers = await send_to_leaders(self._client, asked, api, deadline_ms)
+            found = await send_to_leaders(self._client, requested, api, deadline_ms)
             for topic_partition, state in states.items():
                 if state.generation != generations[topic_partition]:
                     continue
-                if topic_partition in answers.errors:
-                    self._look_up_failed(state, answers.errors[topic_partition])
+                if topic_partition in found.errors:
+                    self._look_up_failed(state, found.errors[topic_partition])
                     continue
-                found = answers.results[topic_partition]
+                offset = found.results[topic_partition].offset
                 epoch = self._client.metadata.leader_epoch(topic_partition)
-                state.seek(FetchPosition(max(0, found.offset), leader_epoch=epoch), epoch)
+                state.seek(FetchPosition(max(0, offset), leader_epoch=epoch), epoch)
         finally:
-            self._looking_up -= states.keys()
+            self._lookups -= states.keys()
         self.data_arrived.set()
 
     async def _validate(self, states: dict[TopicPartition, PartitionState]) -> None:
-        """Ask whether our positions are still in the leaders' logs (KIP-320)."""
+        """Check whether the positions are still in the leaders' logs (KIP-320)."""
         try:
             positions = {tp: state.position for tp, state in states.items()}
             epochs = {tp: at.offset_epoch for tp, at in positions.items() if at is not None}
@@ -220,37 +220,37 @@ class FetchDriver:
             leader_epochs = {tp: self._client.metadata.leader_epoch(tp) for tp in states}
             deadline_ms = self._client.now_ms() + self._config.request_timeout_ms
             api = EpochEndOffsets(epochs, self._client.metadata)
-            answers = await send_to_leaders(self._client, epochs, api, deadline_ms)
+            found = await send_to_leaders(self._client, epochs, api, deadline_ms)
             for topic_partition, state in states.items():
                 if state.generation != generations[topic_partition]:
                     continue
-                if topic_partition in answers.errors:
-                    self._look_up_failed(state, answers.errors[topic_partition])
+                if topic_partition in found.errors:
+                    self._look_up_failed(state, found.errors[topic_partition])
                     continue
-                self._judge(state, answers.results[topic_partition], leader_epochs[topic_partition])
+                self._apply_validation(state, found.results[topic_partition], leader_epochs[topic_partition])
         finally:
-            self._looking_up -= states.keys()
+            self._lookups -= states.keys()
         self.data_arrived.set()
 
-    def _judge(self, state: PartitionState, end: EpochEndOffset, leader_epoch: int) -> None:
-        """Go on, or go back to where the leader's log parts from what we have read."""
+    def _apply_validation(self, state: PartitionState, end: EpochEndOffset, leader_epoch: int) -> None:
+        """Keep the position, or go back to the offset at which the leader's log diverges."""
         position = state.position
         assert position is not None
         unknown = end.end_offset < 0 or end.leader_epoch < 0
         if not unknown and end.end_offset >= position.offset:
-            state.validated(leader_epoch)
+            state.on_validated(leader_epoch)
             return
         timestamp = self._fetcher.reset_timestamp
         if timestamp is None:
             text = (
-                f"the log of {state.topic_partition} was truncated below our position"
-                f" {position.offset}; it parts at {end.end_offset}"
+                f"the log of {state.topic_partition} was truncated below position {position.offset}:"
+                f" it diverges at {end.end_offset}"
             )
             state.error = KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         elif unknown:
             state.await_reset(timestamp)
         else:
-            _log.warning("%s was truncated, going back to %d", state.topic_partition, end.end_offset)
+            _log.warning("%s was truncated; position reset to %d", state.topic_partition, end.end_offset)
             state.seek(FetchPosition(end.end_offset, end.leader_epoch, leader_epoch), leader_epoch)
 
     def _look_up_failed(self, state: PartitionState, error: KafkaError) -> None:

@@ -1,7 +1,7 @@
-"""An incremental fetch session with one broker: say only what has changed since the last fetch.
+"""An incremental fetch session with one broker: a request has only the changes since the last one.
 
-Pure. Epoch 0 asks for a new session and lists everything; each following request has the next epoch
-and lists only partitions that are new, changed or gone. After any doubt about what the broker knows,
+Pure. Epoch 0 requests a new session and lists all partitions. Each following request has the next epoch and
+lists only the partitions that were added, changed or removed. After an error, the broker's state is unknown:
 the next request is full again and closes the old session.
 
 Source: KIP-227; KIP-516 (topic ids).
@@ -24,7 +24,7 @@ _EPOCH_MAX = 2**31 - 1
 
 
 class SessionPartition(NamedTuple):
-    """What a fetch says about one partition."""
+    """The values of one partition in a fetch request."""
 
     topic_id: UUID
     fetch_offset: Offset
@@ -34,7 +34,7 @@ class SessionPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest:
-    """What goes into one fetch request."""
+    """The session fields of one fetch request."""
 
     session_id: int
     epoch: int
@@ -43,14 +43,14 @@ class SessionRequest:
 
     @property
     def is_full(self) -> bool:
-        """Whether every partition is listed."""
+        """Whether the request lists every partition."""
         return self.epoch in (INITIAL_EPOCH, FINAL_EPOCH)
 
 
 class FetchSession:
-    """Our side of the session with one broker.
+    """The client's state of the session with one broker.
 
-    Invariant: `partitions` is what the broker has in the session once the request built last arrives.
+    Invariant: the broker's session has `partitions` once it has received the latest request.
     """
 
     __slots__ = ("_by_topic_id", "epoch", "partitions", "session_id")
@@ -64,7 +64,7 @@ class FetchSession:
     def build(
         self, wanted: Mapping[TopicPartition, SessionPartition], *, by_topic_id: bool
     ) -> SessionRequest:
-        """The next request, which makes the session consist of `wanted`."""
+        """Return the next request, after which the session has exactly the `wanted` partitions."""
         if by_topic_id != self._by_topic_id:
             self.start_over()
             self._by_topic_id = by_topic_id
@@ -77,7 +77,7 @@ class FetchSession:
             for topic_partition, partition in wanted.items()
             if known.get(topic_partition) != partition
         }
-        # A topic made anew under the same name has another id: the old one has to be forgotten.
+        # A re-created topic with the same name has another id: the old one has to be removed.
         forgotten = {
             topic_partition: partition.topic_id
             for topic_partition, partition in known.items()
@@ -87,29 +87,29 @@ class FetchSession:
         self.partitions = dict(wanted)
         return SessionRequest(self.session_id, self.epoch, to_send, forgotten)
 
-    def answered(self, session_id: int) -> None:
-        """The request built last was answered without an error for the whole."""
+    def on_success(self, session_id: int) -> None:
+        """Record a response to the latest request without an error of the session."""
         if self.epoch == INITIAL_EPOCH:
             self.session_id = session_id
             self.epoch = INITIAL_EPOCH if session_id == NO_SESSION else 1
         elif session_id == NO_SESSION:
-            # The broker has closed the session while answering.
+            # The broker has closed the session.
             self.session_id, self.epoch = NO_SESSION, INITIAL_EPOCH
         else:
             self.epoch = 1 if self.epoch == _EPOCH_MAX else self.epoch + 1
 
-    def failed(self, code: ErrorCode) -> None:
-        """The request built last failed as a whole: the next one is full."""
+    def on_failure(self, code: ErrorCode) -> None:
+        """Record that the latest request failed; the next request is full."""
         if code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self.session_id = NO_SESSION
         self.start_over()
 
     def start_over(self) -> None:
-        """Make the next request a full one, which replaces the session if there is one."""
+        """Make the next request full; it replaces the session, if there is one."""
         self.epoch = INITIAL_EPOCH
 
     def close(self) -> SessionRequest | None:
-        """A request that ends the session; None when there is none."""
+        """Return a request that closes the session; None if there is no session."""
         if self.session_id == NO_SESSION:
             return None
         return SessionRequest(self.session_id, FINAL_EPOCH, {}, {})

@@ -1,9 +1,9 @@
-"""The record batches that one fetch brought for one partition, decoded bit by bit as they are taken.
+"""The record batches of one partition from one fetch, decoded batch by batch when records are taken.
 
-Pure. With isolation read_committed the records of aborted transactions are left out: the broker lists
-the aborted transactions of the fetched range; from a transaction's first offset on, its producer's
-transactional batches are skipped until that producer's abort marker. Control batches are never handed
-out, they only move the position.
+Pure. With isolation read_committed, records of aborted transactions are omitted. The broker lists the aborted
+transactions of the fetched range. From a transaction's first offset, the transactional batches of its
+producer are skipped until that producer's abort marker. Control batches are never returned; they only move
+the position.
 
 Source: KIP-98; FetchResponse.json (aborted transactions).
 """
@@ -23,11 +23,11 @@ _Batch = tuple[int, BatchHeader]
 
 
 class FetchedData:
-    """What is left of one fetched range.
+    """The records of one fetched range that were not taken yet.
 
-    `next_offset`, `last_epoch`: where the range ends and the leader epoch of its last batch.
-    Errors: KafkaError(CORRUPT_MESSAGE) for a bad checksum or undecodable records,
-    KafkaError(RECORD_LIST_TOO_LARGE) when not even one batch is whole.
+    `next_offset`, `last_epoch`: the end of the range, and the leader epoch of its last batch.
+    Errors: KafkaError(CORRUPT_MESSAGE) for a wrong checksum or records that cannot be decoded;
+    KafkaError(RECORD_LIST_TOO_LARGE) if no batch is complete.
     Bounds: one batch is decoded at a time, to at most `max_decompressed_bytes`.
     """
 
@@ -59,7 +59,7 @@ class FetchedData:
         check_crcs: bool,
         max_decompressed_bytes: int,
     ) -> None:
-        """`aborted` is None when records of aborted transactions are wanted too (read_uncommitted)."""
+        """`aborted` is None if records of aborted transactions are returned, too (read_uncommitted)."""
         self._topic_partition = topic_partition
         self._records = memoryview(records)
         self._aborted = None if aborted is None else sorted(aborted, key=lambda entry: entry[1])
@@ -81,21 +81,21 @@ class FetchedData:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the fetched batches."""
+        """The size of the fetched batches in bytes."""
         return len(self._records)
 
     @property
     def is_drained(self) -> bool:
-        """Whether nothing is left to take."""
+        """Whether all records were taken."""
         return self._decoded_at >= len(self._decoded) and self._next_batch >= len(self._batches)
 
     @property
     def consumed(self) -> tuple[Offset, LeaderEpoch]:
-        """Where to go on after what was taken, and the leader epoch of the batch before that."""
+        """The offset after the taken records, and the leader epoch of the previous batch."""
         return self._consumed_offset, self._consumed_epoch
 
     def take(self, max_records: int) -> list[ConsumerRecord]:
-        """The next records, at most `max_records`; fewer when a batch ends, none when drained."""
+        """Return the next records of one batch, at most `max_records`; an empty list if all were taken."""
         while self._decoded_at >= len(self._decoded):
             if self._next_batch >= len(self._batches):
                 return []
@@ -117,7 +117,7 @@ class FetchedData:
         return taken
 
     def _scan(self, fetch_offset: Offset) -> list[_Batch]:
-        """The whole batches; the last may be cut off by the broker's size limit and is left out."""
+        """Return the complete batches; the last one may be incomplete because of the size limit."""
         batches: list[_Batch] = []
         position, size = 0, len(self._records)
         while size - position >= BATCH_OVERHEAD:
@@ -131,16 +131,14 @@ class FetchedData:
                 batches.append((position, header))
             position += header.size_bytes
         if position == 0 and size > 0:
-            text = (
-                f"{self._topic_partition}: {size} bytes at offset {fetch_offset} do not hold one whole batch"
-            )
+            text = f"{self._topic_partition}: {size} bytes at offset {fetch_offset} have no complete batch"
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, text)
         return batches
 
     def _decode_next(self) -> None:
         position, header = self._batches[self._next_batch]
         if self._check_crcs and not crc_is_valid(self._records, position, header):
-            raise self._corrupt(f"checksum of the batch at offset {header.base_offset} does not hold")
+            raise self._corrupt(f"checksum of the batch at offset {header.base_offset} is wrong")
         records: list[ConsumerRecord] = []
         if header.is_control:
             self._read_marker(position, header)
@@ -153,7 +151,7 @@ class FetchedData:
             self._consumed_epoch = header.partition_leader_epoch
 
     def _skip_empty(self) -> None:
-        """Step over batches behind the last record that hold nothing for the application."""
+        """Skip the following batches that have no records for the application."""
         while self._next_batch < len(self._batches):
             header = self._batches[self._next_batch][1]
             if not header.is_control and header.record_count > 0:
@@ -161,7 +159,7 @@ class FetchedData:
             try:
                 self._decode_next()
             except KafkaError:
-                return  # the next `take` meets it again, and has nothing in hand to lose
+                return  # the next `take` raises it, after the present records were returned
 
     def _read(self, position: int, header: BatchHeader) -> list[Record]:
         try:
@@ -192,7 +190,7 @@ class FetchedData:
         return header.producer_id in self._aborted_producers
 
     def _begin_aborted(self, up_to: Offset) -> None:
-        """Note the producers whose aborted transaction begins at or before `up_to`."""
+        """Record the producers whose aborted transaction begins at or before `up_to`."""
         assert self._aborted is not None
         while self._aborted and self._aborted[0][1] <= up_to:
             self._aborted_producers.add(self._aborted.pop(0)[0])

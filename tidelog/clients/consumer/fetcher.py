@@ -1,8 +1,8 @@
-"""What to fetch from whom, and what to make of the answers.
+"""Decides which partitions to fetch from which broker, and buffers the fetched data.
 
-Pure. One fetch is on its way per broker. A partition is asked for while it is FETCHING, not paused,
-and fewer than two fetched ranges of it wait to be taken: so the next range is on its way while the
-application works on the last.
+Pure. One fetch request to each broker is in flight. A partition is fetched while it is FETCHING, not paused,
+and has fewer than two buffered ranges. The next range is therefore fetched while the application processes
+the last one.
 
 Bounds: fetching stops while `fetch_max_bytes` or more are buffered.
 
@@ -53,7 +53,7 @@ _HARMLESS = frozenset(
 
 
 class Fetcher:
-    """Plans fetches for the assigned partitions and buffers what they bring."""
+    """Plans the fetches of the assigned partitions, and buffers their data."""
 
     def __init__(
         self,
@@ -70,18 +70,18 @@ class Fetcher:
         self._sessions: dict[BrokerId, FetchSession] = {}
         self._pending: set[BrokerId] = set()
 
-    # --- asking ---------------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------
 
     @property
     def reset_timestamp(self) -> int | None:
-        """What `auto_offset_reset` stands for in ListOffsets; None when it is "none"."""
+        """The timestamp of `auto_offset_reset` in ListOffsets; None for "none"."""
         policy = self._config.auto_offset_reset
         if policy == "none":
             return None
         return EARLIEST_TIMESTAMP if policy == "earliest" else LATEST_TIMESTAMP
 
     def plan(self, now_ms: int) -> dict[BrokerId, list[PartitionState]]:
-        """What to fetch now, by broker; brokers with a fetch on its way are left out."""
+        """Return the partitions to fetch now by broker, without brokers that have a fetch in flight."""
         plan: dict[BrokerId, list[PartitionState]] = {}
         buffered_bytes = 0
         for state in self._assigned:
@@ -97,17 +97,17 @@ class Fetcher:
         return plan if buffered_bytes < max(1, self._config.fetch_max_bytes) else {}
 
     def has_unknown_leader(self) -> bool:
-        """Whether a partition cannot be fetched because its leader is not known."""
+        """Return whether a partition cannot be fetched because its leader is unknown."""
         leader = self._metadata.leader
         return any(leader(state.topic_partition) is None for state in self._assigned)
 
     def next_retry_ms(self, now_ms: int) -> int | None:
-        """How long until a partition that backs off may be asked for again."""
+        """Return the time until a partition in backoff may be fetched again; None if there is none."""
         waits = [state.retry_at_ms - now_ms for state in self._assigned if state.retry_at_ms > now_ms]
         return min(waits, default=None)
 
     def request(self, node_id: BrokerId, states: Iterable[PartitionState]) -> tuple[FetchRequest, int | None]:
-        """The request to one broker and the highest version it may have (None: any)."""
+        """Return the request to one broker, and its highest version (None: any)."""
         wanted: dict[TopicPartition, SessionPartition] = {}
         for state in states:
             position = state.next_fetch
@@ -124,7 +124,7 @@ class Fetcher:
         return request, None if by_topic_id else _HIGHEST_VERSION_BY_NAME
 
     def closing_requests(self) -> dict[BrokerId, FetchRequest]:
-        """Requests that end every open session."""
+        """Return the requests that close all open sessions."""
         requests = {}
         for node_id, session in self._sessions.items():
             closing = session.close()
@@ -156,26 +156,26 @@ class Fetcher:
             state.preferred_replica = None
         return self._metadata.leader(state.topic_partition)
 
-    # --- answers --------------------------------------------------------------------------
+    # --- responses ------------------------------------------------------------------------
 
-    def failed(self, node_id: BrokerId, now_ms: int) -> None:
-        """The request to this broker got no answer."""
+    def on_failure(self, node_id: BrokerId, now_ms: int) -> None:
+        """Record that the request to this broker has no response."""
         self._pending.discard(node_id)
         session = self._sessions.get(node_id)
         if session is not None:
-            session.failed(ErrorCode.NETWORK_EXCEPTION)
+            session.on_failure(ErrorCode.NETWORK_EXCEPTION)
             self._back_off(session.partitions, now_ms)
 
-    def answered(self, node_id: BrokerId, response: FetchResponse, now_ms: int) -> bool:
-        """Take in an answer; True when it says that our metadata is stale."""
+    def on_response(self, node_id: BrokerId, response: FetchResponse, now_ms: int) -> bool:
+        """Buffer the data of a response; return whether it shows that the metadata is stale."""
         self._pending.discard(node_id)
         session = self._sessions[node_id]
         if response.error_code != ErrorCode.NONE:
             code = known_code(response.error_code)
-            _log.info("fetch session with broker %d: %s", node_id, code.name)
-            session.failed(code)
+            _log.info("Fetch session with broker %d failed: %s; starting a new one", node_id, code.name)
+            session.on_failure(code)
             return code in (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, ErrorCode.UNKNOWN_TOPIC_ID)
-        session.answered(response.session_id)
+        session.on_success(response.session_id)
         names = {partition.topic_id: name.topic for name, partition in session.partitions.items()}
         endpoints = [
             BrokerAddress(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints
@@ -185,40 +185,40 @@ class Fetcher:
             name = topic.topic or names.get(topic.topic_id, "")
             for data in topic.partitions:
                 topic_partition = TopicPartition(name, data.partition_index)
-                asked = session.partitions.get(topic_partition)
+                requested = session.partitions.get(topic_partition)
                 state = self._assigned.get(topic_partition)
-                if asked is None or state is None or not self._is_current(state, asked):
+                if requested is None or state is None or not self._is_current(state, requested):
                     continue
-                stale |= self._take_in(node_id, state, asked, data, endpoints, now_ms)
+                stale |= self._on_partition_data(node_id, state, requested, data, endpoints, now_ms)
         return stale
 
     @staticmethod
-    def _is_current(state: PartitionState, asked: SessionPartition) -> bool:
-        """Whether the partition still stands where it stood when the request was made."""
-        return state.state is FetchState.FETCHING and state.next_fetch.offset == asked.fetch_offset
+    def _is_current(state: PartitionState, requested: SessionPartition) -> bool:
+        """Return whether the partition's position is the same as when the request was built."""
+        return state.state is FetchState.FETCHING and state.next_fetch.offset == requested.fetch_offset
 
-    def _take_in(
+    def _on_partition_data(
         self,
         node_id: BrokerId,
         state: PartitionState,
-        asked: SessionPartition,
+        requested: SessionPartition,
         data: PartitionData,
         endpoints: list[BrokerAddress],
         now_ms: int,
     ) -> bool:
         code = known_code(data.error_code)
         if code is ErrorCode.NONE:
-            self._buffer(state, asked, data, now_ms)
+            self._buffer(state, requested, data, now_ms)
             return False
         state.retry_at_ms = now_ms + self._backoff.delay_ms(0, self._rng)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._out_of_range(node_id, state, asked)
+            self._on_out_of_range(node_id, state, requested)
         elif code in STALE_METADATA or code in _HARMLESS:
             leader = data.current_leader
             if leader.leader_id >= 0:
                 hint = (leader.leader_id, leader.leader_epoch)
                 if self._metadata.update_leader(state.topic_partition, *hint, endpoints):
-                    state.leader_changed(leader.leader_epoch)
+                    state.on_leader_changed(leader.leader_epoch)
                     state.retry_at_ms = 0
             state.preferred_replica = None
             return True
@@ -227,7 +227,7 @@ class Fetcher:
         return False
 
     def _buffer(
-        self, state: PartitionState, asked: SessionPartition, data: PartitionData, now_ms: int
+        self, state: PartitionState, requested: SessionPartition, data: PartitionData, now_ms: int
     ) -> None:
         state.high_watermark = data.high_watermark
         state.last_stable_offset = data.last_stable_offset
@@ -244,7 +244,7 @@ class Fetcher:
             fetched = FetchedData(
                 state.topic_partition,
                 data.records,
-                asked.fetch_offset,
+                requested.fetch_offset,
                 state.next_fetch.offset_epoch,
                 aborted=aborted,
                 check_crcs=self._config.check_crcs,
@@ -256,24 +256,25 @@ class Fetcher:
         if not fetched.is_drained:
             state.buffered.append(fetched)
 
-    def _out_of_range(self, node_id: BrokerId, state: PartitionState, asked: SessionPartition) -> None:
+    def _on_out_of_range(self, node_id: BrokerId, state: PartitionState, requested: SessionPartition) -> None:
         if state.preferred_replica == node_id:
-            # Only the leader's word counts; a follower may lag behind (KIP-392).
+            # Ask the leader, because a follower may lag behind (KIP-392).
             state.preferred_replica = None
             state.retry_at_ms = 0
             return
         if state.buffered:
-            # Reset once the application has what is fetched already.
+            # Reset when the application has taken the buffered records.
             return
         timestamp = self.reset_timestamp
         if timestamp is None:
             text = (
-                f"offset {asked.fetch_offset} of {state.topic_partition} is out of range"
+                f"offset {requested.fetch_offset} of {state.topic_partition} is out of range"
                 ' and auto_offset_reset is "none"'
             )
             state.error = KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
             return
-        _log.info("offset %d of %s is out of range, resetting", asked.fetch_offset, state.topic_partition)
+        offset, partition = requested.fetch_offset, state.topic_partition
+        _log.info("Offset %d of %s is out of range; resetting the position", offset, partition)
         state.await_reset(timestamp)
 
     def _back_off(self, topic_partitions: Iterable[TopicPartition], now_ms: int) -> None:
@@ -283,12 +284,12 @@ class Fetcher:
             if state is not None:
                 state.retry_at_ms = until_ms
 
-    # --- handing out ----------------------------------------------------------------------
+    # --- taking records -------------------------------------------------------------------
 
     def take(self, max_records: int) -> list[tuple[PartitionState, list[ConsumerRecord]]]:
-        """Buffered records, at most `max_records`, and the position moved behind them.
+        """Return buffered records, at most `max_records`, and move the positions after them.
 
-        A partition's error is raised once, by a call that has no records to hand out.
+        Raise a partition's error once, in a call that has no records to return.
         """
         result: list[tuple[PartitionState, list[ConsumerRecord]]] = []
         failed: PartitionState | None = None
@@ -318,7 +319,7 @@ class Fetcher:
             try:
                 taken = data.take(room)
             except KafkaError as error:
-                # Stay in front of the damage: what was taken before it is good.
+                # Keep the position before the damaged batch; the records before it are valid.
                 state.buffered.clear()
                 state.error = error
                 break
@@ -332,14 +333,14 @@ class Fetcher:
 
 def _fetch_topics(session: SessionRequest) -> tuple[FetchTopic, ...]:
     by_topic: dict[tuple[str, UUID], list[FetchPartition]] = {}
-    for (topic, partition), asked in session.to_send.items():
+    for (topic, partition), requested in session.to_send.items():
         entry = FetchPartition(
             partition=partition,
-            current_leader_epoch=asked.current_leader_epoch,
-            fetch_offset=asked.fetch_offset,
-            partition_max_bytes=asked.max_bytes,
+            current_leader_epoch=requested.current_leader_epoch,
+            fetch_offset=requested.fetch_offset,
+            partition_max_bytes=requested.max_bytes,
         )
-        by_topic.setdefault((topic, asked.topic_id), []).append(entry)
+        by_topic.setdefault((topic, requested.topic_id), []).append(entry)
     return tuple(
         FetchTopic(topic=topic, topic_id=topic_id, partitions=tuple(entries))
         for (topic, topic_id), entries in by_topic.items()

@@ -1,15 +1,15 @@
-"""Reads one range of one partition, without a group and without keeping positions anywhere (shell).
+"""Reads one range of one partition, without a group and without committed positions (shell).
 
     reader = PartitionReader("localhost:9092", TopicPartition("tides", 3), start_offset=100, end_offset=200)
     async with reader:
         async for record in reader.records():
             ...
 
-The next fetch is on its way while the last one is worked on. `batches` yields the bytes as they are
-in the log, for those who decode in bulk.
+The next fetch is in flight while the application processes the last one. `batches` yields the bytes as in the
+log, for callers that decode many records at once.
 
-With `client_rack` the leader may name a replica that is nearer (KIP-392), which is then asked. Once that one
-does not give what there is, the leader is asked for the rest, and not told the rack again.
+With `client_rack`, the leader may name a nearer replica (KIP-392), which is then used. If that replica
+returns no data or an error, the rest is fetched from the leader, without the rack.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ _HIGHEST_VERSION_BY_NAME = 12
 
 
 class RawBatch(NamedTuple):
-    """One record batch as it stands in the log, control batches included."""
+    """One record batch as in the log; it may be a control batch."""
 
     header: BatchHeader
     data: memoryview
 
 
 class FetchedRange(NamedTuple):
-    """What one fetch brought: batches, of which the first may begin before and the last be cut off.
+    """The batches of one fetch; the first may begin before the range, and the last may be incomplete.
 
-    `aborted`: producer id and first offset of the aborted transactions in it; None with read_uncommitted.
+    `aborted`: producer id and first offset of the aborted transactions; None with read_uncommitted.
     """
 
     records: memoryview
@@ -63,12 +63,11 @@ class FetchedRange(NamedTuple):
 
 
 class PartitionReader:
-    """Reads `start_offset` (None: the first there is) up to and without `end_offset`.
+    """Reads from `start_offset` (None: the first offset) to `end_offset` (exclusive).
 
-    `end_offset` None is the end of the partition when reading begins (read_committed: the last stable
-    offset). Options are those of `ConsumerConfig`.
-    Errors: KafkaError(OFFSET_OUT_OF_RANGE) when the range is not (or no more) in the log; errors that may
-    pass are retried until `default_api_timeout_ms` have gone by without progress.
+    `end_offset` None means the end of the partition when reading begins (read_committed: the last stable
+    offset). Options: see `ConsumerConfig`. Errors: KafkaError(OFFSET_OUT_OF_RANGE) if the range is not in the
+    log. Retriable errors are retried until there was no progress for `default_api_timeout_ms`.
     """
 
     def __init__(
@@ -88,9 +87,9 @@ class PartitionReader:
         self._end_offset = end_offset
         self._environment = environment
         self._authenticator = authenticator
-        self._ahead: asyncio.Task[PartitionData] | None = None
+        self._next_fetch: asyncio.Task[PartitionData] | None = None
         self._rack = self.config.client_rack
-        self._near: BrokerId | None = None
+        self._nearest_replica: BrokerId | None = None
 
     async def __aenter__(self) -> PartitionReader:
         self._client = ClusterClient(
@@ -109,11 +108,11 @@ class PartitionReader:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._stop_fetching_ahead()
+        await self._cancel_next_fetch()
         await self._client.close()
 
     async def range(self) -> tuple[Offset, Offset]:
-        """The first offset and the end (exclusive) that will be read."""
+        """Return the first offset and the end (exclusive) of the range."""
         start, end = self._start_offset, self._end_offset
         if start is None:
             start = self._start_offset = await self._offset_of(EARLIEST_TIMESTAMP)
@@ -122,33 +121,33 @@ class PartitionReader:
         return start, end
 
     async def log_start_offset(self) -> Offset:
-        """The first offset that the partition has now, whatever range was asked for."""
+        """Return the present log start offset of the partition."""
         return await self._offset_of(EARLIEST_TIMESTAMP)
 
     async def log_end_offset(self) -> Offset:
-        """The end of the partition now (read_committed: the last stable offset), whatever was asked for."""
+        """Return the present end of the partition (read_committed: the last stable offset)."""
         return await self._offset_of(LATEST_TIMESTAMP)
 
     async def batches(self) -> AsyncIterator[RawBatch]:
-        """Every batch that has offsets in the range; the first and the last may reach beyond it."""
+        """Yield each batch with offsets in the range; the first and the last may extend beyond it."""
         start, end = await self.range()
         async for fetch_offset, data in self._fetches(start, end):
             assert data.records is not None
             records = memoryview(data.records)
-            for position, header in self._whole_batches(records, fetch_offset):
+            for position, header in self._complete_batches(records, fetch_offset):
                 if header.base_offset >= end:
                     return
                 yield RawBatch(header, records[position : position + header.size_bytes])
 
     async def fetched_ranges(self) -> AsyncIterator[FetchedRange]:
-        """What the fetches of the range bring, for those who decode in bulk."""
+        """Yield the data of each fetch of the range, for callers that decode many records at once."""
         start, end = await self.range()
         async for _, data in self._fetches(start, end):
             assert data.records is not None
             yield FetchedRange(memoryview(data.records), self._aborted(data))
 
     async def records(self) -> AsyncIterator[ConsumerRecord]:
-        """Every record in the range; with read_committed without those of aborted transactions."""
+        """Yield each record in the range; with read_committed, without those of aborted transactions."""
         start, end = await self.range()
         async for fetch_offset, data in self._fetches(start, end):
             fetched = self._fetched(data, fetch_offset)
@@ -161,26 +160,26 @@ class PartitionReader:
     # --- inside ---------------------------------------------------------------------------
 
     async def _fetches(self, start: Offset, end: Offset) -> AsyncIterator[tuple[Offset, PartitionData]]:
-        """Answers with records, each with the offset that was asked for."""
+        """Yield fetched data with its fetch offset."""
         offset = start
-        await self._stop_fetching_ahead()
+        await self._cancel_next_fetch()
         while offset < end:
-            task = self._ahead or asyncio.create_task(self._fetch(offset))
-            self._ahead = task
+            task = self._next_fetch or asyncio.create_task(self._fetch(offset))
+            self._next_fetch = task
             data = await task
-            self._ahead = None
+            self._next_fetch = None
             next_offset = self._next_offset(data, offset)
             if next_offset < end:
-                self._ahead = asyncio.create_task(self._fetch(next_offset))
+                self._next_fetch = asyncio.create_task(self._fetch(next_offset))
             yield offset, data
             offset = next_offset
 
     def _next_offset(self, data: PartitionData, fetch_offset: Offset) -> Offset:
         assert data.records is not None
-        *_, (_, last) = self._whole_batches(memoryview(data.records), fetch_offset)
+        *_, (_, last) = self._complete_batches(memoryview(data.records), fetch_offset)
         return last.next_offset
 
-    def _whole_batches(self, records: memoryview, fetch_offset: Offset) -> list[tuple[int, BatchHeader]]:
+    def _complete_batches(self, records: memoryview, fetch_offset: Offset) -> list[tuple[int, BatchHeader]]:
         batches: list[tuple[int, BatchHeader]] = []
         position = 0
         try:
@@ -190,15 +189,13 @@ class PartitionReader:
                     break
                 if header.last_offset >= fetch_offset:
                     if self.config.check_crcs and not crc_is_valid(records, position, header):
-                        raise DecodeError(
-                            f"checksum of the batch at offset {header.base_offset} does not hold"
-                        )
+                        raise DecodeError(f"checksum of the batch at offset {header.base_offset} is wrong")
                     batches.append((position, header))
                 position += header.size_bytes
         except DecodeError as error:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {error}") from error
         if not batches:
-            text = f"{self.topic_partition}: no whole batch at offset {fetch_offset}"
+            text = f"{self.topic_partition}: no complete batch at offset {fetch_offset}"
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, text)
         return batches
 
@@ -210,7 +207,7 @@ class PartitionReader:
             fetch_offset,
             NO_LEADER_EPOCH,
             aborted=self._aborted(data),
-            check_crcs=False,  # `_whole_batches` has checked them
+            check_crcs=False,  # `_complete_batches` has checked them
             max_decompressed_bytes=self.config.max_decompressed_bytes,
         )
 
@@ -220,7 +217,7 @@ class PartitionReader:
         return tuple((entry.producer_id, entry.first_offset) for entry in data.aborted_transactions or ())
 
     async def _fetch(self, offset: Offset) -> PartitionData:
-        """The answer for `offset` once it has records; retries errors that may pass."""
+        """Fetch at `offset` until there are records; retry after retriable errors."""
         deadline_ms = self._deadline_ms()
         attempt = 0
         while True:
@@ -228,31 +225,31 @@ class PartitionReader:
                 data = await self._fetch_once(offset, deadline_ms)
                 if data.records:
                     return data
-                if self._near is not None:
-                    self._ask_leader_alone()
+                if self._nearest_replica is not None:
+                    self._use_leader()
                 elif self._rack and data.preferred_read_replica >= 0:
-                    self._near = BrokerId(data.preferred_read_replica)
+                    self._nearest_replica = BrokerId(data.preferred_read_replica)
                 if self._client.now_ms() >= deadline_ms:
-                    text = f"{self.topic_partition} has nothing at offset {offset} to go on with"
+                    text = f"{self.topic_partition} has no data at offset {offset}"
                     raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, text)
                 continue
             except KafkaError as error:
-                if self._near is not None:
-                    # Only the leader's word counts: a follower may lag behind, or be gone.
-                    self._ask_leader_alone()
+                if self._nearest_replica is not None:
+                    # The follower may lag behind or be stopped: ask the leader.
+                    self._use_leader()
                     continue
                 delay_ms = self._client.backoff.delay_ms(attempt, self._client.environment.rng)
-                # The second is what brokers say when remote storage fails them or too many reads wait.
-                may_pass = error.code.retriable or error.code is ErrorCode.UNKNOWN_SERVER_ERROR
-                if not may_pass or self._client.now_ms() + delay_ms >= deadline_ms:
+                # Brokers return UNKNOWN_SERVER_ERROR if remote storage fails or too many reads wait.
+                is_temporary = error.code.retriable or error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+                if not is_temporary or self._client.now_ms() + delay_ms >= deadline_ms:
                     raise
                 if error.code in STALE_METADATA:
                     self._client.updater.request_update()
             await asyncio.sleep(delay_ms / 1000)
             attempt += 1
 
-    def _ask_leader_alone(self) -> None:
-        self._near = None
+    def _use_leader(self) -> None:
+        self._nearest_replica = None
         self._rack = ""
 
     async def _fetch_once(self, offset: Offset, deadline_ms: int) -> PartitionData:
@@ -279,7 +276,9 @@ class PartitionReader:
             rack_id=self._rack,
         )
         response = await client.network.request(
-            leader if self._near is None or self._near not in client.metadata.brokers else self._near,
+            leader
+            if self._nearest_replica is None or self._nearest_replica not in client.metadata.brokers
+            else self._nearest_replica,
             request,
             FetchResponse,
             timeout_ms=config.request_timeout_ms + config.fetch_max_wait_ms,
@@ -288,30 +287,30 @@ class PartitionReader:
         subject = f"fetch of {self.topic_partition} at offset {offset}"
         if response.error_code != ErrorCode.NONE:
             raise failure(response.error_code, subject)
-        for answer in response.responses:
-            for data in answer.partitions:
+        for topic_data in response.responses:
+            for data in topic_data.partitions:
                 if data.error_code != ErrorCode.NONE:
                     raise failure(data.error_code, subject)
                 return data
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{subject}: the answer is empty")
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{subject}: the response is empty")
 
     async def _offset_of(self, timestamp: int) -> Offset:
-        asked = {self.topic_partition: timestamp}
+        timestamps = {self.topic_partition: timestamp}
         api = OffsetsByTimestamp(
-            asked,
+            timestamps,
             self._client.metadata,
             read_committed=self.config.read_committed,
             timeout_ms=self.config.request_timeout_ms,
         )
-        answers = await send_to_leaders(self._client, asked, api, self._deadline_ms())
-        answers.raise_first()
-        return answers.results[self.topic_partition].offset
+        found = await send_to_leaders(self._client, timestamps, api, self._deadline_ms())
+        found.raise_first()
+        return found.results[self.topic_partition].offset
 
-    async def _stop_fetching_ahead(self) -> None:
-        if self._ahead is not None:
-            self._ahead.cancel()
-            await asyncio.wait({self._ahead})
-            self._ahead = None
+    async def _cancel_next_fetch(self) -> None:
+        if self._next_fetch is not None:
+            self._next_fetch.cancel()
+            await asyncio.wait({self._next_fetch})
+            self._next_fetch = None
 
     def _deadline_ms(self) -> int:
         return self._client.now_ms() + self.config.default_api_timeout_ms

@@ -1,13 +1,13 @@
-"""Where a consumer stands in each partition that is assigned to it.
+"""The position and fetch state of each partition that is assigned to a consumer.
 
-Pure. The states of one partition and the moves between them:
+Pure. The states of one partition and their transitions:
 
-    INITIALIZING      no position yet      -> AWAIT_RESET, AWAIT_VALIDATION, FETCHING
-    AWAIT_RESET       offset asked for     -> AWAIT_VALIDATION, FETCHING, AWAIT_RESET
-    AWAIT_VALIDATION  epoch asked for      -> FETCHING, AWAIT_RESET, AWAIT_VALIDATION
-    FETCHING          records may flow     -> AWAIT_RESET, AWAIT_VALIDATION, FETCHING
+    INITIALIZING      has no position            -> AWAIT_RESET, AWAIT_VALIDATION, FETCHING
+    AWAIT_RESET       needs an offset            -> AWAIT_VALIDATION, FETCHING, AWAIT_RESET
+    AWAIT_VALIDATION  needs the epoch's end      -> FETCHING, AWAIT_RESET, AWAIT_VALIDATION
+    FETCHING          can be fetched             -> AWAIT_RESET, AWAIT_VALIDATION, FETCHING
 
-Leaving FETCHING, or a seek, drops what was fetched ahead.
+A transition from FETCHING to another state, or a seek, drops the records fetched in advance.
 
 Source: KIP-320, SubscriptionState of Kafka's clients.
 """
@@ -28,7 +28,7 @@ LATEST_TIMESTAMP = -1
 
 
 class FetchState(Enum):
-    """What a partition waits for before records may flow."""
+    """What a partition needs before its records are returned; see the head of this file."""
 
     INITIALIZING = auto()
     AWAIT_RESET = auto()
@@ -36,7 +36,7 @@ class FetchState(Enum):
     FETCHING = auto()
 
 
-_MOVES = {
+_TRANSITIONS = {
     FetchState.INITIALIZING: {FetchState.AWAIT_RESET, FetchState.AWAIT_VALIDATION, FetchState.FETCHING},
     FetchState.AWAIT_RESET: {FetchState.AWAIT_RESET, FetchState.AWAIT_VALIDATION, FetchState.FETCHING},
     FetchState.AWAIT_VALIDATION: {FetchState.AWAIT_RESET, FetchState.AWAIT_VALIDATION, FetchState.FETCHING},
@@ -47,8 +47,8 @@ _MOVES = {
 class PartitionState:
     """One assigned partition.
 
-    `generation` grows whenever fetched or handed-out records lose their meaning (seek, reset).
-    `retry_at_ms`: not to be looked up or fetched before.
+    `generation` increases when fetched or pending records become invalid (seek, reset).
+    `retry_at_ms`: no lookup and no fetch before this time.
     """
 
     __slots__ = (
@@ -85,12 +85,12 @@ class PartitionState:
         self.preferred_until_ms = 0
 
     def _transition(self, state: FetchState) -> None:
-        assert state in _MOVES[self.state], f"{self.topic_partition}: {self.state} -> {state}"
+        assert state in _TRANSITIONS[self.state], f"{self.topic_partition}: {self.state} -> {state}"
         self.state = state
         self.retry_at_ms = 0
 
     def seek(self, position: FetchPosition, current_epoch: LeaderEpoch) -> None:
-        """Stand at `position`; its epoch is validated first if it is older than the leader's."""
+        """Set the position; it is validated first if its epoch is older than the leader's."""
         self._drop_fetched()
         self.position = position
         self.reset_timestamp = None
@@ -100,13 +100,13 @@ class PartitionState:
             self.position = position._replace(leader_epoch=current_epoch)
 
     def await_reset(self, timestamp: int) -> None:
-        """Look up the offset for `timestamp` (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP) and stand there."""
+        """Set the position to the offset of EARLIEST_TIMESTAMP or LATEST_TIMESTAMP, once it is known."""
         self._drop_fetched()
         self.reset_timestamp = timestamp
         self._transition(FetchState.AWAIT_RESET)
 
-    def leader_changed(self, leader_epoch: LeaderEpoch) -> None:
-        """Metadata says that another leader epoch has begun: check that our position still holds."""
+    def on_leader_changed(self, leader_epoch: LeaderEpoch) -> None:
+        """Require validation of the position if the metadata has a newer leader epoch."""
         position = self.position
         if self.state not in (FetchState.FETCHING, FetchState.AWAIT_VALIDATION) or position is None:
             return
@@ -119,20 +119,20 @@ class PartitionState:
         self._drop_fetched()
         self._transition(FetchState.AWAIT_VALIDATION)
 
-    def validated(self, leader_epoch: LeaderEpoch) -> None:
-        """The leader of `leader_epoch` has the record before our position."""
+    def on_validated(self, leader_epoch: LeaderEpoch) -> None:
+        """Record that the leader of `leader_epoch` has the record before the position."""
         assert self.position is not None
         self.position = self.position._replace(leader_epoch=leader_epoch)
         self._transition(FetchState.FETCHING)
 
     @property
     def is_fetchable(self) -> bool:
-        """Whether records may be handed out and fetched."""
+        """Whether records may be fetched and returned."""
         return self.state is FetchState.FETCHING and not self.paused
 
     @property
     def next_fetch(self) -> FetchPosition:
-        """Where the next fetch begins: behind what is fetched already."""
+        """The position of the next fetch, after the buffered records."""
         assert self.position is not None
         if not self.buffered:
             return self.position
@@ -140,7 +140,7 @@ class PartitionState:
         return FetchPosition(last.next_offset, last.last_epoch, self.position.leader_epoch)
 
     def advance(self, next_offset: Offset, offset_epoch: LeaderEpoch) -> None:
-        """Records up to `next_offset` were handed out."""
+        """Move the position to `next_offset`: the records before it were taken."""
         assert self.position is not None
         self.position = FetchPosition(next_offset, offset_epoch, self.position.leader_epoch)
 
@@ -151,7 +151,7 @@ class PartitionState:
 
 
 class AssignedPartitions:
-    """The partitions that one consumer reads, in the order in which they are served."""
+    """The partitions that one consumer reads, in the order of their next turns."""
 
     __slots__ = ("_states",)
 
@@ -159,7 +159,7 @@ class AssignedPartitions:
         self._states: dict[TopicPartition, PartitionState] = {}
 
     def set(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these; those that were read before keep their position."""
+        """Assign exactly these partitions; those that were assigned before keep their state."""
         before = self._states
         wanted = dict.fromkeys(topic_partitions)
         self._states = {
@@ -168,11 +168,11 @@ class AssignedPartitions:
         }
 
     def get(self, topic_partition: TopicPartition) -> PartitionState | None:
-        """The state of a partition, None when it is not assigned."""
+        """Return the state of a partition; None if it is not assigned."""
         return self._states.get(topic_partition)
 
     def move_to_end(self, topic_partition: TopicPartition) -> None:
-        """Serve this partition after the others."""
+        """Move this partition after the others."""
         state = self._states.pop(topic_partition, None)
         if state is not None:
             self._states[topic_partition] = state

@@ -1,4 +1,4 @@
-"""Gives first positions to newly assigned partitions (shell): committed ones, else by policy."""
+"""Sets the first positions of newly assigned partitions (shell): committed offsets, or by reset policy."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _log = logging.getLogger("tidelog.clients.consumer.consumer")
 
 
 class PositionInitializer:
-    """Starts partitions from what the group committed, or from `reset_timestamp`.
+    """Sets positions to the group's committed offsets, or to `reset_timestamp`.
 
-    `lookup` None: there is no group. `reset_timestamp` None: a partition without a committed offset is
-    an error. `on_change` runs when partitions have positions, or an error is there to be taken.
+    `lookup` is None without a group. If `reset_timestamp` is None, a partition without a committed offset is
+    an error. `on_change` is called when partitions have positions, or when `advance` will raise an error.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class PositionInitializer:
         self._error: KafkaError | None = None
 
     def advance(self) -> None:
-        """Begin what has to be begun; raises the error of an earlier attempt."""
+        """Start to initialize new partitions; raise the error of an earlier attempt."""
         if self._error is not None:
             error, self._error = self._error, None
             raise error
@@ -60,7 +60,7 @@ class PositionInitializer:
         self._task = asyncio.create_task(self._fetch(self._lookup, states), name="tidelog-positions")
 
     async def close(self) -> None:
-        """Stop an attempt that is under way."""
+        """Stop an attempt in progress."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
@@ -69,15 +69,15 @@ class PositionInitializer:
         partitions = [state.topic_partition for state in states]
         deadline_ms = self._client.now_ms() + self._timeout_ms
         try:
-            # Whatever is read, committed or not: what an open transaction has read must not be read twice.
+            # With both isolation levels: records that an open transaction has read must not be read twice.
             committed = await fetch_committed(
                 self._client, lookup, partitions, deadline_ms, require_stable=True
             )
         except KafkaError as error:
-            # A transaction may be open for longer than a call may take; the next `advance` asks again.
+            # A transaction may be open for longer than the timeout; the next `advance` tries again.
             if error.code is not ErrorCode.UNSTABLE_OFFSET_COMMIT:
                 self._error = error
-            _log.info("positions: %s", error)
+            _log.info("Cannot fetch committed offsets: %s", error)
         else:
             self._start_from(states, committed)
         self._on_change()
@@ -87,7 +87,7 @@ class PositionInitializer:
     ) -> None:
         for state in states:
             if state.state is not FetchState.INITIALIZING:
-                continue  # somebody sought meanwhile
+                continue  # a seek has set the position
             at = committed.get(state.topic_partition)
             if at is not None:
                 epoch = self._client.metadata.leader_epoch(state.topic_partition)

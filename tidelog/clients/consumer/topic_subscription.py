@@ -1,4 +1,4 @@
-"""Which topics a consumer wants: by name, or by a pattern that also catches topics yet to come."""
+"""The topics of a subscription: by name, or by a pattern that also matches future topics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 
 
 class TopicSubscription:
-    """Topics by name, or those whose whole name matches `pattern`; exactly one of the two."""
+    """Topics by name, or topics whose whole name matches `pattern`; exactly one of both."""
 
     def __init__(
         self, topics: Iterable[str], pattern: str | re.Pattern[str] | None, *, exclude_internal: bool
@@ -29,11 +29,11 @@ class TopicSubscription:
 
     @property
     def is_pattern(self) -> bool:
-        """Whether all topics of the cluster have to be looked at."""
+        """Whether the subscription is by pattern, which needs all topics of the cluster."""
         return self._pattern is not None
 
     def match(self, metadata: ClusterMetadata) -> bool:
-        """Match the pattern against the topics that exist; True when the outcome is new."""
+        """Match the pattern against the existing topics; return whether the result has changed."""
         if self._pattern is None or not metadata.is_whole:
             return False
         before = self.topics if self._is_matched else None
@@ -50,5 +50,5 @@ def _compiled(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:
-        text = f"pattern={pattern!r} is no regular expression: {error}"
+        text = f"pattern={pattern!r} is not a regular expression: {error}"
         raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, text) from error

@@ -1,13 +1,12 @@
-"""Committing offsets of a group and reading them back (shell), for consumers and admin clients."""
+"""Commits and fetches the offsets of a group (shell), for consumers and admin clients."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from tidelog.clients.groups.coordinator_lookup import CoordinatorLookup
-from tidelog.clients.groups.group_offsets import OffsetAndMetadata
+from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from tidelog.clients.metadata.cluster_client import ClusterClient
 from tidelog.clients.metadata.cluster_metadata import partitions_by_topic
 from tidelog.clients.transport.failures import failure, known_code
@@ -35,21 +34,13 @@ _BATCHED_VERSION = 8
 _MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-class Committer(NamedTuple):
-    """In whose name offsets are committed; the defaults stand for "no member", as admin tools do."""
-
-    generation: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
-
-
 async def commit_once(
     coordinator: CoordinatorLookup,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
-    committer: Committer,
+    member: ConsumerGroupMetadata,
     deadline_ms: int,
 ) -> dict[TopicPartition, ErrorCode]:
-    """One OffsetCommit; the error code of every partition (NONE where it worked)."""
+    """Send one OffsetCommit request; return the error code of each partition."""
     topics = []
     for topic, numbers in partitions_by_topic(offsets).items():
         partitions = tuple(
@@ -63,10 +54,10 @@ async def commit_once(
         )
         topics.append(OffsetCommitRequestTopic(name=topic, partitions=partitions))
     request = OffsetCommitRequest(
-        group_id=coordinator.key,
-        generation_id_or_member_epoch=committer.generation,
-        member_id=committer.member_id,
-        group_instance_id=committer.group_instance_id,
+        group_id=member.group_id,
+        generation_id_or_member_epoch=member.generation,
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
         topics=tuple(topics),
     )
     response = await coordinator.request(
@@ -94,10 +85,10 @@ async def fetch_committed(
     *,
     require_stable: bool = False,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The committed offsets of these partitions (None: of all); those without one are left out.
+    """Return the committed offsets of these partitions (None: of all); omit those without an offset.
 
-    Errors that may pass are retried until `deadline_ms`. `require_stable` waits for offsets of open
-    transactions (KIP-447).
+    Retry after retriable errors until `deadline_ms`. `require_stable`: wait for the end of transactions that
+    commit offsets of these partitions (KIP-447).
     """
     wanted = None if topic_partitions is None else list(topic_partitions)
     attempt = 0

@@ -1,4 +1,4 @@
-"""Finding the coordinator of a group or a transactional id, and talking to it (shell)."""
+"""Finds the coordinator of a group or a transactional id, and sends requests to it (shell)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 
 
 class CoordinatorLookup:
-    """The coordinator of a group or transactional id; looked up when needed, forgotten when it errs."""
+    """The coordinator of a group or transactional id; looked up when needed, and again after errors."""
 
     def __init__(self, client: ClusterClient, key: str, key_type: int = GROUP_KEY_TYPE) -> None:
         self.key = key
@@ -37,20 +37,20 @@ class CoordinatorLookup:
         self._subject = f"coordinator of {kind} {key!r}"
 
     def forget(self) -> None:
-        """Look it up again before the next request."""
+        """Forget the coordinator; the next request looks it up again."""
         self.node_id = None
 
     def disconnect(self) -> None:
-        """Give up what waits for the coordinator's answer on our connection."""
+        """Close the connection to the coordinator; pending requests fail."""
         if self.node_id is not None:
             self._client.network.disconnect(self.node_id, COORDINATION)
 
     async def find(self, deadline_ms: int) -> BrokerId:
-        """The coordinator's broker id; asks until there is one or `deadline_ms` has passed."""
+        """Return the coordinator's broker id; retry the lookup until `deadline_ms`."""
         attempt = 0
         while self.node_id is None:
             try:
-                self.node_id = await self._ask()
+                self.node_id = await self._look_up()
                 break
             except KafkaError as error:
                 if not error.code.retriable:
@@ -73,7 +73,10 @@ class CoordinatorLookup:
         timeout_ms: int | None = None,
         highest_version: int | None = None,
     ) -> ResponseT:
-        """Send what `make` makes for the version in use; a failing connection forgets the coordinator."""
+        """Send the request that `make` builds for the negotiated version; return the response.
+
+        After a connection error, the coordinator is looked up again.
+        """
         node_id = await self.find(deadline_ms)
         try:
             connection = await self._client.network.connection(node_id, COORDINATION)
@@ -86,7 +89,7 @@ class CoordinatorLookup:
                 self.forget()
             raise
 
-    async def _ask(self) -> BrokerId:
+    async def _look_up(self) -> BrokerId:
         connection = await self._client.network.any_connection()
         version = connection.version_of(ApiKey.FIND_COORDINATOR)
         if version < _BATCHED_VERSION:
@@ -99,7 +102,9 @@ class CoordinatorLookup:
             code, message = response.error_code, response.error_message
         else:
             if not response.coordinators:
-                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._subject}: none in the answer")
+                raise KafkaError(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._subject}: none in the response"
+                )
             entry = response.coordinators[0]
             found = BrokerAddress(entry.node_id, entry.host, entry.port)
             code, message = entry.error_code, entry.error_message

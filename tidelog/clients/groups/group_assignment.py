@@ -1,6 +1,6 @@
-"""A consumer's side of assignment: what it offers when joining, and how a leader divides partitions.
+"""The subscriptions that a consumer sends when it joins, and the assignment by the group's leader.
 
-Pure; the dividing itself is in `tidelog.clients.groups.assignors`.
+Pure; `tidelog.clients.groups.assignors` has the assignors.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.protocol.messages.join_group import JoinGroupResponse
 
 
 def rebalance_protocol(names: Sequence[str]) -> RebalanceProtocol:
-    """The way of rebalancing that all of these assignors support: cooperative only if all do."""
+    """Return the rebalance protocol that all these assignors support: cooperative only if all do."""
     if all(ASSIGNORS[name].rebalance_protocol is RebalanceProtocol.COOPERATIVE for name in names):
         return RebalanceProtocol.COOPERATIVE
     return RebalanceProtocol.EAGER
@@ -33,9 +33,9 @@ def subscriptions(
     generation: int,
     rack_id: str,
 ) -> list[tuple[str, bytes]]:
-    """What to say in JoinGroup for each assignor.
+    """Return the name and the encoded subscription of each assignor, for JoinGroup.
 
-    `last_assigned` is what the last generation gave us, None before the first.
+    `last_assigned`: the assignment in the last generation; None before the first one.
     """
     wanted = tuple(sorted(topics))
     result = []
@@ -52,7 +52,7 @@ def subscriptions(
 
 
 def member_subscriptions(response: JoinGroupResponse) -> dict[str, Subscription]:
-    """What each member of the group offered; only the leader gets to see it."""
+    """Return the subscription of each member, from the leader's JoinGroup response."""
     return {
         member.member_id: decode_subscription(member.metadata, group_instance_id=member.group_instance_id)
         for member in response.members
@@ -62,16 +62,16 @@ def member_subscriptions(response: JoinGroupResponse) -> dict[str, Subscription]
 def assign(
     protocol_name: str | None, partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
 ) -> dict[str, bytes]:
-    """Divide the partitions of all subscribed topics; the bytes for every member."""
+    """Assign the partitions of all subscribed topics; return the encoded assignment of each member."""
     assignor = chosen_assignor(protocol_name)
     assignment = assignor.assign(partition_counts, members)
     return {member_id: encode_assignment(assignment.get(member_id, ())) for member_id in members}
 
 
 def chosen_assignor(protocol_name: str | None) -> Assignor:
-    """The assignor that the coordinator chose."""
+    """Return the assignor that the coordinator chose; raise KafkaError if it is unknown."""
     assignor = ASSIGNORS.get(protocol_name or "")
     if assignor is None:
-        text = f"the coordinator chose assignor {protocol_name!r}, which was not offered"
+        text = f"the coordinator chose the unknown assignor {protocol_name!r}"
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text)
     return assignor

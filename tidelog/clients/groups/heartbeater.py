@@ -1,4 +1,4 @@
-"""Keeps a group member alive (shell): one task that sends heartbeats, and leaves when nobody polls."""
+"""Sends the heartbeats of a group member (shell), and leaves the group if the application does not poll."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _log = logging.getLogger("tidelog.clients.group")
 class Heartbeater:
     """The heartbeat task of one member.
 
-    `error`: why heartbeats ended for good, for `poll` to raise. `on_change` runs when `poll` has
-    something to do.
+    `error`: a fatal error of the heartbeats, which `poll` raises. `on_change` is called when `poll` has work
+    to do.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class Heartbeater:
         self._wake = asyncio.Event()
         self._task = asyncio.create_task(self._run(), name="tidelog-heartbeat")
 
-    def polled(self) -> None:
-        """The application is alive: it called `poll`."""
+    def on_poll(self) -> None:
+        """Record that the application called `poll`."""
         self._polled_ms = self._client.now_ms()
 
     def wake(self) -> None:
-        """The membership has changed."""
+        """Make the task check the membership again."""
         self._wake.set()
 
     async def close(self) -> None:
@@ -60,11 +60,11 @@ class Heartbeater:
             await self._task
 
     async def leave(self, reason: str, timeout_ms: int) -> None:
-        """Send LeaveGroup; that it cannot be sent is no failure, the session then times out."""
+        """Send LeaveGroup and log a failure: the coordinator then removes the member after its timeout."""
         membership = self._membership
         try:
             deadline_ms = self._client.now_ms() + timeout_ms
-            # Looking for the coordinator may wait for connections, which know no deadline.
+            # The lookup of the coordinator may wait for a connection without a deadline.
             async with asyncio.timeout(timeout_ms / 1000):
                 response = await self._lookup.request(
                     ApiKey.LEAVE_GROUP,
@@ -75,11 +75,11 @@ class Heartbeater:
                 )
             code = known_code(response.error_code)
             if code is not ErrorCode.NONE:
-                _log.info("leaving group %r: %s", membership.group_id, code.name)
+                _log.info("LeaveGroup of group %r failed: %s", membership.group_id, code.name)
         except (KafkaError, TimeoutError) as error:
-            reason_lost = str(error) or f"no answer within {timeout_ms} ms"
-            _log.info("leaving group %r: %s", membership.group_id, reason_lost)
-        membership.left(reason)
+            text = str(error) or f"no response within {timeout_ms} ms"
+            _log.info("LeaveGroup of group %r failed: %s", membership.group_id, text)
+        membership.on_left(reason)
 
     async def _run(self) -> None:
         while True:
@@ -87,22 +87,22 @@ class Heartbeater:
             now_ms = self._client.now_ms()
             wait_ms = self._config.heartbeat_interval_ms
             if self._membership.is_member:
-                poll_left_ms = self._polled_ms + self._config.max_poll_interval_ms - now_ms
-                if poll_left_ms <= 0:
+                until_poll_ms = self._polled_ms + self._config.max_poll_interval_ms - now_ms
+                if until_poll_ms <= 0:
                     await self._leave_because_idle()
                     continue
-                wait_ms = min(self._membership.heartbeat_due_in_ms(now_ms), poll_left_ms)
+                wait_ms = min(self._membership.next_heartbeat_ms(now_ms), until_poll_ms)
                 if wait_ms <= 0:
-                    wait_ms = await self._beat(now_ms)
+                    wait_ms = await self._send_heartbeat(now_ms)
             if wait_ms > 0:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(wait_ms / 1000):
                         await self._wake.wait()
 
-    async def _beat(self, now_ms: int) -> int:
-        """Send one heartbeat; how long to wait before looking again."""
+    async def _send_heartbeat(self, now_ms: int) -> int:
+        """Send one heartbeat; return the time until the next check in ms."""
         membership = self._membership
-        if membership.session_is_over(now_ms):
+        if membership.has_session_expired(now_ms):
             self._lookup.forget()
         generation = membership.generation
         request = membership.heartbeat_request(now_ms)
@@ -114,13 +114,13 @@ class Heartbeater:
                 now_ms + self._config.session_timeout_ms,
                 timeout_ms=min(self._config.request_timeout_ms, self._config.session_timeout_ms),
             )
-            step = membership.heartbeat_answered(response.error_code, generation, self._client.now_ms())
+            step = membership.on_heartbeat_response(response.error_code, generation, self._client.now_ms())
         except KafkaError as error:
             if not error.code.retriable:
                 self.error = error
                 self._on_change()
                 return self._config.heartbeat_interval_ms
-            _log.info("heartbeat of group %r: %s", membership.group_id, error)
+            _log.info("Heartbeat of group %r failed: %s; retrying", membership.group_id, error)
             step = Step.RETRY
         if membership.needs_join:
             self._on_change()
@@ -133,7 +133,7 @@ class Heartbeater:
     async def _leave_because_idle(self) -> None:
         interval_ms = self._config.max_poll_interval_ms
         _log.warning(
-            "group %r: poll was not called for max_poll_interval_ms=%d, leaving the group",
+            "Consumer of group %r leaves the group: poll was not called for max_poll_interval_ms=%d",
             self._membership.group_id,
             interval_ms,
         )
@@ -141,5 +141,5 @@ class Heartbeater:
         if self._membership.leaves_on_close:
             await self.leave(reason, self._config.request_timeout_ms)
         else:
-            self._membership.left(reason)
+            self._membership.on_left(reason)
         self._on_change()

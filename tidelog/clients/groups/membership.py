@@ -1,14 +1,14 @@
-"""One member's part in the classic group protocol: join, sync, heartbeat, leave.
+"""One member of a classic group: join, sync, heartbeat, leave.
 
-Pure. The states and the moves between them:
+Pure. The states and their transitions:
 
     UNJOINED  not a member        -> JOINING
     JOINING   JoinGroup is sent   -> SYNCING, UNJOINED
     SYNCING   SyncGroup is sent   -> STABLE, UNJOINED
     STABLE    has an assignment   -> JOINING, UNJOINED
 
-Each answer yields a `Step`: what the shell does next. Errors that no retry mends are raised.
-The member id survives a lost generation, but not UNKNOWN_MEMBER_ID.
+Each response results in a `Step`: what the shell does next. Fatal errors are raised. The member keeps its id
+when its generation is lost, but not after UNKNOWN_MEMBER_ID.
 
 Source: KIP-345 (static members), KIP-394 (member id required), KIP-559, KIP-814.
 """
@@ -36,7 +36,7 @@ _LEAVE_WITH_MEMBERS_VERSION = 3
 
 
 class MemberState(Enum):
-    """How far this member is in the current rebalance."""
+    """The state of the member; see the head of this file."""
 
     UNJOINED = auto()
     JOINING = auto()
@@ -45,19 +45,19 @@ class MemberState(Enum):
 
 
 class Step(Enum):
-    """What to do after an answer."""
+    """What to do after a response."""
 
     PROCEED = auto()
-    """It worked; go on."""
+    """Continue: the request succeeded."""
     REJOIN = auto()
-    """Join again, at once."""
+    """Join again without delay."""
     RETRY = auto()
-    """Send the same again after backoff."""
+    """Send the same request again after backoff."""
     FIND_COORDINATOR = auto()
-    """Look up the coordinator, then go on as before."""
+    """Look up the coordinator, then send the same request again."""
 
 
-_MOVES = {
+_TRANSITIONS = {
     MemberState.UNJOINED: {MemberState.JOINING, MemberState.UNJOINED},
     MemberState.JOINING: {MemberState.SYNCING, MemberState.UNJOINED},
     MemberState.SYNCING: {MemberState.STABLE, MemberState.UNJOINED},
@@ -69,10 +69,10 @@ _COORDINATOR_MOVED = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDIN
 class Membership:
     """The member of one group.
 
-    `needs_join`: a join has to happen before the assignment counts again.
-    `lost_partitions`: the assignment was lost without a chance to give it up in order.
-    `reading_generation`: the generation that gave the application what it reads, behind `generation` from
-    the answer to a join until the application polls.
+    `needs_join`: the member has to join before its assignment is valid again.
+    `lost_partitions`: the assignment was lost, so its partitions cannot be revoked in order.
+    `reading_generation`: the generation of the partitions that the application reads. It is older than
+    `generation` from the response to a join until the application polls.
     """
 
     def __init__(
@@ -97,24 +97,24 @@ class Membership:
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._heartbeat_interval_ms = heartbeat_interval_ms
         self._last_heartbeat_ms = 0
-        self._last_answer_ms = 0
+        self._last_response_ms = 0
 
     # --- joining --------------------------------------------------------------------------
 
     @property
     def join_timeout_ms(self) -> int:
-        """How long JoinGroup and SyncGroup may take: others have `rebalance_timeout_ms` to join."""
+        """The timeout of JoinGroup and SyncGroup: other members have `rebalance_timeout_ms` to join."""
         return self._rebalance_timeout_ms + _REBALANCE_MARGIN_MS
 
     def request_join(self, reason: str, *, lost: bool = False) -> None:
-        """Note that a join is needed; `lost`: somebody else may have our partitions already."""
+        """Record that a join is needed; `lost`: another member may already have the partitions."""
         if not self.needs_join:
             self.join_reason = reason
         self.needs_join = True
         self.lost_partitions |= lost
 
     def join_request(self, protocols: Sequence[tuple[str, bytes]]) -> JoinGroupRequest:
-        """Ask to join with these assignors and their subscriptions, the most wanted first."""
+        """Return a JoinGroup request with assignors and their subscriptions, in order of preference."""
         self._transition(MemberState.JOINING)
         return JoinGroupRequest(
             group_id=self.group_id,
@@ -127,10 +127,10 @@ class Membership:
             reason=self.join_reason,
         )
 
-    def joined(self, response: JoinGroupResponse, now_ms: int) -> Step:
-        """Take the answer to `join_request`; PROCEED means that SyncGroup comes next."""
+    def on_join_response(self, response: JoinGroupResponse, now_ms: int) -> Step:
+        """Act on a JoinGroup response; after PROCEED, send SyncGroup."""
         if self.state is not MemberState.JOINING:
-            return Step.REJOIN  # a commit of before was told meanwhile that we are no member
+            return Step.REJOIN  # the error of an earlier commit has ended the membership
         code = known_code(response.error_code)
         if code is ErrorCode.NONE:
             if response.protocol_type not in (None, "", PROTOCOL_TYPE):
@@ -140,7 +140,7 @@ class Membership:
             self.member_id = response.member_id
             self.generation = response.generation_id
             self.protocol_name = response.protocol_name
-            self._last_answer_ms = self._last_heartbeat_ms = now_ms
+            self._last_response_ms = self._last_heartbeat_ms = now_ms
             return Step.PROCEED
         self._transition(MemberState.UNJOINED)
         if code is ErrorCode.MEMBER_ID_REQUIRED:
@@ -154,11 +154,11 @@ class Membership:
         return self._retry_or_raise(code, "JoinGroup")
 
     def is_leader(self, response: JoinGroupResponse) -> bool:
-        """Whether this member has to assign partitions to all members."""
+        """Return whether this member has to assign partitions to all members."""
         return response.leader == response.member_id and not response.skip_assignment
 
     def sync_request(self, assignments: Mapping[str, bytes]) -> SyncGroupRequest:
-        """Ask for our assignment; the leader sends everybody's."""
+        """Return a SyncGroup request; the leader sends the assignments of all members."""
         assert self.state is MemberState.SYNCING
         return SyncGroupRequest(
             group_id=self.group_id,
@@ -173,14 +173,14 @@ class Membership:
             ),
         )
 
-    def synced(self, response: SyncGroupResponse, now_ms: int) -> Step:
-        """Take the answer to `sync_request`; PROCEED means that the assignment counts."""
+    def on_sync_response(self, response: SyncGroupResponse, now_ms: int) -> Step:
+        """Act on a SyncGroup response; after PROCEED, the assignment is valid."""
         code = known_code(response.error_code)
         if code is ErrorCode.NONE:
             self._transition(MemberState.STABLE)
             self.needs_join = False
             self.lost_partitions = False
-            self._last_answer_ms = self._last_heartbeat_ms = now_ms
+            self._last_response_ms = self._last_heartbeat_ms = now_ms
             return Step.PROCEED
         self._transition(MemberState.UNJOINED)
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
@@ -193,33 +193,33 @@ class Membership:
             return Step.REJOIN
         return self._retry_or_raise(code, "SyncGroup")
 
-    def taken_over(self) -> None:
-        """The application reads what the group gave us."""
+    def on_assignment_applied(self) -> None:
+        """Record that the application reads the partitions of the current generation."""
         assert self.state is MemberState.STABLE
         self.reading_generation = self.generation
 
-    def join_interrupted(self) -> None:
-        """JoinGroup or SyncGroup got no answer."""
+    def on_join_interrupted(self) -> None:
+        """Record that JoinGroup or SyncGroup has no response."""
         if self.state in (MemberState.JOINING, MemberState.SYNCING):
             self._transition(MemberState.UNJOINED)
 
-    # --- staying --------------------------------------------------------------------------
+    # --- heartbeats -----------------------------------------------------------------------
 
     @property
     def is_member(self) -> bool:
-        """Whether the coordinator counts on heartbeats."""
+        """Whether the coordinator expects heartbeats."""
         return self.state in (MemberState.SYNCING, MemberState.STABLE)
 
-    def heartbeat_due_in_ms(self, now_ms: int) -> int:
-        """How long until the next heartbeat has to be sent."""
+    def next_heartbeat_ms(self, now_ms: int) -> int:
+        """Return the time until the next heartbeat has to be sent."""
         return max(0, self._last_heartbeat_ms + self._heartbeat_interval_ms - now_ms)
 
-    def session_is_over(self, now_ms: int) -> bool:
-        """Whether the coordinator has not answered for a whole session timeout."""
-        return now_ms - self._last_answer_ms > self._session_timeout_ms
+    def has_session_expired(self, now_ms: int) -> bool:
+        """Return whether the coordinator has not responded for a whole session timeout."""
+        return now_ms - self._last_response_ms > self._session_timeout_ms
 
     def heartbeat_request(self, now_ms: int) -> HeartbeatRequest:
-        """Say that we are alive."""
+        """Return a Heartbeat request."""
         self._last_heartbeat_ms = now_ms
         return HeartbeatRequest(
             group_id=self.group_id,
@@ -228,26 +228,26 @@ class Membership:
             group_instance_id=self.group_instance_id,
         )
 
-    def heartbeat_answered(self, error_code: int, generation: int, now_ms: int) -> Step:
-        """Take the answer to a heartbeat that was sent in `generation`."""
+    def on_heartbeat_response(self, error_code: int, generation: int, now_ms: int) -> Step:
+        """Act on the response to a heartbeat that was sent in `generation`."""
         code = known_code(error_code)
         if code is ErrorCode.NONE:
-            self._last_answer_ms = now_ms
+            self._last_response_ms = now_ms
             return Step.PROCEED
         if generation != self.generation or not self.is_member:
-            return Step.PROCEED  # the answer is about a generation that is over
+            return Step.PROCEED  # the response is about an old generation
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
-            self._last_answer_ms = now_ms
+            self._last_response_ms = now_ms
             if self.state is MemberState.STABLE:
                 self.request_join("group is rebalancing")
             return Step.PROCEED
-        return self.fenced(code, "Heartbeat")
+        return self.on_member_error(code, "Heartbeat")
 
-    def fenced(self, code: ErrorCode, what: str) -> Step:
-        """Act on an error that says how we stand with the group, from a heartbeat or a commit."""
+    def on_member_error(self, code: ErrorCode, api: str) -> Step:
+        """Act on an error about the membership, from a heartbeat or a commit."""
         if code is ErrorCode.ILLEGAL_GENERATION:
             self._forget_generation()
-            self.request_join("generation is over", lost=True)
+            self.request_join("generation is not current", lost=True)
             return Step.REJOIN
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
             self._forget_member()
@@ -256,17 +256,17 @@ class Membership:
         if code is ErrorCode.FENCED_INSTANCE_ID:
             self._forget_member()
             self.request_join("another member has the same instance id", lost=True)
-        return self._retry_or_raise(code, what)
+        return self._retry_or_raise(code, api)
 
     # --- leaving --------------------------------------------------------------------------
 
     @property
     def leaves_on_close(self) -> bool:
-        """Whether to say good-bye: static members come back under the same name instead (KIP-345)."""
+        """Whether to send LeaveGroup: static members return with the same instance id instead (KIP-345)."""
         return self.group_instance_id is None and self.member_id != ""
 
     def leave_request(self, version: int, reason: str) -> LeaveGroupRequest:
-        """Say that we leave, in the form of `version`."""
+        """Return a LeaveGroup request for `version`."""
         if version < _LEAVE_WITH_MEMBERS_VERSION:
             return LeaveGroupRequest(group_id=self.group_id, member_id=self.member_id)
         identity = MemberIdentity(
@@ -274,15 +274,15 @@ class Membership:
         )
         return LeaveGroupRequest(group_id=self.group_id, members=(identity,))
 
-    def left(self, reason: str) -> None:
-        """We are not a member any more."""
+    def on_left(self, reason: str) -> None:
+        """Record that the member has left the group."""
         self._forget_member()
         self.request_join(reason, lost=True)
 
     # --- inside ---------------------------------------------------------------------------
 
     def _transition(self, state: MemberState) -> None:
-        assert state in _MOVES[self.state], f"{self.group_id}: {self.state} -> {state}"
+        assert state in _TRANSITIONS[self.state], f"{self.group_id}: {self.state} -> {state}"
         self.state = state
 
     def _forget_generation(self) -> None:
@@ -294,14 +294,14 @@ class Membership:
         self.member_id = ""
         self._forget_generation()
 
-    def _retry_or_raise(self, code: ErrorCode, what: str) -> Step:
+    def _retry_or_raise(self, code: ErrorCode, api: str) -> Step:
         if code in _COORDINATOR_MOVED:
             return Step.FIND_COORDINATOR
         if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return Step.RETRY
         if code.retriable:
             return Step.RETRY
-        raise self._fatal(code, what)
+        raise self._fatal(code, api)
 
-    def _fatal(self, code: ErrorCode, what: str) -> KafkaError:
-        return failure(code, f"{what} of group {self.group_id!r}")
+    def _fatal(self, code: ErrorCode, api: str) -> KafkaError:
+        return failure(code, f"{api} of group {self.group_id!r}")

@@ -1,4 +1,4 @@
-"""Committing a consumer's positions (shell): on demand, on a timer, before rebalances and at the end."""
+"""Commits a consumer's positions (shell): on demand, periodically, before rebalances and at the end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from tidelog.clients.config.client_config import ConsumerConfig
-from tidelog.clients.groups.committed_offsets import Committer, commit_once
+from tidelog.clients.groups.committed_offsets import commit_once
 from tidelog.clients.groups.coordinator_lookup import CoordinatorLookup
 from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from tidelog.clients.groups.membership import Membership, MemberState
@@ -22,9 +22,9 @@ _FENCING = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode
 
 
 class OffsetCommitter:
-    """Commits for one consumer; `membership` is None for a consumer that assigns itself.
+    """Commits the offsets of one consumer; `membership` is None if it uses `assign`.
 
-    `positions` tells what has been handed out so far.
+    `positions` returns the positions after the records that the application has received.
     """
 
     def __init__(
@@ -44,25 +44,25 @@ class OffsetCommitter:
         self._last_auto: dict[TopicPartition, OffsetAndMetadata] = {}
 
     async def commit(self, offsets: Offsets, deadline_ms: int) -> None:
-        """Commit; errors that may pass are retried until `deadline_ms`.
+        """Commit offsets; retry after retriable errors until `deadline_ms`.
 
         Errors: KafkaError(REBALANCE_IN_PROGRESS) while the group rebalances; ILLEGAL_GENERATION,
-        UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID when this consumer is not a member any more, in which
-        case the records may be read again by another member.
+        UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID if this consumer is not a member any more. Another member may
+        then read the records again.
         """
         attempt = 0
-        left = dict(offsets)
-        self._last_auto = {}  # what is committed now may be other than what was read
+        remaining = dict(offsets)
+        self._last_auto = {}  # these offsets may differ from the positions
         error: KafkaError | None = None
-        while left:
+        while remaining:
             try:
-                committer = self._committer()
-                # Looking for the coordinator may wait for connections, which know no deadline.
+                member = self._current_member()
+                # The lookup of the coordinator may wait for a connection without a deadline.
                 async with asyncio.timeout(max(0, deadline_ms - self._client.now_ms()) / 1000):
-                    codes = await commit_once(self._lookup, left, committer, deadline_ms)
-                error = self._judge(codes, committer)
+                    codes = await commit_once(self._lookup, remaining, member, deadline_ms)
+                error = self._retriable_error(codes, member)
             except TimeoutError:
-                text = f"commit to group {self._lookup.key!r} did not end in time"
+                text = f"commit to group {self._lookup.key!r} timed out"
                 raise error or KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from None
             except KafkaError as caught:
                 error, codes = caught, {}
@@ -70,7 +70,7 @@ class OffsetCommitter:
                     raise
             if error is None:
                 return
-            left = {tp: at for tp, at in left.items() if codes.get(tp) is not ErrorCode.NONE}
+            remaining = {tp: at for tp, at in remaining.items() if codes.get(tp) is not ErrorCode.NONE}
             delay_ms = self._client.backoff.delay_ms(attempt, self._client.environment.rng)
             if self._client.now_ms() + delay_ms >= deadline_ms:
                 raise error
@@ -78,20 +78,23 @@ class OffsetCommitter:
             attempt += 1
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """In whose name what was polled is committed; KafkaError(UNKNOWN_MEMBER_ID) while it is nobody's."""
+        """Return the group, generation and member that read the polled records.
+
+        Raise KafkaError(UNKNOWN_MEMBER_ID) if the consumer is not a member of the group.
+        """
         group_id, membership = self._lookup.key, self.membership
         if membership is None:
             return ConsumerGroupMetadata(group_id)
         if membership.reading_generation < 0:
-            # Offsets in nobody's name would be taken, and what this consumer has read may be another's now.
-            text = f"this consumer is no member of group {group_id!r} now"
+            # Offsets without a member would be accepted, although another member may have the partitions now.
+            text = f"this consumer is not a member of group {group_id!r}"
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, text)
-        # Not a newer generation: it may have given to others what this one has read.
+        # Not a newer generation: it may have assigned the partitions to other members.
         generation = membership.reading_generation
         return ConsumerGroupMetadata(group_id, generation, membership.member_id, membership.group_instance_id)
 
-    def auto_commit_if_due(self) -> None:
-        """Begin a commit in the background when `auto_commit_interval_ms` has passed."""
+    def auto_commit_periodically(self) -> None:
+        """Start a commit in the background if `auto_commit_interval_ms` has passed."""
         if not self._config.enable_auto_commit:
             return
         now_ms = self._client.now_ms()
@@ -105,7 +108,7 @@ class OffsetCommitter:
             self._auto_task = asyncio.create_task(self._auto_commit(offsets), name="tidelog-auto-commit")
 
     async def auto_commit_now(self, deadline_ms: int) -> None:
-        """Commit before partitions are given up; a failure is logged, as nothing can be done about it."""
+        """Commit before partitions are revoked; log a failure."""
         if not self._config.enable_auto_commit:
             return
         if self._auto_task is not None:
@@ -117,10 +120,10 @@ class OffsetCommitter:
             await self.commit(offsets, deadline_ms)
             self._last_auto = offsets
         except KafkaError as error:
-            _log.warning("auto commit of group %r failed: %s", self._lookup.key, error)
+            _log.warning("Automatic commit of group %r failed: %s", self._lookup.key, error)
 
     async def close(self) -> None:
-        """Stop a commit that is under way."""
+        """Stop a commit in progress."""
         if self._auto_task is not None:
             self._auto_task.cancel()
             await asyncio.wait({self._auto_task})
@@ -130,30 +133,34 @@ class OffsetCommitter:
             await self.commit(offsets, self._client.now_ms() + self._config.default_api_timeout_ms)
             self._last_auto = offsets
         except KafkaError as error:
-            _log.warning("auto commit of group %r failed: %s", self._lookup.key, error)
+            _log.warning("Automatic commit of group %r failed: %s", self._lookup.key, error)
 
-    def _committer(self) -> Committer:
-        membership = self.membership
+    def _current_member(self) -> ConsumerGroupMetadata:
+        group_id, membership = self._lookup.key, self.membership
         if membership is None:
-            return Committer()
+            return ConsumerGroupMetadata(group_id)
         if membership.state is not MemberState.STABLE:
-            text = f"commit to group {membership.group_id!r}: it is rebalancing"
+            text = f"commit to group {group_id!r}: the group is rebalancing"
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, text)
-        return Committer(membership.generation, membership.member_id, membership.group_instance_id)
+        return ConsumerGroupMetadata(
+            group_id, membership.generation, membership.member_id, membership.group_instance_id
+        )
 
-    def _judge(self, codes: Mapping[TopicPartition, ErrorCode], committer: Committer) -> KafkaError | None:
-        """The error to retry after, None when all is committed; others are raised."""
+    def _retriable_error(
+        self, codes: Mapping[TopicPartition, ErrorCode], member: ConsumerGroupMetadata
+    ) -> KafkaError | None:
+        """Return an error to retry after; None if all offsets are committed. Raise other errors."""
         retriable: KafkaError | None = None
         for topic_partition, code in codes.items():
             if code is ErrorCode.NONE:
                 continue
             error = failure(code, f"commit of {topic_partition} to group {self._lookup.key!r}")
             membership = self.membership
-            if membership is not None and membership.generation == committer.generation:
+            if membership is not None and membership.generation == member.generation:
                 if code is ErrorCode.REBALANCE_IN_PROGRESS:
                     membership.request_join("group is rebalancing")
                 elif code in _FENCING:
-                    membership.fenced(code, "OffsetCommit")
+                    membership.on_member_error(code, "OffsetCommit")
             if not code.retriable:
                 raise error
             retriable = error

@@ -1,4 +1,4 @@
-"""What an application may do when partitions come and go."""
+"""The callbacks of an application when partitions are assigned or revoked."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ from tidelog.protocol.ids import TopicPartition
 
 
 class RebalanceListener(Protocol):
-    """Called inside `poll` (and `close`); methods may be plain or async.
+    """Callbacks that `poll` and `close` call; the methods may be async.
 
-    Positions of revoked partitions are still known and may be committed in `on_partitions_revoked`;
-    lost ones may belong to another member already, so committing them would fail.
+    The positions of revoked partitions are still available and may be committed in `on_partitions_revoked`.
+    Lost partitions may already belong to another member, so their positions cannot be committed.
     """
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
-        """These partitions are given up."""
+        """Handle partitions that are revoked."""
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
-        """These partitions are new."""
+        """Handle partitions that are newly assigned."""
 
     def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
-        """These partitions were taken away without warning; without this method they count as revoked."""
+        """Handle partitions that were lost; without this method, they are handled as revoked."""
         return self.on_partitions_revoked(partitions)
 
 
 def require_listener(listener: object) -> None:
-    """TypeError for an object that cannot be told what is assigned and revoked."""
+    """Raise TypeError for an object that has not the methods of a listener."""
     for method in ("on_partitions_revoked", "on_partitions_assigned"):
         if not callable(getattr(listener, method, None)):
             raise TypeError(f"listener={listener!r} has no method {method}")
 
 
 class NoListener:
-    """For applications that do not care."""
+    """The listener of an application that has none."""
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
-async def settle(result: Awaitable[None] | None) -> None:
-    """Await what a listener's method returned, if it is async."""
+async def await_result(result: Awaitable[None] | None) -> None:
+    """Await the result of a listener's method, if it is async."""
     if result is not None:
         await result

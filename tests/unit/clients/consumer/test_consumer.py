@@ -228,7 +228,7 @@ async def test_the_partition_reader_goes_on_over_lost_connections_and_ends_in_ti
         broker.handlers[ApiKey.FETCH] = leader
         options["default_api_timeout_ms"] = 100
         async with PartitionReader(broker.address, P0, start_offset=10, end_offset=12, **options) as reader:
-            with pytest.raises(KafkaError, match="nothing at offset 10") as caught:
+            with pytest.raises(KafkaError, match="no data at offset 10") as caught:
                 _ = [record async for record in reader.records()]
         assert caught.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
 

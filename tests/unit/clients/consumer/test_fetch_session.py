@@ -22,7 +22,7 @@ def built(session: FetchSession, **offsets: int) -> SessionRequest:
 def established() -> FetchSession:
     session = FetchSession()
     built(session, p0=0, p1=0)
-    session.answered(session_id=5)
+    session.on_success(session_id=5)
     return session
 
 
@@ -36,7 +36,7 @@ def test_the_first_request_asks_for_a_session_and_lists_everything() -> None:
 def test_a_broker_that_gives_no_session_gets_full_requests() -> None:
     session = FetchSession()
     built(session, p0=0)
-    session.answered(session_id=0)
+    session.on_success(session_id=0)
     assert built(session, p0=0).is_full
 
 
@@ -59,18 +59,18 @@ def test_epochs_count_answered_requests_and_pass_over_zero() -> None:
     epochs = []
     for _ in range(3):
         epochs.append(built(session, p0=0).epoch)
-        session.answered(session_id=5)
+        session.on_success(session_id=5)
     assert epochs == [1, 2, 3]
     session.epoch = 2**31 - 1
     built(session, p0=0)
-    session.answered(session_id=5)
+    session.on_success(session_id=5)
     assert built(session, p0=0).epoch == 1
 
 
 def test_a_lost_answer_makes_the_next_request_full_and_closes_the_session() -> None:
     session = established()
     built(session, p0=0, p1=0)
-    session.failed(ErrorCode.NETWORK_EXCEPTION)
+    session.on_failure(ErrorCode.NETWORK_EXCEPTION)
     request = built(session, p0=0, p1=0)
     assert (request.session_id, request.epoch) == (5, 0)
     assert len(request.to_send) == 2
@@ -78,7 +78,7 @@ def test_a_lost_answer_makes_the_next_request_full_and_closes_the_session() -> N
 
 def test_a_session_that_the_broker_forgot_is_not_named_again() -> None:
     session = established()
-    session.failed(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    session.on_failure(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     request = built(session, p0=0)
     assert (request.session_id, request.epoch) == (0, 0)
 
@@ -86,7 +86,7 @@ def test_a_session_that_the_broker_forgot_is_not_named_again() -> None:
 def test_a_session_that_the_broker_closed_while_answering_is_begun_anew() -> None:
     session = established()
     built(session, p0=0)
-    session.answered(session_id=0)
+    session.on_success(session_id=0)
     assert (built(session, p0=0).session_id, session.epoch) == (0, 0)
 
 

@@ -47,7 +47,7 @@ class Rig:
     def answer(self, node_id: int, data: PartitionData, now_ms: int = 0, **fields: object) -> bool:
         topic = FetchableTopicResponse(topic="tides", partitions=(data,))
         response = FetchResponse(session_id=7, responses=(topic,), **fields)  # type: ignore[arg-type]
-        return self.fetcher.answered(node_id, response, now_ms)
+        return self.fetcher.on_response(node_id, response, now_ms)
 
     def taken(self, at_most: int = 100) -> list[int]:
         return [record.offset for _, records in self.fetcher.take(at_most) for record in records]
@@ -221,7 +221,7 @@ def test_a_lost_answer_backs_off_and_makes_the_session_full_again() -> None:
     rig.ask()
     rig.answer(1, data())
     rig.ask()
-    rig.fetcher.failed(1, 0)
+    rig.fetcher.on_failure(1, 0)
     assert rig.ask(99) == []
     plan = rig.fetcher.plan(100)
     request, _ = rig.fetcher.request(1, plan[1])

@@ -35,24 +35,24 @@ def test_a_committed_position_with_an_older_epoch_is_validated_first() -> None:
     state = PartitionState(P0)
     state.seek(FetchPosition(5, 2), 9)
     assert state.state is FetchState.AWAIT_VALIDATION
-    state.validated(9)
+    state.on_validated(9)
     assert state.is_fetchable
     assert state.position == FetchPosition(5, 2, 9)
 
 
 def test_a_new_leader_epoch_asks_for_validation() -> None:
     state = fetching()
-    state.leader_changed(3)
+    state.on_leader_changed(3)
     assert state.is_fetchable
     generation = state.generation
-    state.leader_changed(4)
+    state.on_leader_changed(4)
     assert state.state is FetchState.AWAIT_VALIDATION
     assert state.generation > generation
 
 
 def test_before_the_first_record_there_is_nothing_to_validate() -> None:
     state = fetching(offset_epoch=-1)
-    state.leader_changed(4)
+    state.on_leader_changed(4)
     assert state.is_fetchable
     assert state.position == FetchPosition(10, -1, 4)
 
@@ -62,7 +62,7 @@ def test_a_reset_forgets_the_position_until_the_offset_is_known() -> None:
     state.await_reset(EARLIEST_TIMESTAMP)
     assert state.reset_timestamp == EARLIEST_TIMESTAMP
     assert not state.is_fetchable
-    state.leader_changed(8)
+    state.on_leader_changed(8)
     assert state.state is FetchState.AWAIT_RESET
     state.seek(FetchPosition(0), 8)
     assert state.is_fetchable

@@ -37,8 +37,8 @@ def joined(
 def stable(group_instance_id: str | None = None) -> Membership:
     membership = member(group_instance_id)
     membership.join_request(OFFERS)
-    assert membership.joined(joined(), 0) is Step.PROCEED
-    assert membership.synced(SyncGroupResponse(), 0) is Step.PROCEED
+    assert membership.on_join_response(joined(), 0) is Step.PROCEED
+    assert membership.on_sync_response(SyncGroupResponse(), 0) is Step.PROCEED
     return membership
 
 
@@ -49,12 +49,12 @@ def test_a_member_joins_syncs_and_is_stable() -> None:
     assert (request.session_timeout_ms, request.rebalance_timeout_ms) == (45_000, 300_000)
     assert [(entry.name, entry.metadata) for entry in request.protocols] == OFFERS
     answer = joined()
-    assert membership.joined(answer, 0) is Step.PROCEED
+    assert membership.on_join_response(answer, 0) is Step.PROCEED
     assert membership.is_leader(answer)
     sync = membership.sync_request({"m-1": b"assignment"})
     assert (sync.member_id, sync.generation_id, sync.protocol_name) == ("m-1", 1, "range")
     assert [(entry.member_id, entry.assignment) for entry in sync.assignments] == [("m-1", b"assignment")]
-    assert membership.synced(SyncGroupResponse(), 0) is Step.PROCEED
+    assert membership.on_sync_response(SyncGroupResponse(), 0) is Step.PROCEED
     assert membership.state is MemberState.STABLE
     assert not membership.needs_join
 
@@ -68,7 +68,7 @@ def test_only_the_leader_assigns_and_not_when_told_to_skip_it() -> None:
 def test_the_coordinator_gives_a_member_id_and_the_join_is_repeated_with_it() -> None:
     membership = member()
     membership.join_request(OFFERS)
-    assert membership.joined(joined(ErrorCode.MEMBER_ID_REQUIRED), 0) is Step.REJOIN
+    assert membership.on_join_response(joined(ErrorCode.MEMBER_ID_REQUIRED), 0) is Step.REJOIN
     assert membership.join_request(OFFERS).member_id == "m-1"
 
 
@@ -85,7 +85,7 @@ def test_the_coordinator_gives_a_member_id_and_the_join_is_repeated_with_it() ->
 def test_a_join_that_did_not_work_leaves_the_member_unjoined(error: ErrorCode, step: Step) -> None:
     membership = member()
     membership.join_request(OFFERS)
-    assert membership.joined(joined(error), 0) is step
+    assert membership.on_join_response(joined(error), 0) is step
     assert membership.state is MemberState.UNJOINED
     assert membership.needs_join
 
@@ -104,7 +104,7 @@ def test_a_join_that_is_refused_for_good_is_raised_with_the_group(error: ErrorCo
     membership = member()
     membership.join_request(OFFERS)
     with pytest.raises(KafkaError, match="harbour") as caught:
-        membership.joined(joined(error), 0)
+        membership.on_join_response(joined(error), 0)
     assert caught.value.code is error
 
 
@@ -112,40 +112,40 @@ def test_a_group_of_another_kind_is_refused() -> None:
     membership = member()
     membership.join_request(OFFERS)
     with pytest.raises(KafkaError):
-        membership.joined(JoinGroupResponse(member_id="m-1", protocol_type="connect"), 0)
+        membership.on_join_response(JoinGroupResponse(member_id="m-1", protocol_type="connect"), 0)
 
 
 def test_an_old_generation_at_sync_keeps_the_member_id() -> None:
     membership = member()
     membership.join_request(OFFERS)
-    membership.joined(joined(), 0)
+    membership.on_join_response(joined(), 0)
     answer = SyncGroupResponse(error_code=ErrorCode.ILLEGAL_GENERATION)
-    assert membership.synced(answer, 0) is Step.REJOIN
+    assert membership.on_sync_response(answer, 0) is Step.REJOIN
     assert (membership.member_id, membership.generation) == ("m-1", -1)
 
 
 def test_a_lost_answer_makes_the_member_join_again() -> None:
     membership = member()
     membership.join_request(OFFERS)
-    membership.join_interrupted()
+    membership.on_join_interrupted()
     assert membership.join_request(OFFERS).member_id == ""
 
 
 def test_heartbeats_are_due_by_interval_and_silence_ends_the_session() -> None:
     membership = stable()
-    assert membership.heartbeat_due_in_ms(1_000) == 2_000
+    assert membership.next_heartbeat_ms(1_000) == 2_000
     request = membership.heartbeat_request(3_000)
     assert (request.generation_id, request.member_id) == (1, "m-1")
-    assert membership.heartbeat_due_in_ms(3_000) == 3_000
-    assert not membership.session_is_over(45_000)
-    assert membership.session_is_over(45_001)
-    membership.heartbeat_answered(0, 1, 40_000)
-    assert not membership.session_is_over(45_001)
+    assert membership.next_heartbeat_ms(3_000) == 3_000
+    assert not membership.has_session_expired(45_000)
+    assert membership.has_session_expired(45_001)
+    membership.on_heartbeat_response(0, 1, 40_000)
+    assert not membership.has_session_expired(45_001)
 
 
 def test_a_rebalance_is_joined_with_the_partitions_still_held() -> None:
     membership = stable()
-    membership.heartbeat_answered(ErrorCode.REBALANCE_IN_PROGRESS, 1, 100)
+    membership.on_heartbeat_response(ErrorCode.REBALANCE_IN_PROGRESS, 1, 100)
     assert membership.needs_join
     assert not membership.lost_partitions
     assert membership.state is MemberState.STABLE
@@ -155,8 +155,8 @@ def test_a_rebalance_is_joined_with_the_partitions_still_held() -> None:
 def test_a_rebalance_heard_of_while_syncing_is_learnt_from_the_sync() -> None:
     membership = member()
     membership.join_request(OFFERS)
-    membership.joined(joined(), 0)
-    membership.heartbeat_answered(ErrorCode.REBALANCE_IN_PROGRESS, 1, 100)
+    membership.on_join_response(joined(), 0)
+    membership.on_heartbeat_response(ErrorCode.REBALANCE_IN_PROGRESS, 1, 100)
     assert membership.state is MemberState.SYNCING
 
 
@@ -165,7 +165,7 @@ def test_a_rebalance_heard_of_while_syncing_is_learnt_from_the_sync() -> None:
 )
 def test_a_member_that_was_put_out_has_lost_its_partitions(error: ErrorCode, member_id: str) -> None:
     membership = stable()
-    membership.heartbeat_answered(error, 1, 100)
+    membership.on_heartbeat_response(error, 1, 100)
     assert membership.lost_partitions
     assert membership.needs_join
     assert membership.member_id == member_id
@@ -175,7 +175,7 @@ def test_a_member_that_was_put_out_has_lost_its_partitions(error: ErrorCode, mem
 def test_a_fenced_static_member_is_told_so() -> None:
     membership = stable("dock-1")
     with pytest.raises(KafkaError) as caught:
-        membership.heartbeat_answered(ErrorCode.FENCED_INSTANCE_ID, 1, 100)
+        membership.on_heartbeat_response(ErrorCode.FENCED_INSTANCE_ID, 1, 100)
     assert caught.value.code is ErrorCode.FENCED_INSTANCE_ID
     assert membership.lost_partitions
 
@@ -185,22 +185,22 @@ def test_a_member_that_is_fenced_by_a_late_commit_while_it_joins_joins_again(cod
     membership = stable()
     membership.request_join("group is rebalancing")
     membership.join_request(OFFERS)
-    assert membership.fenced(code, "OffsetCommit") is Step.REJOIN
-    assert membership.joined(joined(generation=2), 0) is Step.REJOIN
+    assert membership.on_member_error(code, "OffsetCommit") is Step.REJOIN
+    assert membership.on_join_response(joined(generation=2), 0) is Step.REJOIN
     membership.join_request(OFFERS)
-    assert membership.joined(joined(generation=3), 0) is Step.PROCEED
+    assert membership.on_join_response(joined(generation=3), 0) is Step.PROCEED
     assert membership.lost_partitions
 
 
 def test_an_answer_about_an_earlier_generation_changes_nothing() -> None:
     membership = stable()
-    membership.heartbeat_answered(ErrorCode.UNKNOWN_MEMBER_ID, 0, 100)
+    membership.on_heartbeat_response(ErrorCode.UNKNOWN_MEMBER_ID, 0, 100)
     assert membership.state is MemberState.STABLE
 
 
 def test_a_moved_coordinator_is_looked_up_again() -> None:
     membership = stable()
-    step = membership.heartbeat_answered(ErrorCode.NOT_COORDINATOR, 1, 100)
+    step = membership.on_heartbeat_response(ErrorCode.NOT_COORDINATOR, 1, 100)
     assert step is Step.FIND_COORDINATOR
     assert membership.state is MemberState.STABLE
 
@@ -220,7 +220,7 @@ def test_leaving_names_the_member_in_the_form_of_the_version() -> None:
 
 def test_after_leaving_nothing_is_left_but_the_wish_to_join() -> None:
     membership = stable()
-    membership.left("idle")
+    membership.on_left("idle")
     assert membership.state is MemberState.UNJOINED
     assert membership.lost_partitions
     assert membership.join_request(OFFERS).member_id == ""

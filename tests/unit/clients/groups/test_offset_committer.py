@@ -25,8 +25,8 @@ def committer_of(membership: Membership | None) -> OffsetCommitter:
 
 def join(membership: Membership, generation: int) -> None:
     membership.join_request(OFFERS)
-    membership.joined(joined(generation=generation), 0)
-    membership.synced(SyncGroupResponse(), 0)
+    membership.on_join_response(joined(generation=generation), 0)
+    membership.on_sync_response(SyncGroupResponse(), 0)
 
 
 def test_a_transaction_is_told_the_generation_that_gave_what_was_polled_not_one_that_was_joined_since() -> (
@@ -36,12 +36,12 @@ def test_a_transaction_is_told_the_generation_that_gave_what_was_polled_not_one_
     membership = member()
     committer = committer_of(membership)
     join(membership, 1)
-    membership.taken_over()
+    membership.on_assignment_applied()
     assert committer.group_metadata() == ConsumerGroupMetadata("harbour", 1, "m-1")
     membership.request_join("group is rebalancing")
     join(membership, 2)
     assert committer.group_metadata() == ConsumerGroupMetadata("harbour", 1, "m-1")
-    membership.taken_over()
+    membership.on_assignment_applied()
     assert committer.group_metadata() == ConsumerGroupMetadata("harbour", 2, "m-1")
 
 
@@ -49,8 +49,8 @@ def test_a_consumer_that_has_lost_its_generation_commits_nothing_in_a_transactio
     membership = member()
     committer = committer_of(membership)
     join(membership, 1)
-    membership.taken_over()
-    membership.fenced(ErrorCode.ILLEGAL_GENERATION, "Heartbeat")
+    membership.on_assignment_applied()
+    membership.on_member_error(ErrorCode.ILLEGAL_GENERATION, "Heartbeat")
     for _ in range(2):
         with pytest.raises(KafkaError) as caught:
             committer.group_metadata()

@@ -1,4 +1,4 @@
-"""The four ways in which a classic consumer group divides partitions, by the names Kafka gives them."""
+"""The four partition assignors of classic consumer groups, by Kafka's names."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Cooperative sticky: the sticky assignment, reached in two rebalances without stopping consumption.
+"""Cooperative sticky: the sticky assignment in two rebalances, without interrupting consumption.
 
-Members keep their partitions while they join. A partition that changes hands is given to nobody
-in the first rebalance: its old owner sees that it lost the partition, revokes it and joins again;
-the second rebalance hands it to the new owner. So no partition has two owners at any time.
+Members keep their partitions while they join. A partition that moves to another member has no owner after the
+first rebalance: its old owner revokes it and joins again. The second rebalance assigns it to the new owner.
+Therefore no partition ever has two owners.
 
-The user data is the generation as int32, for brokers and members that do not know subscription
-version 2, where the generation is a field of its own.
+The user data is the generation as int32, for brokers and members that do not support subscription version 2,
+which has a field for the generation.
 
 Source: CooperativeStickyAssignor of Apache Kafka, KIP-429, KIP-792.
 """
@@ -31,13 +31,13 @@ class CooperativeStickyAssignor:
     rebalance_protocol = RebalanceProtocol.COOPERATIVE
 
     def user_data(self, assigned: Sequence[TopicPartition] | None, generation: int) -> bytes | None:
-        """The generation of the last assignment, -1 before the first one."""
+        """Return the generation of the last assignment as int32; -1 before the first one."""
         return _GENERATION.pack(generation)
 
     def assign(
         self, cluster: Mapping[str, int], members: Mapping[str, Subscription]
     ) -> dict[str, list[TopicPartition]]:
-        """Partitions for every member, without those that another member has to revoke first."""
+        """Return the partitions of each member, without those that another member has to revoke first."""
         claims = {member_id: _claim(subscription) for member_id, subscription in members.items()}
         target, ownership = assign_sticky(cluster, members, claims)
         return {
@@ -57,7 +57,7 @@ def _claim(subscription: Subscription) -> Claim:
 
 
 def _must_wait(partition: TopicPartition, member_id: str, ownership: Ownership) -> bool:
-    """Whether somebody else may still be consuming `partition`."""
+    """Return whether another member may still consume `partition`."""
     if partition in ownership.contested:
         return True
     claimants = ownership.claimants.get(partition, [])
@@ -67,9 +67,9 @@ def _must_wait(partition: TopicPartition, member_id: str, ownership: Ownership) 
 
 
 class OwnershipChange(NamedTuple):
-    """What a cooperative member does with a new assignment, revocations first.
+    """The change from the partitions that a member owns to its new assignment.
 
-    `must_rejoin`: revoked partitions have no owner until this member joins once more.
+    `must_rejoin`: the revoked partitions have no owner until this member joins again.
     """
 
     revoked: tuple[TopicPartition, ...]
@@ -78,8 +78,8 @@ class OwnershipChange(NamedTuple):
 
 
 def ownership_change(owned: Iterable[TopicPartition], assigned: Iterable[TopicPartition]) -> OwnershipChange:
-    """Compare what a member holds with what the leader just gave it."""
-    held, given = dict.fromkeys(owned), dict.fromkeys(assigned)
-    revoked = tuple(partition for partition in held if partition not in given)
-    added = tuple(partition for partition in given if partition not in held)
+    """Compare the partitions that a member owns with its new assignment."""
+    before, after = dict.fromkeys(owned), dict.fromkeys(assigned)
+    revoked = tuple(partition for partition in before if partition not in after)
+    added = tuple(partition for partition in after if partition not in before)
     return OwnershipChange(revoked, added, must_rejoin=bool(revoked))

@@ -1,13 +1,13 @@
-"""The bytes that members of a consumer group exchange inside JoinGroup and SyncGroup.
+"""The subscriptions and assignments in JoinGroup and SyncGroup, as bytes.
 
 | bytes | field |
 |-------|-------|
 | 2     | version, int16 |
 | rest  | ConsumerProtocolSubscription or ConsumerProtocolAssignment in that version |
 
-A version above our highest is read as our highest: later versions only add fields at the end.
+A version above HIGHEST_VERSION is decoded as HIGHEST_VERSION: later versions only add fields at the end.
 
-Errors: DecodeError for bytes that are none of these.
+Errors: DecodeError for other bytes.
 Source: ConsumerProtocolSubscription.json and ConsumerProtocolAssignment.json of Apache Kafka 4.3,
 KIP-429, KIP-792.
 """
@@ -32,7 +32,7 @@ from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.schema import Message
 
 PROTOCOL_TYPE: Final = "consumer"
-"""The protocol type under which consumers join a group."""
+"""The protocol type of consumers in JoinGroup."""
 
 HIGHEST_VERSION: Final = 3
 
@@ -42,7 +42,7 @@ M = TypeVar("M", bound=Message)
 
 
 def encode_subscription(subscription: Subscription, version: int = HIGHEST_VERSION) -> bytes:
-    """The bytes a member puts into JoinGroup for one assignor."""
+    """Return the bytes of a member's subscription, for one assignor in JoinGroup."""
     message = ConsumerProtocolSubscription(
         topics=tuple(sorted(subscription.topics)),
         user_data=subscription.user_data,
@@ -57,7 +57,7 @@ def encode_subscription(subscription: Subscription, version: int = HIGHEST_VERSI
 
 
 def decode_subscription(data: bytes | memoryview, *, group_instance_id: str | None = None) -> Subscription:
-    """The subscription in a member's JoinGroup metadata."""
+    """Return the subscription in a member's JoinGroup metadata."""
     message = _decode(ConsumerProtocolSubscription, data)
     return Subscription(
         topics=message.topics,
@@ -78,7 +78,7 @@ def encode_assignment(
     user_data: bytes | None = None,
     version: int = HIGHEST_VERSION,
 ) -> bytes:
-    """The bytes that the leader puts into SyncGroup for one member."""
+    """Return the bytes of one member's assignment, which the leader sends in SyncGroup."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=tuple(
             AssignmentTopicPartition(topic=topic, partitions=tuple(indexes))
@@ -90,7 +90,7 @@ def encode_assignment(
 
 
 def decode_assignment(data: bytes | memoryview) -> Assignment:
-    """The assignment in a SyncGroup reply; no bytes at all is an empty assignment."""
+    """Return the assignment in a SyncGroup response; empty bytes mean an empty assignment."""
     if len(data) == 0:
         return Assignment(partitions=())
     message = _decode(ConsumerProtocolAssignment, data)

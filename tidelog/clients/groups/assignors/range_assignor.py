@@ -1,8 +1,7 @@
-"""Range: each topic by itself is cut into consecutive ranges, one per subscribed member.
+"""Range: the partitions of each topic are divided into consecutive ranges, one for each subscribed member.
 
-The first members get one partition more when the division leaves a rest. Topics with equal
-partition counts and equal subscribers are therefore co-partitioned: partition 3 of both goes
-to the same member.
+The first members get one more partition if the division has a remainder. Topics with the same number of
+partitions and the same subscribers are therefore co-partitioned: partition 3 of both goes to the same member.
 
 Source: RangeAssignor of Apache Kafka, without rack matching (KIP-881).
 """
@@ -21,19 +20,19 @@ from tidelog.protocol.ids import TopicPartition
 
 
 class RangeAssignor:
-    """Consecutive ranges of every topic."""
+    """Assigns consecutive ranges of each topic."""
 
     name = "range"
     rebalance_protocol = RebalanceProtocol.EAGER
 
     def user_data(self, assigned: Sequence[TopicPartition] | None, generation: int) -> bytes | None:
-        """None: ranges depend on nothing but the subscriptions."""
+        """Return None: the ranges depend on the subscriptions only."""
         return None
 
     def assign(
         self, cluster: Mapping[str, int], members: Mapping[str, Subscription]
     ) -> dict[str, list[TopicPartition]]:
-        """Partitions for every member."""
+        """Return the partitions of each member."""
         assignment: dict[str, list[TopicPartition]] = {member_id: [] for member_id in members}
         ordered = in_assignment_order(members)
         for topic in subscribed_topics(cluster, members):

@@ -1,7 +1,7 @@
-"""Round robin: all partitions of all topics are dealt out like cards to the members in turn.
+"""Round robin: the partitions of all topics are assigned one by one to the members, in a circle.
 
-A member that does not subscribe to the topic of the card is passed over and keeps no claim to
-the next one, so unequal subscriptions can end unbalanced, as in Kafka.
+A member that does not subscribe to the topic of the partition is skipped, and does not get the next one
+instead. Different subscriptions can therefore result in an unbalanced assignment, as in Kafka.
 
 Source: RoundRobinAssignor of Apache Kafka.
 """
@@ -20,27 +20,27 @@ from tidelog.protocol.ids import TopicPartition
 
 
 class RoundRobinAssignor:
-    """Partitions dealt out one by one."""
+    """Assigns partitions one by one."""
 
     name = "roundrobin"
     rebalance_protocol = RebalanceProtocol.EAGER
 
     def user_data(self, assigned: Sequence[TopicPartition] | None, generation: int) -> bytes | None:
-        """None: the dealing depends on nothing but the subscriptions."""
+        """Return None: the assignment depends on the subscriptions only."""
         return None
 
     def assign(
         self, cluster: Mapping[str, int], members: Mapping[str, Subscription]
     ) -> dict[str, list[TopicPartition]]:
-        """Partitions for every member."""
+        """Return the partitions of each member."""
         assignment: dict[str, list[TopicPartition]] = {member_id: [] for member_id in members}
         ordered = in_assignment_order(members)
         subscribed = [frozenset(members[member_id].topics) for member_id in ordered]
-        turn = 0
+        position = 0
         for topic in subscribed_topics(cluster, members):
             for partition in range(cluster[topic]):
-                while topic not in subscribed[turn]:
-                    turn = (turn + 1) % len(ordered)
-                assignment[ordered[turn]].append(TopicPartition(topic, partition))
-                turn = (turn + 1) % len(ordered)
+                while topic not in subscribed[position]:
+                    position = (position + 1) % len(ordered)
+                assignment[ordered[position]].append(TopicPartition(topic, partition))
+                position = (position + 1) % len(ordered)
         return assignment

@@ -1,13 +1,13 @@
-"""Sticky: as balanced as possible first, then as few movements as possible (KIP-54).
+"""Sticky: first as balanced as possible, then with as few moved partitions as possible (KIP-54).
 
-Members report what they owned as user data, because they give up everything before they join:
+Members send the partitions that they owned as user data, because they revoke all partitions before they join:
 
 | version | fields |
 |---------|--------|
 | 0       | array of (topic string, array of int32 partition) |
 | 1       | the same, then generation int32 |
 
-The user data carries no version number: what is too short for 1 is read as 0.
+The user data has no version number: bytes that are too short for version 1 are decoded as version 0.
 
 Source: StickyAssignor and AbstractStickyAssignor of Apache Kafka, without rack matching (KIP-881).
 """
@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from tidelog.clients.groups.assignors.sticky_claims import Claim, Ownership, settle
+from tidelog.clients.groups.assignors.sticky_claims import Claim, Ownership, resolve_claims
 from tidelog.clients.groups.assignors.sticky_equal import assign_equally
 from tidelog.clients.groups.assignors.sticky_general import GeneralAssignment
 from tidelog.clients.groups.assignors.subscription import (
@@ -54,13 +54,13 @@ class StickyUserData(Message):
 
 
 class StickyAssignor:
-    """Balanced assignment that moves as little as it can."""
+    """Assigns partitions evenly and moves as few as possible."""
 
     name = "sticky"
     rebalance_protocol = RebalanceProtocol.EAGER
 
     def user_data(self, assigned: Sequence[TopicPartition] | None, generation: int) -> bytes | None:
-        """The last assignment and its generation; None before the first one."""
+        """Return the last assignment and its generation; None before the first one."""
         if assigned is None:
             return None
         topics = tuple(
@@ -72,7 +72,7 @@ class StickyAssignor:
     def assign(
         self, cluster: Mapping[str, int], members: Mapping[str, Subscription]
     ) -> dict[str, list[TopicPartition]]:
-        """Partitions for every member."""
+        """Return the partitions of each member."""
         claims = {
             member_id: claim_from_user_data(subscription.user_data)
             for member_id, subscription in members.items()
@@ -81,7 +81,7 @@ class StickyAssignor:
 
 
 def claim_from_user_data(user_data: bytes | None) -> Claim:
-    """What a member claims by its user data; what cannot be read claims nothing."""
+    """Return the claim in a member's user data; an empty claim if it cannot be decoded."""
     if not user_data:
         return Claim()
     for version in (1, 0):
@@ -101,9 +101,9 @@ def claim_from_user_data(user_data: bytes | None) -> Claim:
 def assign_sticky(
     cluster: Mapping[str, int], members: Mapping[str, Subscription], claims: Mapping[str, Claim]
 ) -> tuple[dict[str, list[TopicPartition]], Ownership]:
-    """The balanced assignment, and how the claims of the members were settled."""
+    """Return the balanced assignment and the ownership that results from the members' claims."""
     counts = {topic: cluster[topic] for topic in subscribed_topics(cluster, members)}
-    ownership = settle(counts, members, claims)
+    ownership = resolve_claims(counts, members, claims)
     if not members:
         return {}, ownership
     if len({frozenset(subscription.topics) for subscription in members.values()}) == 1:

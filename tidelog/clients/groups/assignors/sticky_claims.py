@@ -1,8 +1,8 @@
-"""Who owned which partition before, as the members themselves claim it.
+"""The previous owner of each partition, according to the claims of the members.
 
-A member that missed rebalances may still claim partitions that others got since. The claim of
-the highest generation wins; two equal claims cancel each other, because then both members may
-be consuming the partition and neither can be trusted to keep it.
+A member that missed rebalances may still claim partitions that were assigned to other members since. The
+claim with the highest generation wins. Two claims with the same generation cancel each other, because both
+members may be consuming the partition.
 
 Source: AbstractStickyAssignor of Apache Kafka, KIP-792.
 """
@@ -18,7 +18,7 @@ from tidelog.protocol.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What one member says it owned, and in which generation (-1 when it does not say)."""
+    """The partitions that one member claims, and their generation (-1 if unknown)."""
 
     partitions: tuple[TopicPartition, ...] = ()
     generation: int = -1
@@ -26,10 +26,10 @@ class Claim:
 
 @dataclass(slots=True)
 class Ownership:
-    """The claims of a whole group, settled.
+    """The result of the claims of all members.
 
-    `owned` has a key for every member; `runner_up` names, for a partition whose winner has a
-    later generation, the member with the next best claim.
+    `owned` has a key for every member. `runner_up` has, for a partition whose winner has a later generation,
+    the member with the second claim.
     """
 
     owned: dict[str, list[TopicPartition]]
@@ -39,12 +39,13 @@ class Ownership:
     claimants: dict[TopicPartition, list[str]] = field(default_factory=dict)
 
 
-def settle(
+def resolve_claims(
     cluster: Mapping[str, int], members: Mapping[str, Subscription], claims: Mapping[str, Claim]
 ) -> Ownership:
-    """Decide every claim; partitions that do not exist or are not subscribed to have no owner.
+    """Return the owner of each claimed partition.
 
-    They still count as claimed: their member holds them until it revokes them.
+    Partitions that do not exist or have no subscriber have no owner, but they are still listed as claimed:
+    their member has them until it revokes them.
     """
     result = Ownership(owned={member_id: [] for member_id in members})
     for member_id in sorted(members):

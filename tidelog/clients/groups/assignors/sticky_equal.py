@@ -1,7 +1,7 @@
-"""Sticky assignment when all members subscribe to the same topics: quotas, linear time.
+"""Sticky assignment when all members subscribe to the same topics: by quotas, in linear time.
 
-With P partitions and M members everybody gets P // M, and P % M members get one more. A member
-keeps what it owned up to its quota; what is left is dealt out to those below theirs.
+With P partitions and M members, each member gets P // M partitions, and P % M members get one more. A member
+keeps its partitions up to its quota. The remaining partitions are assigned to members below their quotas.
 
 Source: the constrained algorithm of Apache Kafka's AbstractStickyAssignor.
 """
@@ -17,12 +17,12 @@ from tidelog.protocol.ids import TopicPartition
 def assign_equally(
     cluster: Mapping[str, int], owned: Mapping[str, list[TopicPartition]]
 ) -> dict[str, list[TopicPartition]]:
-    """Partitions of all topics of `cluster` for every key of `owned`, keeping as much as quotas allow."""
+    """Return the partitions of each member in `owned`, which keeps as many as its quota allows."""
     total = sum(cluster.values())
     quota, extra_members = divmod(total, len(owned))
     assignment: dict[str, list[TopicPartition]] = {}
     for member_id in sorted(owned):
-        # By partition first: when a member must give some up, it gives up evenly over its topics.
+        # By partition first: a member over its quota then loses partitions evenly over its topics.
         kept = sorted(owned[member_id], key=lambda partition: (partition.partition, partition.topic))
         if len(kept) > quota and extra_members > 0:
             extra_members -= 1
@@ -36,18 +36,18 @@ def assign_equally(
         for partition in (TopicPartition(topic, index) for index in range(cluster[topic]))
         if partition not in taken
     )
-    _deal(unassigned, assignment, quota)
+    _fill(unassigned, assignment, quota)
     for member_id in sorted(member_id for member_id in assignment if len(assignment[member_id]) == quota):
         if unassigned:
             assignment[member_id].append(unassigned.popleft())
-    assert not unassigned, f"{len(unassigned)} partitions are over all quotas"
+    assert not unassigned, f"{len(unassigned)} partitions exceed all quotas"
     return assignment
 
 
-def _deal(
+def _fill(
     unassigned: deque[TopicPartition], assignment: Mapping[str, list[TopicPartition]], quota: int
 ) -> None:
-    """Give one partition at a time to each member below `quota`, in turns."""
+    """Assign partitions to the members below `quota`, one to each in each round."""
     waiting = deque(member_id for member_id in sorted(assignment) if len(assignment[member_id]) < quota)
     while waiting:
         member_id = waiting.popleft()

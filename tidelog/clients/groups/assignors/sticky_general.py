@@ -1,12 +1,12 @@
 """Sticky assignment when members subscribe to different topics: greedy, then improved by single moves.
 
-1. Members keep what they owned and still subscribe to.
-2. Each free partition goes to the least loaded subscriber, partitions with few subscribers first.
-3. While some partition's holder has at least two partitions more than another subscriber, the
-   partition moves there: back to its former owner if that helps, else to the least loaded.
+1. Members keep the partitions that they owned and still subscribe to. 2. Each unassigned partition goes to
+the least loaded subscriber; partitions with few subscribers are first. 3. While a partition's owner has at
+least two partitions more than another subscriber, the partition moves: to its
+   former owner if that improves the balance, otherwise to the least loaded subscriber.
 
-Every move lowers the sum of the squared loads, so the third step ends. The result is balanced in
-Kafka's sense: no single move makes two members more equal.
+Every move decreases the sum of the squared loads, so the third step ends. The result is balanced in Kafka's
+sense: no single move makes two members more equal.
 
 Source: the general algorithm of Apache Kafka's AbstractStickyAssignor.
 """
@@ -41,7 +41,7 @@ class GeneralAssignment:
             for topic in sorted(cluster, key=lambda name: (len(self._subscribers[name]), name))
             for index in range(cluster[topic])
         ]
-        # Dictionaries stand in for sets that remember their order, so that runs are repeatable.
+        # Dictionaries instead of sets, because their order is the same in every run.
         self.assigned: dict[str, dict[TopicPartition, None]] = {
             member_id: dict.fromkeys(owned[member_id]) for member_id in sorted(members)
         }
@@ -50,13 +50,13 @@ class GeneralAssignment:
         self._origin: dict[TopicPartition, str] = {}
 
     def build(self) -> dict[str, list[TopicPartition]]:
-        """Run the three steps."""
-        fresh = [partition for partition in self._partitions if partition not in self._holder]
-        for partition in fresh:
+        """Run the three steps and return the assignment."""
+        unassigned = [partition for partition in self._partitions if partition not in self._holder]
+        for partition in unassigned:
             self._put(partition, self._least_loaded(partition.topic))
         self._origin = dict(self._holder)
-        # What was just handed out moves first: nobody has to give up anything for it.
-        self._balance(fresh)
+        # Move the newly assigned partitions first: no member has to revoke them.
+        self._balance(unassigned)
         self._balance(self._partitions)
         return {member_id: list(partitions) for member_id, partitions in self.assigned.items()}
 
@@ -68,7 +68,7 @@ class GeneralAssignment:
                 moved |= self._improve(partition)
 
     def _improve(self, partition: TopicPartition) -> bool:
-        """Move `partition`, or one of the same topic in its stead, if that makes loads more equal."""
+        """Move `partition`, or another one of its topic, if that makes the loads more equal."""
         holder = self._holder[partition]
         former = self._former_owners.get(partition)
         if former in self._subscribers[partition.topic] and self._is_heavier(holder, former):
@@ -77,7 +77,7 @@ class GeneralAssignment:
         lightest = self._least_loaded(partition.topic)
         if not self._is_heavier(holder, lightest):
             return False
-        self._move(self._one_that_came_from(lightest, holder, partition), lightest)
+        self._move(self._partition_from(lightest, holder, partition), lightest)
         return True
 
     def _is_heavier(self, holder: str, other: str) -> bool:
@@ -86,10 +86,10 @@ class GeneralAssignment:
     def _least_loaded(self, topic: str) -> str:
         return min(self._subscribers[topic], key=lambda member_id: len(self.assigned[member_id]))
 
-    def _one_that_came_from(self, origin: str, holder: str, partition: TopicPartition) -> TopicPartition:
-        """A partition of the same topic that moved from `origin` to `holder` returns instead of `partition`.
+    def _partition_from(self, origin: str, holder: str, partition: TopicPartition) -> TopicPartition:
+        """Return a partition of the topic that moved from `origin` to `holder`; otherwise `partition`.
 
-        Otherwise two members could end up having swapped partitions for nothing.
+        Moving it back avoids that two members only exchange partitions.
         """
         for held in self.assigned[holder]:
             if held.topic == partition.topic and self._origin[held] == origin:

@@ -1,4 +1,4 @@
-"""What an assignor reads and how it behaves: subscriptions of members, and the Assignor port."""
+"""Subscriptions and assignments of group members, and the interface of assignors."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ NO_GENERATION = -1
 
 
 class RebalanceProtocol(Enum):
-    """What members do before they rejoin (KIP-429)."""
+    """What members do with their partitions before they rejoin (KIP-429)."""
 
     EAGER = 0
-    """Every member gives up all its partitions, then joins."""
+    """Each member revokes all its partitions, then joins."""
 
     COOPERATIVE = 1
-    """Members keep consuming; only what the next assignment takes away is given up."""
+    """Members continue to consume, and revoke only the partitions that the next assignment removes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """One member's wishes: `owned_partitions` are what it held in `generation` when it joined."""
+    """One member's subscription; it owned `owned_partitions` in `generation` when it joined."""
 
     topics: tuple[str, ...]
     user_data: bytes | None = None
@@ -32,42 +32,42 @@ class Subscription:
     generation: int = NO_GENERATION
     rack_id: str | None = None
     group_instance_id: str | None = None
-    """Not part of the bytes: the group's leader learns it from the JoinGroup reply (KIP-345)."""
+    """Not part of the encoded bytes: it is in the leader's JoinGroup response (KIP-345)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """What the group's leader gave to one member."""
+    """The partitions that the group's leader assigned to one member."""
 
     partitions: tuple[TopicPartition, ...]
     user_data: bytes | None = None
 
 
 class Assignor(Protocol):
-    """Divides the partitions of topics among the members that subscribe to them; holds no state."""
+    """Divides the partitions of topics among the subscribed members; has no state."""
 
     @property
     def name(self) -> str:
-        """The name that members vote for, as Kafka spells it."""
+        """Kafka's name of the assignor, in JoinGroup."""
 
     @property
     def rebalance_protocol(self) -> RebalanceProtocol:
         """What a member does with its partitions before it rejoins."""
 
     def user_data(self, assigned: Sequence[TopicPartition] | None, generation: int) -> bytes | None:
-        """What a member attaches to its subscription; `assigned` None means it never had an assignment."""
+        """Return the user data of a subscription; `assigned` is None before the first assignment."""
 
     def assign(
         self, cluster: Mapping[str, int], members: Mapping[str, Subscription]
     ) -> dict[str, list[TopicPartition]]:
-        """Partitions for every key of `members`; `cluster` says how many partitions each topic has.
+        """Return the partitions of each member; `cluster` has the number of partitions of each topic.
 
-        Topics that `cluster` lacks or that have no partition are passed over.
+        Topics that are not in `cluster` or have no partitions are ignored.
         """
 
 
 def in_assignment_order(members: Mapping[str, Subscription]) -> list[str]:
-    """Member ids with static members first, by instance id, then the others by member id (KIP-345)."""
+    """Return the member ids: static members first, by instance id, then the others by id (KIP-345)."""
     return sorted(
         members,
         key=lambda member_id: (
@@ -78,6 +78,6 @@ def in_assignment_order(members: Mapping[str, Subscription]) -> list[str]:
 
 
 def subscribed_topics(cluster: Mapping[str, int], members: Mapping[str, Subscription]) -> list[str]:
-    """The topics that exist and that somebody subscribes to, sorted."""
+    """Return the existing topics that a member subscribes to, sorted."""
     wanted = {topic for subscription in members.values() for topic in subscription.topics}
     return sorted(topic for topic in wanted if cluster.get(topic, 0) > 0)

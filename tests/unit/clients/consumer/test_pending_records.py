@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from tidelog.clients.consumer.consumer_types import ConsumerRecord, FetchPosition, TimestampType
-from tidelog.clients.consumer.handed_out import HandedOut
 from tidelog.clients.consumer.partition_state import AssignedPartitions, PartitionState
+from tidelog.clients.consumer.pending_records import PendingRecords
 from tidelog.clients.groups.group_offsets import OffsetAndMetadata
 from tidelog.protocol.ids import TopicPartition
 
@@ -18,7 +18,7 @@ class Rig:
     def __init__(self) -> None:
         self.assigned = AssignedPartitions()
         self.assigned.set([P0, P1])
-        self.handed_out = HandedOut(self.assigned)
+        self.handed_out = PendingRecords(self.assigned)
         for partition in (P0, P1):
             self.state(partition).seek(FetchPosition(0), 4)
 
@@ -81,14 +81,14 @@ def test_the_rest_is_handed_out_at_once_up_to_a_limit() -> None:
     rig.fetch(P0, 0, 1, 2)
     rig.fetch(P1, 7, 8)
     rig.next_offset()
-    first = rig.handed_out.rest(3)
+    first = rig.handed_out.take(3)
     assert {partition: [r.offset for r in records] for partition, records in first.items()} == {
         P0: [1, 2],
         P1: [7],
     }
     assert rig.handed_out.positions()[P1].offset == 8
-    assert [r.offset for r in rig.handed_out.rest(3)[P1]] == [8]
-    assert rig.handed_out.rest(3) == {}
+    assert [r.offset for r in rig.handed_out.take(3)[P1]] == [8]
+    assert rig.handed_out.take(3) == {}
 
 
 def test_partitions_without_a_position_are_not_committed() -> None:

@@ -1,4 +1,4 @@
-"""Whether a consumer can be used: not started, running, closing or closed (shell)."""
+"""The stages of a consumer: not started, running, closing or closed (shell)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 
 
 class Stage(Enum):
-    """The stages of a consumer's life, in order; none is left for an earlier one."""
+    """The stages of a consumer in order; it never returns to an earlier stage."""
 
     NEW = auto()
     RUNNING = auto()
@@ -21,15 +21,15 @@ class Stage(Enum):
     CLOSED = auto()
 
 
-class ConsumerLife:
-    """The stage of one consumer, and the checks that its calls begin with."""
+class ConsumerLifecycle:
+    """The stage of one consumer, and the checks at the beginning of its calls."""
 
     def __init__(self) -> None:
         self.stage = Stage.NEW
 
     @property
     def is_closing(self) -> bool:
-        """Return whether the consumer is being closed or is closed."""
+        """Whether the consumer is being closed or is closed."""
         return self.stage in (Stage.CLOSING, Stage.CLOSED)
 
     def require_new(self) -> None:
@@ -45,7 +45,7 @@ class ConsumerLife:
             raise _closed()
 
     def require_open(self, driver: FetchDriver) -> None:
-        """Raise KafkaError if the consumer is not started, is being closed, or can fetch no more."""
+        """Raise KafkaError if the consumer is not started, is being closed, or its fetcher has failed."""
         self.require_usable()
         if self.is_closing:
             raise _closed()
@@ -61,7 +61,7 @@ class ConsumerLife:
 
 
 def deadline_ms(client: ClusterClient, config: ConsumerConfig, timeout_ms: int | None = None) -> int:
-    """Return when a call with `timeout_ms` (None: `default_api_timeout_ms`) ends, in the client's time."""
+    """Return the deadline of a call; `timeout_ms` None means `default_api_timeout_ms`."""
     return client.now_ms() + (config.default_api_timeout_ms if timeout_ms is None else timeout_ms)
 
 

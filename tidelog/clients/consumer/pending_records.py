@@ -1,7 +1,7 @@
-"""How far records have been handed out to the application, also when they are handed out one by one.
+"""The records that were taken from the fetcher and not yet returned, and the resulting positions.
 
-Pure. The fetcher moves a partition's position behind every record it gives; of records that are kept
-here to be handed out singly, the position that counts (for commits and `position`) is the next one's.
+Pure. The fetcher moves a partition's position after all records that it returns. While some of them are still
+pending here, the position for commits and `position` is that of the next pending record.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog.protocol.ids import TopicPartition
 
 
 class _Chunk:
-    """Records of one partition; `at` is the next to hand out."""
+    """Records of one partition; `at` is the index of the next one to return."""
 
     __slots__ = ("at", "generation", "records", "state")
 
@@ -27,11 +27,11 @@ class _Chunk:
         self.at = 0
 
 
-class HandedOut:
-    """Records taken from the fetcher and not yet handed out, and the positions that follow from them.
+class PendingRecords:
+    """The pending records of one consumer.
 
-    A chunk whose partition was revoked, reset or sought since counts no more; one of a paused
-    partition waits.
+    A chunk is dropped if its partition was revoked, reset or sought since; it is kept while its partition is
+    paused.
     """
 
     def __init__(self, assigned: AssignedPartitions) -> None:
@@ -39,14 +39,14 @@ class HandedOut:
         self._chunks: deque[_Chunk] = deque()
 
     def add(self, taken: Iterable[tuple[PartitionState, list[ConsumerRecord]]]) -> None:
-        """Keep records to hand out one by one."""
+        """Add records that are returned one by one."""
         self._chunks.extend(_Chunk(state, records) for state, records in taken)
 
     def next(self) -> ConsumerRecord | None:
-        """Hand out one record; None when there is none."""
+        """Remove and return one record; None if there is none."""
         for _ in range(len(self._chunks)):
             chunk = self._chunks[0]
-            if not self._counts(chunk):
+            if not self._is_current(chunk):
                 self._chunks.popleft()
             elif chunk.state.paused:
                 self._chunks.rotate(-1)
@@ -58,12 +58,12 @@ class HandedOut:
                 return record
         return None
 
-    def rest(self, max_records: int) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Hand out what is kept, at most `max_records`."""
+    def take(self, max_records: int) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Remove and return at most `max_records` records."""
         result: dict[TopicPartition, list[ConsumerRecord]] = {}
         for _ in range(len(self._chunks)):
             chunk = self._chunks[0]
-            if not self._counts(chunk):
+            if not self._is_current(chunk):
                 self._chunks.popleft()
             elif chunk.state.paused:
                 self._chunks.rotate(-1)
@@ -77,16 +77,16 @@ class HandedOut:
         return result
 
     def position(self, state: PartitionState) -> FetchPosition:
-        """The position behind what was handed out of one partition that has one."""
+        """Return the position after the returned records of a partition that has a position."""
         assert state.position is not None
         for chunk in self._chunks:
-            if chunk.state is state and self._counts(chunk):
+            if chunk.state is state and self._is_current(chunk):
                 following = chunk.records[chunk.at]
                 return FetchPosition(following.offset, following.leader_epoch, state.position.leader_epoch)
         return state.position
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What to commit: the positions of all assigned partitions that have one."""
+        """Return the positions to commit: those of all assigned partitions that have one."""
         result = {}
         for state in self._assigned:
             if state.position is not None and state.state in (
@@ -97,6 +97,6 @@ class HandedOut:
                 result[state.topic_partition] = OffsetAndMetadata(at.offset, "", at.offset_epoch)
         return result
 
-    def _counts(self, chunk: _Chunk) -> bool:
+    def _is_current(self, chunk: _Chunk) -> bool:
         state = chunk.state
         return chunk.generation == state.generation and self._assigned.get(state.topic_partition) is state
