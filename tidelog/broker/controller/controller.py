@@ -56,8 +56,8 @@ class Controller:
             clock,
             TaskIntervals.of(config),
         )
-        store.on_activation(self._on_activation)
-        store.on_resignation(self._tasks.stop)
+        store.leadership.on_activation(self._on_activation)
+        store.leadership.on_resignation(self._tasks.stop)
 
     def _on_activation(self, epoch: LeaderEpoch) -> None:
         services = self._services

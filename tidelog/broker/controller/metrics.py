@@ -33,7 +33,7 @@ def report_controller(metrics: BrokerMetrics, store: MetadataStore, log: Metadat
     metrics.counter(
         _PREFIX + "newactivecontrollers",
         "The number of changes of the active controller.",
-        lambda: store.leader_changes,
+        lambda: store.leadership.leader_changes,
     )
 
 

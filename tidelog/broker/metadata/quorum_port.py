@@ -1,35 +1,32 @@
-"""What the node's metadata needs of the quorum: its driver, or something in its place."""
+"""The port of the node's metadata to the quorum."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from tidelog.broker.raft.driver import Turn
+from tidelog.broker.raft.steps import Callback
 from tidelog.cluster.quorum.effects import RecordsAppended
 from tidelog.protocol.ids import LeaderEpoch
 
 
 class Quorum(Protocol):
-    """A replica of the metadata log; `tidelog.broker.raft.driver.RaftDriver` is one."""
+    """A replica of the metadata log: `tidelog.broker.raft.steps.MachineSteps`; tests replace it."""
 
-    def in_turn(self, turn: Turn) -> None:
-        """Have `turn` called when the log may be appended to."""
+    def schedule(self, callback: Callback) -> None:
+        """Call `callback` when the log can be appended to."""
 
-    def append_now(self, records: list[bytes], epoch: LeaderEpoch) -> RecordsAppended:
-        """Append one batch, within a turn."""
+    def append(self, records: list[bytes], epoch: LeaderEpoch) -> RecordsAppended:
+        """Append one batch, within a callback."""
 
     @property
     def kraft_version(self) -> int:
-        """0: voters are static, 1: they stand in the log."""
+        """0: voters are static, 1: they are in the log."""
 
     def upgrade_refusal(self, epoch: LeaderEpoch) -> str | None:
-        """Why the voters cannot become dynamic now; None when they can."""
+        """Return why the voters cannot become dynamic now, None if they can."""
 
-    def upgrade_voters_now(self, epoch: LeaderEpoch) -> RecordsAppended:
-        """Write the voters into the log, within a turn."""
+    def upgrade_voters(self, epoch: LeaderEpoch) -> RecordsAppended:
+        """Append the static voters to the log, within a callback."""
 
-    def give_up(self) -> None:
-        """Lead no more; others, or this node in another epoch, may."""
-
-    def fail(self, error: BaseException) -> None:
-        """End the node's part in the quorum."""
+    def resign(self) -> None:
+        """Resign; this node or another may be elected in a later epoch."""

@@ -1,13 +1,12 @@
-"""When a snapshot of the metadata is written, and writing it without holding anybody up.
+"""Writes snapshots of the metadata, in a thread.
 
-Due after so many bytes of records, or so long after the first change that no snapshot has. The image
-is encoded and written in a thread; then, in a turn of the driver, readers may have the snapshot and
-the log below older ones goes.
+A snapshot is written after a number of bytes of records, or some time after the first change that no
+snapshot contains. When it is complete, in the driver's task, readers can read it and the log below older
+snapshots is deleted.
 
-Bounds: one snapshot is written at a time.
-Errors: a snapshot that cannot be written is reported and left for the next time it is due; nothing
-is lost without it but time at the next start.
-Source: SnapshotGenerator of Apache Kafka; KIP-630.
+Bounds: one snapshot is written at a time. Errors: a failure to write a snapshot is logged, and the next
+snapshot is written at its time. Without a snapshot only the next start is slower. Source: SnapshotGenerator
+of Apache Kafka; KIP-630.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from tidelog.base.clock import Clock
-from tidelog.broker.raft.driver import Turn
 from tidelog.broker.raft.log import MetadataLog
 from tidelog.broker.raft.snapshot_format import SnapshotHead, snapshot_batches
+from tidelog.broker.raft.steps import Callback
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.image_records import image_records
 from tidelog.cluster.quorum.log import SnapshotId
@@ -36,7 +35,7 @@ logger = logging.getLogger(__name__)
 class SnapshotSettings:
     """`metadata.log.max.record.bytes.between.snapshots` and `metadata.log.max.snapshot.interval.ms`.
 
-    An interval of 0 is none.
+    An interval of 0 means no limit.
     """
 
     max_bytes: int = 20_971_520
@@ -44,7 +43,7 @@ class SnapshotSettings:
 
 
 class Snapshotter:
-    """Told what is applied; `connect` before the first snapshot can be due."""
+    """Counts what is applied to the metadata, and writes its snapshots."""
 
     def __init__(
         self,
@@ -54,55 +53,57 @@ class Snapshotter:
         clock: Clock,
         executor: Executor,
         voters_at: Callable[[Offset], tuple[int, VoterSet | None]],
+        schedule: Callable[[Callback], None],
     ) -> None:
-        """`voters_at`: kraft.version and voters as of an offset, which go into the snapshot."""
+        """`voters_at` returns kraft.version and the voters at an offset, which the snapshot contains.
+
+        `schedule` calls a callback in the task of the driver, which owns the log.
+        """
         self.written = 0
-        """Snapshots that this node has written."""
+        """The number of snapshots that this node has written."""
         self.errors = 0
+        """The number of snapshots that could not be written."""
         self._log = log
         self._settings = settings
         self._clock = clock
         self._executor = executor
         self._voters_at = voters_at
-        self._in_turn: Callable[[Turn], None] | None = None
+        self._schedule = schedule
+        self._is_closed = False
         self._bytes = 0
         self._is_overdue = False
         self._image: MetadataImage | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
 
-    def connect(self, in_turn: Callable[[Turn], None]) -> None:
-        """`in_turn` of the driver that owns the log."""
-        self._in_turn = in_turn
-
     def applied(self, size_bytes: int) -> None:
-        """Records of so many bytes were applied."""
+        """Count applied records of `size_bytes`."""
         self._bytes += size_bytes
         if self._timer is None and self._settings.max_interval_ms > 0:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._settings.max_interval_ms / 1000, self._time_passed)
+            self._timer = loop.call_later(self._settings.max_interval_ms / 1000, self._on_interval_passed)
 
     def offer(self, image: MetadataImage) -> None:
-        """An image at the end of a batch, of which a snapshot may be written now or later."""
+        """Keep an image that is complete at the end of a batch; write a snapshot of it now or later."""
         self._image = image
-        self._write_if_due()
+        self._write_if_needed()
 
-    def taken_over(self, snapshot_id: SnapshotId) -> None:
-        """A snapshot with everything up to now is there already."""
-        logger.debug("metadata are taken over from the snapshot at offset %d", snapshot_id.end_offset)
+    def on_snapshot_loaded(self, snapshot_id: SnapshotId) -> None:
+        """Forget the counted changes: the loaded snapshot contains them."""
+        logger.debug("loaded the metadata snapshot at offset %d", snapshot_id.end_offset)
         self._forget_changes()
 
     async def close(self) -> None:
-        """Wait for what is being written; no more is begun."""
-        self._in_turn = None
+        """Wait for the snapshot that is being written; begin no other."""
+        self._is_closed = True
         self._forget_changes()
         if self._writing is not None:
             await asyncio.gather(self._writing, return_exceptions=True)
 
-    def _time_passed(self) -> None:
+    def _on_interval_passed(self) -> None:
         self._timer = None
         self._is_overdue = True
-        self._write_if_due()
+        self._write_if_needed()
 
     def _forget_changes(self) -> None:
         self._bytes, self._is_overdue = 0, False
@@ -110,9 +111,9 @@ class Snapshotter:
             self._timer.cancel()
             self._timer = None
 
-    def _write_if_due(self) -> None:
-        is_due = self._is_overdue or self._bytes >= self._settings.max_bytes
-        if not is_due or self._image is None or self._writing is not None or self._in_turn is None:
+    def _write_if_needed(self) -> None:
+        is_needed = self._is_overdue or self._bytes >= self._settings.max_bytes
+        if not is_needed or self._image is None or self._writing is not None or self._is_closed:
             return
         image = self._image
         snapshot_id = SnapshotId(image.offset + 1, image.epoch)
@@ -128,19 +129,19 @@ class Snapshotter:
             await asyncio.get_running_loop().run_in_executor(self._executor, write)
         except (OSError, KafkaError) as error:
             self.errors += 1
-            logger.error("the metadata snapshot at offset %d cannot be written: %s", end_offset, error)
+            logger.error("cannot write the metadata snapshot at offset %d: %s", end_offset, error)
         except Exception:
             self.errors += 1
-            logger.exception("the metadata snapshot at offset %d cannot be written", end_offset)
+            logger.exception("cannot write the metadata snapshot at offset %d", end_offset)
         else:
             self.written += 1
-            if self._in_turn is not None:
-                self._in_turn(lambda: self._completed(snapshot_id))
+            if not self._is_closed:
+                self._schedule(lambda: self._on_written(snapshot_id))
         finally:
             self._writing = None
 
     def _writer(self, snapshot_id: SnapshotId, image: MetadataImage) -> Callable[[], None]:
-        """What writes the snapshot, with all that it says of the log as it is now."""
+        """Return a function that writes the snapshot; its header describes the log as it is now."""
         end_offset, epoch = snapshot_id
         kraft_version, voters = self._voters_at(end_offset)
         voters_record = None if voters is None else voters.to_record()
@@ -153,14 +154,14 @@ class Snapshotter:
 
         return write
 
-    def _completed(self, snapshot_id: SnapshotId) -> None:
-        """In a turn: the snapshot is there; what only older ones need may go."""
+    def _on_written(self, snapshot_id: SnapshotId) -> None:
+        """Make the snapshot readable, and delete what only older snapshots need; in the driver's task."""
         if snapshot_id.end_offset < self._log.start_offset:
             return
         self._log.snapshots.add(snapshot_id)
-        logger.info("metadata snapshot %s is written", self._log.snapshots.path(snapshot_id))
+        logger.info("wrote metadata snapshot %s", self._log.snapshots.path(snapshot_id))
         try:
             self._log.clean()
         except (KafkaError, OSError) as error:
-            # What is too much stays; a voter does not end for that.
-            logger.error("the metadata log cannot be cleaned: %s", error)
+            # The old data stays; this is not fatal for a voter.
+            logger.error("cannot delete old metadata: %s", error)

@@ -1,16 +1,14 @@
-"""The one task that lets the quorum's state machine take steps, and does what it asks for.
+"""The task that runs the quorum's state machine and performs its effects in order.
 
-    events wait -> step, step, ... -> effects up to the first Persist -> durable -> rest -> PersistCompleted
+    what waits -> step, step, ... -> effects up to the first Persist -> durable -> rest -> PersistCompleted
 
-While something is being made durable in a thread, events and appends wait; then all that came
-meanwhile is worked off together, so that one sync serves many. What another node sends or the disk
-does never runs outside of a turn of this task.
+While something is being made durable in a thread, events and callbacks wait. Then all of them are handled
+together, so that one fsync is shared. Messages of other nodes and results of the disk are handled only by
+this task.
 
-Bounds: requests of other nodes come through the request channel of their listener or wait in the
-state machine, which bounds them; one timer.
-Errors: whatever fails in a turn (a sync, the state machine, replaying a committed record) is final:
-`on_fatal` is told once and nothing is stepped, sent or answered any more. Room on a full disk, and a
-descriptor to sync with, are waited for.
+Bounds: one timer; `steps` has the bounds of what waits. Errors: any failure of the task (an fsync, the state
+machine, a listener) is final. `on_fatal` is called once, and nothing is stepped, sent or answered any more. A
+full disk and a shortage of descriptors are not failures: the task waits until there is room.
 """
 
 from __future__ import annotations
@@ -18,29 +16,26 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
-from tidelog.base.clock import Clock
 from tidelog.broker.raft.log import MetadataLog
 from tidelog.broker.raft.state_file import QuorumStateFile
+from tidelog.broker.raft.steps import MachineSteps
 from tidelog.cluster.quorum.effects import (
-    AppendRejected,
     Effect,
     HighWatermark,
     LeaderChanged,
     Persist,
-    RecordsAppended,
     Respond,
     Send,
     SnapshotLoaded,
 )
-from tidelog.cluster.quorum.events import Append, Event, PersistCompleted, Resign, Tick, UpgradeVoters
+from tidelog.cluster.quorum.events import PersistCompleted, Tick
 from tidelog.cluster.quorum.log import SnapshotId
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
-from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.protocol.schema import ApiMessage
 from tidelog.storage.disk.errors import is_descriptor_shortage
@@ -48,195 +43,92 @@ from tidelog.storage.log.flush import FlushPlan
 
 logger = logging.getLogger(__name__)
 
-Turn: TypeAlias = Callable[[], None]
-
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 
 FULL_DISK_PAUSE_S: Final = 0.5
-"""How often it is looked whether there is room for a new quorum-state."""
+"""The pause until quorum-state is written again after the disk had no room."""
 
 RESIGN_S: Final = 1.0
-"""How long a resignation may take on the disk."""
-
-
-class QuorumMachine(Protocol):
-    """What is driven: tidelog.cluster.quorum.quorum.Quorum, or a script in a test."""
-
-    @property
-    def deadline_ms(self) -> int | None:
-        """When `Tick` is wanted next."""
-
-    @property
-    def kraft_version(self) -> int:
-        """In which version quorum-state is written."""
-
-    @property
-    def voter_ids(self) -> Iterable[BrokerId]:
-        """The voters, for quorum-state of version 0."""
-
-    def upgrade_refusal(self, epoch: LeaderEpoch) -> str | None:
-        """Why `UpgradeVoters` would be refused, None when it would not."""
-
-    def step(self, event: Event, now_ms: int) -> list[Effect]:
-        """What an event leads to."""
+"""The time that a resignation may take on the disk."""
 
 
 class QuorumListener(Protocol):
-    """Who hears what the quorum decides; called within a turn."""
+    """The metadata store; its methods are called in the driver's task. Tests replace it."""
 
     def leader_changed(self, epoch: LeaderEpoch, leader: BrokerId | None) -> None:
-        """The epoch or its leader is another one."""
+        """Handle a new epoch or leader; None if there is no leader."""
 
     def committed(self, offset: Offset) -> None:
-        """The log is committed up to `offset`."""
+        """Handle a new high watermark."""
 
     def snapshot_loaded(self, snapshot_id: SnapshotId) -> None:
-        """The log now begins with a snapshot that another node wrote."""
+        """Handle a fetched snapshot, with which the log begins now."""
 
 
 class RequestSender(Protocol):
-    """Who carries requests to other nodes and reports each answer, or its absence, once."""
+    """The connections to other nodes, which report each response, or its absence, once. Tests replace it."""
 
     def send(self, request: Send) -> None:
-        """Send, or say that it failed; never waits."""
+        """Send a request without waiting; a failure is reported like a missing response."""
 
 
 class RaftDriver:
-    """See the module; `start`, then `post` and `in_turn`, then `stop`."""
+    """The task and its timer: `start`, then `stop`."""
 
     def __init__(
         self,
-        machine: QuorumMachine,
+        steps: MachineSteps,
         log: MetadataLog,
         state_file: QuorumStateFile,
         *,
         listener: QuorumListener,
         sender: RequestSender,
-        clock: Clock,
         executor: Executor,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         self.failure: BaseException | None = None
-        self._machine = machine
+        self._steps = steps
         self._log = log
         self._state_file = state_file
         self._listener = listener
         self._sender = sender
-        self._clock = clock
         self._executor = executor
         self._on_fatal = on_fatal
-        self._work: deque[Event | Turn] = deque()
-        self._effects: list[Effect] = []
-        self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_due_ms: int | None = None
-        self._stopping = False
+        self._timer_deadline_ms: int | None = None
+        self._is_stopping = False
         self._waits_for_room = False
-        self._fault: Exception | None = None
-
-    # ---- what others call
 
     def start(self) -> None:
         """Begin; elections run from now on."""
         self._task = asyncio.create_task(self._run(), name="raft-driver")
-        self.post(Tick())
-
-    def post(self, event: Event) -> None:
-        """Have the state machine take an event, in order."""
-        self._work.append(event)
-        self._wake.set()
-
-    def in_turn(self, turn: Turn) -> None:
-        """Have `turn` called when nothing is being made durable; it may call `append_now`."""
-        self._work.append(turn)
-        self._wake.set()
-
-    def append_now(self, records: list[bytes], epoch: LeaderEpoch) -> RecordsAppended:
-        """Within a turn: put records into the log as one batch.
-
-        Errors: KafkaError NOT_CONTROLLER when this node does not lead `epoch` any more, or gives that up
-        because its disk has no room, and what else keeps the log from taking them. Nothing has changed then.
-        """
-        context = object()
-        return self._appended(Append(records, epoch, context), context)
-
-    @property
-    def kraft_version(self) -> int:
-        """0: voters are static, 1: they stand in the log."""
-        return self._machine.kraft_version
-
-    def upgrade_refusal(self, epoch: LeaderEpoch) -> str | None:
-        """Why the voters cannot become dynamic now; None when they can."""
-        return self._machine.upgrade_refusal(epoch)
-
-    def upgrade_voters_now(self, epoch: LeaderEpoch) -> RecordsAppended:
-        """Within a turn: write the static voters into the log, which makes them dynamic.
-
-        Errors: as of `append_now`, and NOT_CONTROLLER for whatever else `upgrade_refusal` says.
-        """
-        context = object()
-        return self._appended(UpgradeVoters(epoch, context), context)
-
-    def _appended(self, event: Append | UpgradeVoters, context: object) -> RecordsAppended:
-        outcome: RecordsAppended | None = None
-        try:
-            effects = self._machine.step(event, self._clock.monotonic_ms())
-        except KafkaError as error:
-            if not self._others_may_have_room(error):
-                raise
-            logger.error("the metadata log takes no records, so others shall lead: %s", error)
-            self.give_up()
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, str(error)) from error
-        except Exception as error:
-            # Nobody knows what is in the log now, whatever the caller makes of it.
-            self._fault = error
-            raise
-        for effect in effects:
-            if isinstance(effect, RecordsAppended) and effect.context is context:
-                outcome = effect
-            elif isinstance(effect, AppendRejected) and effect.context is context:
-                raise append_error(effect)
-            else:
-                self._effects.append(effect)
-        assert outcome is not None, "an append is answered in its own step"
-        return outcome
-
-    def _others_may_have_room(self, error: KafkaError) -> bool:
-        """Whether the log was refused by its disk, and there are others to lead.
-
-        A leader without room would keep everybody from changing anything for as long as it lives.
-        """
-        return error.code is ErrorCode.KAFKA_STORAGE_ERROR and len(tuple(self._machine.voter_ids)) > 1
+        self._steps.post(Tick())
 
     def fail(self, error: BaseException) -> None:
-        """End now: something that must not fail has failed outside of a turn."""
+        """End the task because of a fatal failure in another part of the node."""
         if self._task is not None:
             self._task.cancel()
         if self.failure is None:
             self._end(error)
 
-    def give_up(self) -> None:
-        """Lead no more, if this node leads; it may be elected again."""
-        self.post(Resign())
-
     async def resign(self) -> None:
-        """Give up leadership, if this node leads, and ask the others to elect; returns once that is sent."""
+        """Resign if this node is the leader, and return when the other voters have been notified."""
         task = self._task
         if task is None or task.done():
             return
-        self.post(Resign())
-        given_up = asyncio.Event()
-        self.in_turn(given_up.set)
-        waiting = asyncio.create_task(given_up.wait())
+        self._steps.resign()
+        resigned = asyncio.Event()
+        self._steps.schedule(resigned.set)
+        waiting = asyncio.create_task(resigned.wait())
         await asyncio.wait([waiting, task], timeout=RESIGN_S, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
 
     async def stop(self, *, at_once: bool = False) -> None:
-        """End when what is being made durable is so; `at_once`: as a crash would."""
+        """End the task when the present fsync has completed, or `at_once` as after a crash."""
         task, self._task = self._task, None
-        self._stopping = True
-        self._wake.set()
+        self._is_stopping = True
+        self._steps.wake()
         if task is not None:
             if at_once:
                 task.cancel()
@@ -247,18 +139,17 @@ class RaftDriver:
 
     async def _run(self) -> None:
         try:
-            while not self._stopping:
-                if not self._work:
-                    self._wake.clear()
-                    await self._wake.wait()
-                    continue
-                self._take_turn()
-                fault = self._fault or self._log.failure
+            while not self._is_stopping:
+                await self._steps.wait()
+                if self._is_stopping:
+                    return
+                self._steps.run()
+                fault = self._steps.fault or self._log.failure
                 if fault is not None:
                     raise fault
-                while self._effects:
-                    await self._perform()
-                self._arm_timer()
+                while effects := self._steps.take_effects():
+                    await self._perform(effects)
+                self._set_timer()
         except asyncio.CancelledError:
             raise
         except BaseException as error:
@@ -266,44 +157,20 @@ class RaftDriver:
             if not isinstance(error, Exception):
                 raise
 
-    def _take_turn(self) -> None:
-        """Step everything that waits now; what it adds itself is for the next turn."""
-        for _ in range(len(self._work)):
-            work = self._work.popleft()
-            if not callable(work):
-                self._step(work)
-                continue
-            self._notice_time()
-            if any(isinstance(effect, LeaderChanged) for effect in self._effects):
-                # Who takes a turn must have heard of it: no command is decided in an office that is lost.
-                self._work.appendleft(work)
-                return
-            work()
-
-    def _notice_time(self) -> None:
-        """After a freeze the machine may lead no more, which it finds out by the clock only."""
-        due_ms = self._machine.deadline_ms
-        if due_ms is not None and due_ms <= self._clock.monotonic_ms():
-            self._step(Tick())
-
-    def _step(self, event: Event) -> None:
-        self._effects += self._machine.step(event, self._clock.monotonic_ms())
-
-    async def _perform(self) -> None:
-        """Do all effects in order; everything that is to be durable is made so at the first Persist."""
-        effects, self._effects = self._effects, []
+    async def _perform(self, effects: list[Effect]) -> None:
+        """Perform all effects in order; at the first Persist everything is made durable."""
         tickets = [effect.ticket for effect in effects if isinstance(effect, Persist)]
         is_durable = False
         for effect in effects:
             if not isinstance(effect, Persist):
-                self._do(effect)
+                self._perform_one(effect)
             elif not is_durable:
                 await self._persist([each for each in effects if isinstance(each, Persist)])
                 is_durable = True
         for ticket in tickets:
-            self._step(PersistCompleted(ticket))
+            self._steps.step(PersistCompleted(ticket))
 
-    def _do(self, effect: Effect) -> None:
+    def _perform_one(self, effect: Effect) -> None:
         if isinstance(effect, Send):
             self._sender.send(effect)
         elif isinstance(effect, Respond):
@@ -315,12 +182,12 @@ class RaftDriver:
         elif isinstance(effect, SnapshotLoaded):
             self._listener.snapshot_loaded(effect.snapshot_id)
         else:
-            raise AssertionError(f"nobody asked for {effect}")
+            raise AssertionError(f"{effect} does not belong to an event of the driver")
 
-    async def _persist(self, wanted: list[Persist]) -> None:
-        records = [each.record for each in wanted if each.record is not None]
-        plan = self._log.flush_plan() if any(each.flush_to is not None for each in wanted) else None
-        kraft_version, voters = self._machine.kraft_version, tuple(self._machine.voter_ids)
+    async def _persist(self, requested: list[Persist]) -> None:
+        records = [each.record for each in requested if each.record is not None]
+        plan = self._log.flush_plan() if any(each.flush_to is not None for each in requested) else None
+        kraft_version, voters = self._steps.kraft_version, self._steps.voter_ids
 
         def make_durable() -> bool:
             if records and not self._is_written(records[-1], kraft_version, voters):
@@ -331,7 +198,7 @@ class RaftDriver:
             loop = asyncio.get_running_loop()
             while not await loop.run_in_executor(self._executor, make_durable):
                 await asyncio.sleep(FULL_DISK_PAUSE_S)
-                if self._stopping:
+                if self._is_stopping:
                     raise asyncio.CancelledError
         except (OSError, KafkaError) as error:
             raise self._log.sync_failed(error) from error
@@ -339,9 +206,9 @@ class RaftDriver:
             self._log.flushed(plan)
 
     def _is_written(self, record: QuorumRecord, kraft_version: int, voters: tuple[BrokerId, ...]) -> bool:
-        """Write the record; False when the disk has no room for it, and the old one is still there.
+        """Write quorum-state; return False if the disk has no room, and the former content remains.
 
-        Without it this node votes for nobody and follows nobody, but what it knows can be read.
+        Until it is written, this node neither votes nor follows a leader. Its metadata can be read.
         """
         try:
             self._state_file.write(record, kraft_version=kraft_version, voters=voters)
@@ -349,21 +216,26 @@ class RaftDriver:
             if error.errno not in _NO_ROOM:
                 raise
             level = logging.DEBUG if self._waits_for_room else logging.ERROR
-            logger.log(level, "no part in the metadata quorum is taken until there is room: %s", error)
+            logger.log(
+                level,
+                "cannot write %s: %s; this node takes no part in the metadata quorum until there is room",
+                self._state_file.path,
+                error,
+            )
             self._waits_for_room = True
             return False
         self._waits_for_room = False
         return True
 
     def _is_synced(self, plan: FlushPlan) -> bool:
-        """Make the log durable; False when there was no descriptor to sync with."""
+        """Make the log durable; return False if the process has no descriptor for that."""
         try:
             plan.run()
         except OSError as error:
             if not is_descriptor_shortage(error):
                 raise
             level = logging.DEBUG if self._waits_for_room else logging.WARNING
-            logger.log(level, "the metadata log is not synced yet: %s", error)
+            logger.log(level, "cannot fsync the metadata log: %s; retrying", error)
             self._waits_for_room = True
             return False
         self._waits_for_room = False
@@ -372,27 +244,25 @@ class RaftDriver:
     def _end(self, error: BaseException) -> None:
         logger.critical("the metadata quorum on this node has ended", exc_info=error)
         self.failure = error
-        self._stopping = True
-        self._work.clear()
-        self._effects.clear()
+        self._is_stopping = True
+        self._steps.clear()
         self._cancel_timer()
         self._on_fatal(error)
 
     # ---- time
 
-    def _arm_timer(self) -> None:
-        due_ms = self._machine.deadline_ms
-        if due_ms == self._timer_due_ms and self._timer is not None:
+    def _set_timer(self) -> None:
+        deadline_ms, delay_ms = self._steps.deadline_ms, self._steps.ms_to_deadline
+        if deadline_ms == self._timer_deadline_ms and self._timer is not None:
             return
         self._cancel_timer()
-        if due_ms is not None and not self._stopping:
-            delay_ms = max(0, due_ms - self._clock.monotonic_ms())
-            self._timer_due_ms = due_ms
+        if delay_ms is not None and not self._is_stopping:
+            self._timer_deadline_ms = deadline_ms
             self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
-        self.post(Tick())
+        self._steps.post(Tick())
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -401,13 +271,8 @@ class RaftDriver:
 
 
 def respond(source: object, message: ApiMessage) -> None:
-    """Answer the request that waits in `source`, a future, if anybody still does."""
-    assert isinstance(source, asyncio.Future), f"{source!r} waits for no answer"
+    """Complete the future in `source` with the response, if a request still waits for it."""
+    assert isinstance(source, asyncio.Future), f"{source!r} is not the future of a request"
     waiting: asyncio.Future[Any] = source
     if not waiting.done():
         waiting.set_result(message)
-
-
-def append_error(refused: AppendRejected) -> KafkaError:
-    """What whoever wanted to append hears."""
-    return KafkaError(ErrorCode.NOT_CONTROLLER, refused.reason)

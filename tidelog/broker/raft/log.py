@@ -210,13 +210,11 @@ class MetadataLog:
                     )
         return EpochEnd(found, end_offset)
 
-    def read(self, offset: Offset, max_bytes: int) -> bytes:
-        """Whole batches from the one that holds `offset` on, at least one; none at the end."""
-        found = self._log.read(offset, max_bytes, at_least_one=True)
-        return b"" if found.records is None else found.records.read()
+    def read(self, offset: Offset, max_bytes: int, upper_bound: Offset | None = None) -> bytes:
+        """Return complete batches from the one that contains `offset`, at least one; none at the end.
 
-    def read_below(self, offset: Offset, max_bytes: int, upper_bound: Offset) -> bytes:
-        """As `read`, but nothing from `upper_bound` on."""
+        No batch at or above `upper_bound` is returned; None means no bound.
+        """
         found = self._log.read(offset, max_bytes, at_least_one=True, upper_bound=upper_bound)
         return b"" if found.records is None else found.records.read()
 

@@ -10,9 +10,10 @@ import pytest
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import Survival
 from tests.support.loops import on_both_loops, until
-from tests.support.metadata import SeededRandomness, creatable
+from tests.support.metadata import CLUSTER_ID, SeededRandomness, creatable
 from tests.support.metadata_store import (
     DIRECTORY,
+    FixedClock,
     InlineExecutor,
     make_replica,
     open_log,
@@ -22,8 +23,12 @@ from tests.support.metadata_store import (
 )
 from tidelog.base.randomness import new_uuid
 from tidelog.broker.metadata.batches import encode_records
-from tidelog.broker.raft.driver import Turn
+from tidelog.broker.metadata.leadership import ControllerLeadership
+from tidelog.broker.metadata.snapshotter import SnapshotSettings, Snapshotter
+from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.raft.log import MetadataLog
+from tidelog.broker.raft.steps import Callback
+from tidelog.cluster.controller.bootstrap import bootstrap_records
 from tidelog.cluster.controller.create_topics import create_topics
 from tidelog.cluster.controller.delete_topics import delete_topics
 from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
@@ -375,43 +380,62 @@ async def test_more_records_than_a_batch_holds_are_written_in_several() -> None:
 
 
 class FullLog:
-    """A quorum that was elected and whose disk takes nothing; `given_up` counts how often it resigned."""
-
-    def __init__(self) -> None:
-        self.given_up = 0
-        self.turns: list[Turn] = []
-
-    def in_turn(self, turn: Turn) -> None:
-        self.turns.append(turn)
+    """A quorum that was elected and whose disk is full; `resigned` counts how often it resigned."""
 
     kraft_version = 0
+
+    def __init__(self) -> None:
+        self.resigned = 0
+        self.callbacks: list[Callback] = []
+
+    def schedule(self, callback: Callback) -> None:
+        self.callbacks.append(callback)
 
     def upgrade_refusal(self, epoch: int) -> str | None:
         return None
 
-    def upgrade_voters_now(self, epoch: int) -> RecordsAppended:
+    def upgrade_voters(self, epoch: int) -> RecordsAppended:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
 
-    def append_now(self, records: list[bytes], epoch: int) -> RecordsAppended:
+    def append(self, records: list[bytes], epoch: int) -> RecordsAppended:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
 
-    def give_up(self) -> None:
-        self.given_up += 1
+    def resign(self) -> None:
+        self.resigned += 1
 
-    def fail(self, error: BaseException) -> None:
-        raise AssertionError(error)
+
+def store_over(quorum: FullLog) -> MetadataStore:
+    """The store of node 1, on an empty log."""
+    log = open_log(CrashFileSystem())
+    snapshotter = Snapshotter(
+        log,
+        SnapshotSettings(),
+        clock=FixedClock(),
+        executor=InlineExecutor(),
+        voters_at=lambda offset: (0, None),
+        schedule=quorum.schedule,
+    )
+    leadership = ControllerLeadership(
+        1, quorum, log_end_offset=lambda: log.end_offset, first_records=lambda: bootstrap_records(1)
+    )
+
+    def fail(error: Exception) -> None:
+        raise error
+
+    return MetadataStore(
+        log, quorum, cluster_id=CLUSTER_ID, leadership=leadership, snapshotter=snapshotter, on_fatal=fail
+    )
 
 
 @on_both_loops
 async def test_a_leader_that_cannot_write_its_first_records_leaves_it_to_others() -> None:
     quorum = FullLog()
-    replica = make_replica(CrashFileSystem())
-    store = replica.store
-    store.start(quorum)
+    store = store_over(quorum)
+    store.start()
     store.leader_changed(1, 1)
-    await until(lambda: bool(quorum.turns))
-    quorum.turns.pop()()
-    assert quorum.given_up == 1
+    await until(lambda: bool(quorum.callbacks))
+    quorum.callbacks.pop()()
+    assert quorum.resigned == 1
     assert store.active_epoch is None
     store.leader_changed(1, None)
-    await replica.abandon()
+    await store.close()

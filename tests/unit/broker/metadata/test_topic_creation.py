@@ -103,11 +103,11 @@ async def test_a_topic_that_cannot_be_created_is_reported_once(caplog: pytest.Lo
 async def test_a_store_that_refuses_leaves_the_asker_to_ask_again(caplog: pytest.LogCaptureFixture) -> None:
     async with running_store() as store:
         creation = TopicCreation(channel_of(store), CONFIG, FixedClock())
-        store.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone")
+        store.leadership.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone")
         creation.ensure("orders")
         await creation.close()
         assert "the disk is gone" in caplog.text
-        store.failure = None
+        store.leadership.failure = None
         creation.ensure("orders")
         await creation.close()
         assert "orders" in store.image.topics_by_name

@@ -15,6 +15,7 @@ from tests.support.metadata_store import DIRECTORY, FixedClock, InlineExecutor
 from tidelog.broker.raft.driver import RaftDriver
 from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
 from tidelog.broker.raft.state_file import QuorumStateFile
+from tidelog.broker.raft.steps import MachineSteps
 from tidelog.cluster.quorum.effects import (
     AppendRejected,
     Effect,
@@ -64,13 +65,13 @@ class Bench:
         self.clock = FixedClock()
         self.log = MetadataLog.open(self.disk, DIRECTORY, MetadataLogConfig(), self.clock)
         self.state_file = QuorumStateFile(self.disk, self.log.directory)
+        self.steps = MachineSteps(self.script, self.clock)
         self.driver = RaftDriver(
-            self.script,
+            self.steps,
             self.log,
             self.state_file,
             listener=self,
             sender=self,
-            clock=self.clock,
             executor=self.executor,
             on_fatal=self.fatal.append,
         )
@@ -149,7 +150,7 @@ async def test_while_a_sync_runs_events_wait_and_share_the_next() -> None:
     bench.script.react = react
     await bench.run()
     for _ in range(3):
-        bench.driver.post(RequestReceived(None, VoteRequest()))
+        bench.steps.post(RequestReceived(None, VoteRequest()))
     await bench.settle()
     assert bench.script.heard == [Tick()]
     assert bench.executor.waiting_count == 1
@@ -182,14 +183,14 @@ async def test_an_append_is_answered_in_its_turn() -> None:
     outcome: list[object] = []
 
     def turn() -> None:
-        outcome.append(bench.driver.append_now([b"a", b"b"], 5))
+        outcome.append(bench.steps.append([b"a", b"b"], 5))
         try:
-            bench.driver.append_now([b"c"], 4)
+            bench.steps.append([b"c"], 4)
         except KafkaError as error:
             outcome.append(error.code)
 
     await bench.run()
-    bench.driver.in_turn(turn)
+    bench.steps.schedule(turn)
     await bench.settle()
     appended, refused = outcome
     assert isinstance(appended, RecordsAppended)
@@ -211,11 +212,11 @@ async def test_a_fault_while_appending_ends_the_quorum_although_the_command_swal
 
     def turn() -> None:
         with suppress(AssertionError):
-            bench.driver.append_now([b"a"], 5)
+            bench.steps.append([b"a"], 5)
 
     bench.script.react = react
     await bench.run()
-    bench.driver.in_turn(turn)
+    bench.steps.schedule(turn)
     await bench.settle()
     assert [str(error) for error in bench.fatal] == ["half of it is in the log"]
     await bench.driver.stop()
@@ -237,12 +238,12 @@ async def test_a_log_that_has_no_room_is_led_by_who_has_some(voters: tuple[int, 
 
     def turn() -> None:
         with pytest.raises(KafkaError) as error:
-            bench.driver.append_now([b"a"], 5)
+            bench.steps.append([b"a"], 5)
         codes.append(error.value.code)
 
     bench.script.react = react
     await bench.run()
-    bench.driver.in_turn(turn)
+    bench.steps.schedule(turn)
     await bench.settle()
     is_alone = len(voters) == 1
     assert codes == [ErrorCode.KAFKA_STORAGE_ERROR if is_alone else ErrorCode.NOT_CONTROLLER]
@@ -258,7 +259,7 @@ async def test_a_turn_waits_for_the_sync_that_runs() -> None:
     bench.script.react = on(Tick, Persist(1, RECORD, None))
     await bench.run()
     turns: list[int] = []
-    bench.driver.in_turn(lambda: turns.append(1))
+    bench.steps.schedule(lambda: turns.append(1))
     await bench.settle()
     assert turns == []
     bench.executor.release()
@@ -285,8 +286,8 @@ async def test_after_a_freeze_a_lost_office_is_told_before_anybody_takes_a_turn(
     bench.clock.now_ms += 60_000
     seen: list[list[Any]] = []
     if is_ticked:
-        bench.driver.post(Tick())
-    bench.driver.in_turn(lambda: seen.append(list(bench.told)))
+        bench.steps.post(Tick())
+    bench.steps.schedule(lambda: seen.append(list(bench.told)))
     await bench.settle()
     assert seen == [[("leader", 6, None)]]
     await bench.driver.stop()
@@ -302,7 +303,7 @@ async def test_a_failed_sync_is_final(path_part: str) -> None:
     assert [type(error).__name__ for error in bench.fatal] == ["StorageFailure"]
     assert bench.driver.failure is bench.fatal[0]
     operations = len(bench.disk.operations)
-    bench.driver.post(Tick())
+    bench.steps.post(Tick())
     await bench.settle()
     assert bench.told == []
     assert bench.script.heard == [Tick()]

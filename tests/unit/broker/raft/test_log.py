@@ -87,7 +87,7 @@ def test_batches_are_read_back_whole() -> None:
     assert log.read(0, 1 << 20) == bytes(first + second)
     assert log.read(4, 1) == bytes(second)
     assert log.read(5, 1 << 20) == b""
-    assert log.read_below(0, 1 << 20, 3) == bytes(first)
+    assert log.read(0, 1 << 20, 3) == bytes(first)
 
 
 def test_more_than_a_segment_holds_is_appended_batch_by_batch() -> None:

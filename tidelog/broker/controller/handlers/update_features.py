@@ -39,7 +39,7 @@ class UpdateFeaturesHandler:
         def command(image: MetadataImage) -> ControllerResult[bool]:
             result = update_features(image, self._settings, request, self._store.kraft_version)
             if result.reply:
-                self._store.upgrade_voters(validate_only=request.validate_only)
+                self._store.leadership.upgrade_voters(validate_only=request.validate_only)
             return result
 
         await self._store.submit(command)

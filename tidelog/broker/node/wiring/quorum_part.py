@@ -69,7 +69,7 @@ def _create_access(context: NodeContext, raft: RaftNode, dispatcher: Dispatcher)
     """Register the controller's handlers, and create the channels to the active controller."""
     config, clock = context.config, context.clock
     controller = Controller(config, raft.store, dispatcher, clock=clock, randomness=context.randomness)
-    RaftHandlers(raft.driver.post, lambda: raft.driver.failure is not None).register(dispatcher)
+    RaftHandlers(raft.steps.post, lambda: raft.driver.failure is not None).register(dispatcher)
     access = ControllerAccess(
         config,
         ControllerAddress(config, raft.store, raft.leader_endpoints).find,
@@ -77,7 +77,7 @@ def _create_access(context: NodeContext, raft: RaftNode, dispatcher: Dispatcher)
         local=controller.in_process if config.is_controller else None,
         environment=context.environment,
     )
-    raft.store.on_leader_change(access.controller_changed)
+    raft.store.leadership.on_leader_change(access.controller_changed)
     return access
 
 

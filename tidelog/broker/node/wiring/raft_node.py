@@ -18,12 +18,14 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from tidelog.base.clock import Clock
+from tidelog.broker.metadata.leadership import ControllerLeadership
 from tidelog.broker.metadata.snapshotter import SnapshotSettings, Snapshotter
 from tidelog.broker.metadata.store import MetadataStore
-from tidelog.broker.raft.driver import QuorumMachine, RaftDriver
+from tidelog.broker.raft.driver import RaftDriver
 from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
 from tidelog.broker.raft.peers import Peers
 from tidelog.broker.raft.state_file import QuorumStateFile
+from tidelog.broker.raft.steps import MachineSteps, QuorumMachine
 from tidelog.clients.config.environment import Environment
 from tidelog.clients.transport.connecting import ConnectionSettings
 from tidelog.cluster.quorum.events import ResponseReceived
@@ -103,8 +105,9 @@ class RaftNode:
         self.log = MetadataLog.open(ports.fs, config.directory, config.log, ports.clock)
         state_file = QuorumStateFile(ports.fs, self.log.directory)
         self.machine = create_machine(self.log, state_file.read())
+        self.steps = MachineSteps(self.machine, ports.clock)
         self.peers = Peers(
-            ports.environment, ports.connections, self._answered, listener_names=config.listeners
+            ports.environment, ports.connections, self._on_response, listener_names=config.listeners
         )
         self.snapshotter = Snapshotter(
             self.log,
@@ -112,28 +115,35 @@ class RaftNode:
             clock=ports.clock,
             executor=ports.executor,
             voters_at=self.machine.voters_at,
+            schedule=self.steps.schedule,
+        )
+        leadership = ControllerLeadership(
+            config.node_id,
+            self.steps,
+            log_end_offset=lambda: self.log.end_offset,
+            first_records=first_records,
         )
         self.store = MetadataStore(
             self.log,
+            self.steps,
             cluster_id=config.cluster_id,
-            node_id=config.node_id,
-            first_records=first_records,
+            leadership=leadership,
             snapshotter=self.snapshotter,
+            on_fatal=self._on_store_failed,
         )
         self.driver = RaftDriver(
-            self.machine,
+            self.steps,
             self.log,
             state_file,
             listener=self.store,
             sender=self.peers,
-            clock=ports.clock,
             executor=ports.executor,
-            on_fatal=self._failed,
+            on_fatal=self._on_failed,
         )
 
     def start(self) -> None:
         """Begin to fetch or lead, and to take part in elections. Raise CorruptFile for a damaged snapshot."""
-        self.store.start(self.driver)
+        self.store.start()
         self.driver.start()
 
     async def stop(self) -> None:
@@ -166,9 +176,12 @@ class RaftNode:
         machine = self.machine
         return machine.leader_endpoints if machine.leader_id == self.store.leader else ()
 
-    def _answered(self, request_id: int, message: ApiMessage | None) -> None:
-        self.driver.post(ResponseReceived(request_id, message))
+    def _on_response(self, request_id: int, message: ApiMessage | None) -> None:
+        self.steps.post(ResponseReceived(request_id, message))
 
-    def _failed(self, error: BaseException) -> None:
+    def _on_store_failed(self, error: Exception) -> None:
+        self.driver.fail(error)
+
+    def _on_failed(self, error: BaseException) -> None:
         self.store.fail(error)
         self._on_fatal(error)

@@ -99,8 +99,8 @@ async def test_extreme_requests_are_answered_and_end_nothing(voters: int) -> Non
         await nodes.start(1)
         if voters == 1:
             await nodes.set("a", "1")
-        driver = nodes.running[1].raft.driver
-        handlers = RaftHandlers(driver.post, lambda: driver.failure is not None)
+        raft = nodes.running[1].raft
+        handlers = RaftHandlers(raft.steps.post, lambda: raft.driver.failure is not None)
         waiting: list[asyncio.Future[ApiMessage]] = []
         refused = 0
         for key, version, message in requests():
@@ -110,7 +110,7 @@ async def test_extreme_requests_are_answered_and_end_nothing(voters: int) -> Non
                 assert error.code is ErrorCode.INVALID_REQUEST
                 refused += 1
             await asyncio.sleep(0)
-            assert driver.failure is None, (key, version, message)
+            assert raft.driver.failure is None, (key, version, message)
         assert refused > 20
         await asyncio.wait(waiting, timeout=20)
         assert all(answer.done() for answer in waiting)
@@ -140,7 +140,7 @@ async def test_answers_that_make_no_sense_are_passed_over(seed: int) -> None:
         for _ in range(3):
             for message in answers(seed):
                 for request_id in _asked(raft):
-                    raft.driver.post(ResponseReceived(request_id, message))
+                    raft.steps.post(ResponseReceived(request_id, message))
                 await asyncio.sleep(0.001)
                 assert raft.driver.failure is None, message
         await nodes.start(2, 3)

@@ -1,0 +1,246 @@
+"""The role of this node as the active controller: claiming it, performing commands, losing it.
+
+    following -> claiming          the quorum has elected this node
+    claiming -> active             all records before the claim are applied
+    claiming, active -> following  another node is elected, or none; what is not committed is dropped
+
+Commands are performed in order. Each sees the image that the commands before it lead to. A command is
+answered when its records are committed; a cancelled caller does not cancel its command.
+
+Bounds: `MAX_PENDING` commands wait; further callers wait for room.
+Errors: KafkaError of the command. NOT_CONTROLLER on a node that is not active, and for commands that are not
+committed when the node loses the role. KAFKA_STORAGE_ERROR when the log cannot be written any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from tidelog.broker.metadata.active_controller import ActiveController, Submitted, Written
+from tidelog.broker.metadata.quorum_port import Quorum
+from tidelog.cluster.controller.result import ControllerResult
+from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.metadata_loader import MetadataLoader
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.protocol.metadata_records.abort_transaction_record import AbortTransactionRecord
+from tidelog.protocol.schema import MetadataRecord
+
+logger = logging.getLogger(__name__)
+
+ReplyT = TypeVar("ReplyT")
+
+MAX_PENDING: Final = 1000
+
+
+class ControllerLeadership:
+    """Knows the active controller of the cluster, and performs commands while that is this node."""
+
+    def __init__(
+        self,
+        node_id: BrokerId,
+        quorum: Quorum,
+        *,
+        log_end_offset: Callable[[], Offset],
+        first_records: Callable[[], Sequence[MetadataRecord]],
+    ) -> None:
+        """`first_records` returns what the first controller of a new cluster writes."""
+        self.leader: BrokerId | None = None
+        """The node that is the active controller; None if it is unknown."""
+        self.epoch: LeaderEpoch = 0
+        """The epoch of the quorum, as last reported."""
+        self.active_epoch: LeaderEpoch | None = None
+        """The epoch in which this node is the active controller; None if it is not."""
+        self.leader_changes = 0
+        """How often a node, or this one in a new epoch, became the active controller."""
+        self.failure: KafkaError | None = None
+        """Why the metadata log cannot be written any more."""
+        self._node_id = node_id
+        self._quorum = quorum
+        self._log_end_offset = log_end_offset
+        self._first_records = first_records
+        self._claim: tuple[LeaderEpoch, Offset] | None = None
+        self._active: ActiveController | None = None
+        self._pending: asyncio.Queue[Submitted] = asyncio.Queue(MAX_PENDING)
+        self._is_scheduled = False
+        self._is_closed = False
+        self._progress = asyncio.Event()
+        self._activation_listeners: list[Callable[[LeaderEpoch], None]] = []
+        self._resignation_listeners: list[Callable[[], None]] = []
+        self._leader_change_listeners: list[Callable[[], None]] = []
+
+    # ---- for the controller and the channels to it
+
+    def on_activation(self, listener: Callable[[LeaderEpoch], None]) -> None:
+        """Call `listener` with the epoch when this node becomes the active controller, now if it is."""
+        self._activation_listeners.append(listener)
+        if self.active_epoch is not None:
+            listener(self.active_epoch)
+
+    def on_resignation(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when this node is no longer the active controller."""
+        self._resignation_listeners.append(listener)
+
+    def on_leader_change(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when another node, this one, or none is the active controller."""
+        self._leader_change_listeners.append(listener)
+
+    @property
+    def image(self) -> MetadataImage | None:
+        """What the next command sees; None if this node does not lead the log."""
+        return None if self._active is None else self._active.image
+
+    async def submit(self, command: Callable[[MetadataImage], ControllerResult[ReplyT]]) -> ReplyT:
+        """Return the command's reply when its records are committed and published."""
+        self._require_active()
+        submitted = Submitted(command, asyncio.get_running_loop().create_future())
+        await self._pending.put(submitted)
+        self._schedule()
+        reply: ReplyT = await asyncio.shield(submitted.done)
+        return reply
+
+    def upgrade_voters(self, *, validate_only: bool) -> None:
+        """Make the static voters dynamic (KIP-853), or only check whether that is possible.
+
+        Only within a command. It must write a record as well, to be answered when that is committed.
+        Errors: KafkaError INVALID_UPDATE_VERSION, NOT_CONTROLLER.
+        """
+        if self._active is None:
+            raise self._refusal()
+        epoch = self._active.epoch
+        reason = self._quorum.upgrade_refusal(epoch)
+        if reason is not None:
+            raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"the voters cannot become dynamic: {reason}")
+        if not validate_only:
+            self._quorum.upgrade_voters(epoch)
+
+    # ---- for the metadata store
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether this node appends to the log, so that it does not replay it."""
+        return self._active is not None
+
+    def can_activate(self, position: Offset) -> bool:
+        """Return whether this node was elected, and has applied all records before its election."""
+        return self._claim is not None and position >= self._claim[1] and not self._is_closed
+
+    def change(self, epoch: LeaderEpoch, leader: BrokerId | None) -> None:
+        """Follow the quorum's election of `leader`, None if there is no leader."""
+        if leader == self._node_id and self._active is not None and self._active.epoch == epoch:
+            return
+        self.leader_changes += leader is not None
+        self.leader, self.epoch = leader, epoch
+        self._resign(KafkaError(ErrorCode.NOT_CONTROLLER, f"the leader of epoch {epoch} is {leader}"))
+        if leader == self._node_id:
+            self._claim = (epoch, self._log_end_offset())
+        for listener in self._leader_change_listeners:
+            listener()
+
+    def activate(self, loader: MetadataLoader) -> None:
+        """Begin to perform commands, within a callback of the quorum; `loader` is at the end of the log."""
+        claim, self._claim = self._claim, None
+        if claim is None or self._is_closed:
+            return
+        epoch, _ = claim
+        active = ActiveController(epoch, loader, self._log_end_offset, self._quorum.append)
+        try:
+            if active.transaction_open:
+                active.write([AbortTransactionRecord(reason="the controller that began it has resigned")])
+            if not active.image.features:
+                active.write(self._first_records())
+        except KafkaError as error:
+            logger.warning("cannot become the active controller of epoch %d: %s; resigning", epoch, error)
+            self._quorum.resign()
+            return
+        self._active = active
+        if active.is_idle:
+            self._announce(epoch)
+
+    def committed(self, offset: Offset) -> Sequence[Written]:
+        """Return what this node has written that is committed at the high watermark `offset`."""
+        return () if self._active is None else self._active.committed(offset)
+
+    def on_published(self) -> None:
+        """Announce this node as the active controller when its first records are published."""
+        if self._active is not None and self.active_epoch is None:
+            self._announce(self._active.epoch)
+        self._progress.set()
+
+    async def finish(self) -> None:
+        """Wait until every submitted command is answered."""
+        while self._active is not None and not (self._pending.empty() and self._active.is_idle):
+            self._progress.clear()
+            await self._progress.wait()
+
+    def close(self) -> None:
+        """Accept no more commands; those that wait fail."""
+        self._resign(KafkaError(ErrorCode.NOT_CONTROLLER, "the node is stopping"))
+        self._is_closed = True
+
+    def fail(self, error: BaseException) -> None:
+        """Accept no more commands because the log cannot be written; those that wait fail."""
+        text = f"the metadata log cannot be written: {error}"
+        self.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
+        self._is_closed = True
+        self._resign(self.failure)
+
+    # ---- commands
+
+    def _require_active(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+        if self.active_epoch is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"node {self._node_id} is not the active controller")
+
+    def _schedule(self) -> None:
+        if self._is_closed:
+            # The node has ended while this command waited for room.
+            self._fail_pending(self._refusal())
+        elif not self._is_scheduled:
+            self._is_scheduled = True
+            self._quorum.schedule(self._perform_pending)
+
+    def _perform_pending(self) -> None:
+        """Perform all commands that wait, within a callback of the quorum."""
+        self._is_scheduled = False
+        while not self._pending.empty():
+            submitted = self._pending.get_nowait()
+            if self._active is not None:
+                self._active.perform(submitted)
+            else:
+                submitted.fail(self._refusal())
+        self._progress.set()
+
+    def _announce(self, epoch: LeaderEpoch) -> None:
+        self.active_epoch = epoch
+        logger.info("node %d is the active controller of epoch %d", self._node_id, epoch)
+        for on_activation in self._activation_listeners:
+            on_activation(epoch)
+        for on_leader_change in self._leader_change_listeners:
+            on_leader_change()
+        self._progress.set()
+
+    def _resign(self, error: KafkaError) -> None:
+        self._claim = None
+        active, self._active = self._active, None
+        was_announced, self.active_epoch = self.active_epoch is not None, None
+        if active is not None:
+            active.fail_all(error)
+        self._fail_pending(error)
+        if was_announced:
+            for listener in self._resignation_listeners:
+                listener()
+        self._progress.set()
+
+    def _fail_pending(self, error: KafkaError) -> None:
+        while not self._pending.empty():
+            self._pending.get_nowait().fail(KafkaError(error.code, str(error)))
+
+    def _refusal(self) -> KafkaError:
+        return self.failure or KafkaError(
+            ErrorCode.NOT_CONTROLLER, "this node is no longer the active controller"
+        )
