@@ -9,6 +9,7 @@ Source: GroupMetadataManager of Apache Kafka; KIP-345, KIP-571, KIP-800.
 from __future__ import annotations
 
 import logging
+from typing import Final, TypeAlias
 
 from tidelog.broker.coordinators.groups.group import Group
 from tidelog.broker.coordinators.groups.outcome import Writes
@@ -24,11 +25,17 @@ from tidelog.protocol.messages.leave_group import (
     MemberIdentity,
     MemberResponse,
 )
+from tidelog.protocol.steps import Steps, completed
 
 logger = logging.getLogger(__name__)
 
 BATCH_FROM_VERSION = 3
 UNKNOWN_MEMBER_ID = ""
+MEMBERS_NAMED_MAX: Final = 20
+"""The number of members that the reason of a rebalance names."""
+
+PreparedLeave: TypeAlias = list[tuple[MemberIdentity, MemberResponse | None]]
+"""The identities of a request; the result is None if the identity is that of a member."""
 
 
 class LeaveCommand:
@@ -38,42 +45,74 @@ class LeaveCommand:
         self._groups = groups
         self._rebalance = rebalance
 
-    def leave(self, request: LeaveGroupRequest, version: int, now: Moment) -> Outcome[LeaveGroupResponse]:
-        """Remove each of the members that exists, and rebalance once for all of them."""
+    def prepare(self, request: LeaveGroupRequest, version: int) -> Steps[PreparedLeave]:
+        """Return the identities with the results of those that identify no member, in steps.
+
+        If several identify the same member, the first one removes it. `leave` looks up the members again,
+        because the group may change between the steps.
+        """
+        group = self._groups.get(request.group_id)
+        found: set[str] = set()
+        prepared: PreparedLeave = []
+        for identity in _identities(request, version):
+            try:
+                member_id = _find(group, identity)
+            except KafkaError as error:
+                prepared.append((identity, _result(identity, error.code)))
+            else:
+                is_repeated = member_id in found
+                found.add(member_id)
+                unknown = _result(identity, ErrorCode.UNKNOWN_MEMBER_ID) if is_repeated else None
+                prepared.append((identity, unknown))
+            yield None
+        return prepared
+
+    def leave(
+        self, request: LeaveGroupRequest, version: int, now: Moment, prepared: PreparedLeave | None = None
+    ) -> Outcome[LeaveGroupResponse]:
+        """Remove each of the members that exists, and rebalance once for all of them.
+
+        `prepared` is the result of `prepare` for the request.
+        """
         if not request.group_id:
             return Outcome(LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
-        leaving = request.members
-        if version < BATCH_FROM_VERSION:
-            leaving = (MemberIdentity(member_id=request.member_id),)
+        if prepared is None:
+            prepared = completed(self.prepare(request, version))
         group = self._groups.get(request.group_id)
-        results = tuple(self._remove(group, identity) for identity in leaving)
-        writes = NOTHING
-        left = [result.member_id for result in results if result.error_code == ErrorCode.NONE]
-        if group is not None and left:
-            writes = self._rebalance_without(group, left, now)
+        left: list[str] = []
+        results = tuple(result or self._remove(group, identity, left) for identity, result in prepared)
+        writes = NOTHING if group is None or not left else self._rebalance_without(group, left, now)
         if version < BATCH_FROM_VERSION:
             return Outcome(LeaveGroupResponse(error_code=results[0].error_code), writes)
         return Outcome(LeaveGroupResponse(members=results), writes)
 
     def _rebalance_without(self, group: Group, left: list[str], now: Moment) -> Writes:
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-            return self._rebalance.start(group, f"members {left} left", now)
+            return self._rebalance.start(group, _reason(left), now)
         return self._rebalance.complete_if_all_joined(group, now)
 
-    def _remove(self, group: Group | None, identity: MemberIdentity) -> MemberResponse:
+    def _remove(self, group: Group | None, identity: MemberIdentity, left: list[str]) -> MemberResponse:
         try:
-            if group is None:
-                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "the group is unknown")
             member_id = _find(group, identity)
         except KafkaError as error:
             return _result(identity, error.code)
+        assert group is not None, "it has the member"
         self._rebalance.evict(group, member_id)
+        left.append(member_id)
         logger.info("group %s: %s left: %s", group.group_id, member_id, identity.reason or "not provided")
         return _result(identity, ErrorCode.NONE)
 
 
-def _find(group: Group, identity: MemberIdentity) -> str:
+def _identities(request: LeaveGroupRequest, version: int) -> tuple[MemberIdentity, ...]:
+    return (
+        request.members if version >= BATCH_FROM_VERSION else (MemberIdentity(member_id=request.member_id),)
+    )
+
+
+def _find(group: Group | None, identity: MemberIdentity) -> str:
     """Return the id of the member. Raise UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID if there is none."""
+    if group is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "the group is unknown")
     if identity.member_id == UNKNOWN_MEMBER_ID:
         member_id = group.static_members.get(identity.group_instance_id or "")
         if member_id is None:
@@ -83,6 +122,11 @@ def _find(group: Group, identity: MemberIdentity) -> str:
     if identity.member_id in group.pending_members:
         return identity.member_id
     return group.check_member(identity.member_id, identity.group_instance_id).member_id
+
+
+def _reason(left: list[str]) -> str:
+    more = f" and {len(left) - MEMBERS_NAMED_MAX} more" if len(left) > MEMBERS_NAMED_MAX else ""
+    return f"members {left[:MEMBERS_NAMED_MAX]}{more} left"
 
 
 def _result(identity: MemberIdentity, error: ErrorCode) -> MemberResponse:

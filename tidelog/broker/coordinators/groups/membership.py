@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.heartbeat import HeartbeatCommand
 from tidelog.broker.coordinators.groups.join import JoinCommand, JoinReply
-from tidelog.broker.coordinators.groups.leave import LeaveCommand
+from tidelog.broker.coordinators.groups.leave import LeaveCommand, PreparedLeave
 from tidelog.broker.coordinators.groups.member import Client
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.rebalance import Rebalance
@@ -19,6 +19,7 @@ from tidelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespo
 from tidelog.protocol.messages.join_group import JoinGroupRequest
 from tidelog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from tidelog.protocol.messages.sync_group import SyncGroupRequest
+from tidelog.protocol.steps import Steps
 
 
 class Membership:
@@ -54,6 +55,12 @@ class Membership:
         """Restart the session of a member; see `HeartbeatCommand.heartbeat`."""
         return self._heartbeat.heartbeat(request, now)
 
-    def leave(self, request: LeaveGroupRequest, version: int, now: Moment) -> Outcome[LeaveGroupResponse]:
+    def prepare_leave(self, request: LeaveGroupRequest, version: int) -> Steps[PreparedLeave]:
+        """Return what `leave` needs of a large request, in steps; see `LeaveCommand.prepare`."""
+        return self._leave.prepare(request, version)
+
+    def leave(
+        self, request: LeaveGroupRequest, version: int, now: Moment, prepared: PreparedLeave | None = None
+    ) -> Outcome[LeaveGroupResponse]:
         """Remove members from their group; see `LeaveCommand.leave`."""
-        return self._leave.leave(request, version, now)
+        return self._leave.leave(request, version, now, prepared)

@@ -172,7 +172,10 @@ class GroupService:
     async def leave(self, request: LeaveGroupRequest, version: int) -> LeaveGroupResponse:
         """Remove members from a group. Their errors are in the reply; other errors raise KafkaError."""
         shard = self._shard_of_named(request.group_id)
-        outcome = shard.coordinator.membership.leave(request, version, shard.now())
+        prepared = await self._slices.complete(shard.coordinator.membership.prepare_leave(request, version))
+        # The group may have moved, and its members may have changed: from here on, all is one step.
+        shard = self._shard_of_named(request.group_id)
+        outcome = shard.coordinator.membership.leave(request, version, shard.now(), prepared)
         await self._shards.write(shard, outcome.writes)
         return outcome.reply
 

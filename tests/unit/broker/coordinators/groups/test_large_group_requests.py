@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -13,8 +14,15 @@ from tests.support.state_log import MemoryStateLog
 from tests.support.turns import STEPS_PER_SLICE, Turns, counted_slices
 from tests.support.virtual_timer import VirtualTime
 from tidelog.broker.coordinators.groups.config import GroupConfig
+from tidelog.broker.coordinators.groups.member import Client
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from tidelog.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from tidelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -41,6 +49,22 @@ class Bench:
         )
         topic = OffsetCommitRequestTopic(name="t", topic_id=UUID(int=1), partitions=wanted)
         await self.service.commit_offsets(OffsetCommitRequest(group_id=group_id, topics=(topic,)), 9)
+
+    async def join(self, group_id: str) -> JoinGroupResponse:
+        """Form a group of one member."""
+        protocols = (JoinGroupRequestProtocol(name="range", metadata=b""),)
+        request = JoinGroupRequest(
+            group_id=group_id,
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=60_000,
+            protocol_type="consumer",
+            protocols=protocols,
+        )
+        client = Client("c", "/127.0.0.1")
+        named = await self.service.join(client, request, 9)
+        joining = self.service.join(client, replace(request, member_id=named.member_id), 9)
+        self.time.pass_time(GroupConfig().group_initial_rebalance_delay_ms)
+        return await joining
 
     async def fetch_everything(self, *group_ids: str) -> list[tuple[int, int]]:
         groups = [OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in group_ids]
@@ -110,3 +134,28 @@ async def test_very_many_groups_are_deleted_in_slices(bench: Bench) -> None:
         ErrorCode.NONE if number == 7 else ErrorCode.GROUP_ID_NOT_FOUND for number in range(MANY)
     ]
     assert await bench.fetch_everything("g7") == [(0, 0)]
+
+
+async def test_very_many_members_leave_in_slices_and_each_member_leaves_once(bench: Bench) -> None:
+    joined = await bench.join("g")
+    identities = [MemberIdentity(member_id=f"unknown-{number}") for number in range(MANY)]
+    identities += [MemberIdentity(member_id=joined.member_id)] * 2
+    turns, before = Turns(), bench.slices.count
+    request = LeaveGroupRequest(group_id="g", members=tuple(identities))
+    response = await bench.service.leave(request, 5)
+    turns.stop()
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    assert [member.error_code for member in response.members] == [unknown] * MANY + [ErrorCode.NONE, unknown]
+    assert bench.slices.count - before >= SLICES_OF_MANY
+    assert turns.count >= SLICES_OF_MANY - 5
+
+
+async def test_a_member_that_is_gone_when_many_leave_is_unknown(bench: Bench) -> None:
+    joined = await bench.join("g")
+    last = MemberIdentity(member_id=joined.member_id)
+    members = (*(MemberIdentity(member_id=f"unknown-{number}") for number in range(MANY)), last)
+    leaving = asyncio.ensure_future(bench.service.leave(LeaveGroupRequest(group_id="g", members=members), 5))
+    await until(lambda: bench.slices.pending > 0)
+    (alone,) = (await bench.service.leave(LeaveGroupRequest(group_id="g", members=(last,)), 5)).members
+    assert alone.error_code == ErrorCode.NONE
+    assert (await leaving).members[-1].error_code == ErrorCode.UNKNOWN_MEMBER_ID
