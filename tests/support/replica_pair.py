@@ -11,9 +11,9 @@ from typing import cast
 from tests.support.logs import batch
 from tests.support.replicas import NOW_MS, FakeRequest, Replicas
 from tidelog.broker.api.handlers.fetch import FetchHandler
-from tidelog.broker.api.handlers.fetch_options import FetchOptions
 from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from tidelog.broker.fetching.fetch_options import FetchOptions
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
 from tidelog.broker.network.request import ClientInformation
 from tidelog.broker.network.request_context import RequestContext
@@ -59,7 +59,7 @@ class LeaderConnection:
             TopicTraffic(),
             leader.clock,
             CurrentLeaders(lambda: leader.image, manager),
-            FetchOptions(max_bytes=50_000_000),
+            FetchOptions(max_bytes=50_000_000, slices=Slices(leader.clock)),
         )
         self._offsets = ListOffsetsHandler(manager, Slices(leader.clock))
         self._epochs = OffsetForLeaderEpochHandler(manager)

@@ -15,7 +15,6 @@ from tests.support.replicas import NODE, FakeRequest, Replicas
 from tests.support.transaction_coordinators import ScriptedCoordinator, VerificationBench
 from tidelog.base.log_limit import LogLimit
 from tidelog.broker.api.handlers.fetch import FetchHandler
-from tidelog.broker.api.handlers.fetch_options import FetchOptions
 from tidelog.broker.api.handlers.produce import ProduceHandler
 from tidelog.broker.api.handlers.produce_append import ProduceAppender
 from tidelog.broker.api.handlers.txn_offset_commit import TxnOffsetCommitHandler
@@ -26,6 +25,7 @@ from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.coordinators.verification.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from tidelog.broker.coordinators.verification.verifier import VerificationSettings
+from tidelog.broker.fetching.fetch_options import FetchOptions
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.network.request import ClientInformation
@@ -114,7 +114,7 @@ class TransactionalNode:
             TopicTraffic(),
             self.clock,
             CurrentLeaders(lambda: self.replicas.image, manager),
-            FetchOptions(max_bytes=50_000_000),
+            FetchOptions(max_bytes=50_000_000, slices=Slices(self.clock)),
         )
         self.groups = self._group_service()
         offsets_log = TransactionalOffsetsLog(

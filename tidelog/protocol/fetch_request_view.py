@@ -19,10 +19,13 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from tidelog.protocol.codec import decode_in_steps
 from tidelog.protocol.codec_runtime import read_string_length, read_uuid
 from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.messages.fetch import FetchRequest
 from tidelog.protocol.primitives import read_tag_count, read_unsigned_varint, skip_tagged_fields
 from tidelog.protocol.schema import ZERO_UUID
+from tidelog.protocol.steps import Steps
 
 FIRST_FLEXIBLE_VERSION: Final = 12
 FIRST_VERSION_WITH_TOPIC_ID: Final = 13
@@ -43,6 +46,9 @@ _PARTITION_4: Final = struct.Struct(">iqi")
 _PARTITION_5: Final = struct.Struct(">iqqi")
 _PARTITION_9: Final = struct.Struct(">iiqqi")
 _PARTITION_12: Final = struct.Struct(">iiqiqiB")
+
+_PARTITIONS_PER_STEP: Final = 100
+"""To convert them takes about 0.1 ms."""
 
 
 @dataclass(slots=True)
@@ -93,6 +99,48 @@ def read_fetch_request(body: memoryview, version: int) -> FetchRequestView:
     if end > len(body):
         raise DecodeError(f"Fetch version {version} ends at {end} of {len(body)} bytes")
     return view
+
+
+def read_fetch_request_in_steps(body: memoryview, version: int) -> Steps[FetchRequestView]:
+    """Return what `read_fetch_request` does, for a request of many partitions.
+
+    `body` must not change before the end. Errors: DecodeError.
+    """
+    request = yield from decode_in_steps(FetchRequest, body, version)
+    by_id = version >= FIRST_VERSION_WITH_TOPIC_ID
+    replica_id, replica_epoch = request.replica_id, -1
+    if version >= FIRST_VERSION_WITH_REPLICA_STATE:
+        replica_id, replica_epoch = request.replica_state.replica_id, request.replica_state.replica_epoch
+    partitions: list[FetchPartition] = []
+    for topic in request.topics:
+        name, topic_id = (None, topic.topic_id) if by_id else (topic.topic, None)
+        for start in range(0, len(topic.partitions), _PARTITIONS_PER_STEP):
+            yield None
+            partitions += [
+                FetchPartition(
+                    name,
+                    topic_id,
+                    each.partition,
+                    each.current_leader_epoch,
+                    each.fetch_offset,
+                    each.last_fetched_epoch,
+                    each.log_start_offset,
+                    each.partition_max_bytes,
+                    each.replica_directory_id,
+                    each.high_watermark,
+                )
+                for each in topic.partitions[start : start + _PARTITIONS_PER_STEP]
+            ]
+    forgotten: list[tuple[str | UUID, int]] = []
+    for gone in request.forgotten_topics_data:
+        key = gone.topic_id if by_id else gone.topic
+        forgotten += [(key, index) for index in gone.partitions]
+        yield None
+    return FetchRequestView(
+        replica_id, replica_epoch, request.max_wait_ms, request.min_bytes, request.max_bytes,
+        request.isolation_level, request.session_id, request.session_epoch, partitions, forgotten,
+        request.rack_id, request.cluster_id,
+    )  # fmt: skip
 
 
 def _read_flexible(body: memoryview, version: int) -> tuple[FetchRequestView, int]:

@@ -1,10 +1,11 @@
-"""A fetch request that waits for `min_bytes` of data, or for its time to be up."""
+"""A fetch request that waits until `min_bytes` can be read, or until its delay has passed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
 
-from tidelog.broker.fetching.fetch_read import FetchLimits, FetchRead, read_partitions, readable_partition
+from tidelog.broker.fetching.fetch_read import FetchLimits, readable_partition
 from tidelog.broker.fetching.read_checks import diverging_epoch
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
@@ -12,39 +13,46 @@ from tidelog.broker.purgatory.purgatory import OPERATION_BYTES, PARTITION_BYTES,
 from tidelog.protocol.fetch_request_view import FetchPartition
 
 
-class DelayedFetch(DelayedOperation):
-    """Complete when enough can be read, when a partition answers with an error, or at the deadline.
+@dataclass(slots=True)
+class WaitingFetch:
+    """The part of a fetch request that is needed while it waits."""
 
-    A follower's fetch completes as well when its log turns out to diverge from ours, or when there is a
-    high watermark that it said it does not know.
-    `requested` has the keys under which the operation is watched. `on_read` gets what is there at that
-    moment; `on_failed` what kept it from being read.
+    replicas: ReplicaManager
+    limits: FetchLimits
+    requested: Mapping[Hashable, FetchPartition] = field(default_factory=dict)
+    """The requested partitions by the keys under which the operation is watched."""
+
+
+class DelayedFetch(DelayedOperation):
+    """Completes when `min_bytes` can be read, when a partition has an error, or after the delay.
+
+    A follower's fetch also completes if its log diverges from ours, or if it does not have the current high
+    watermark. `on_ready` then reads the partitions and responds; `on_failed` responds with errors.
+    A key that no `try_complete` has checked yet counts as a partition without data.
     """
 
     def __init__(
         self,
         delay_ms: int,
-        replicas: ReplicaManager,
-        requested: Mapping[Hashable, FetchPartition],
-        limits: FetchLimits,
-        on_read: Callable[[FetchRead], None],
+        fetch: WaitingFetch,
+        on_ready: Callable[[], None],
         on_failed: Callable[[Exception], None],
     ) -> None:
-        super().__init__(delay_ms, OPERATION_BYTES + PARTITION_BYTES * len(requested))
-        self._replicas = replicas
-        self._requested = requested
-        self._limits = limits
+        super().__init__(delay_ms, OPERATION_BYTES + PARTITION_BYTES * len(fetch.requested))
+        self._replicas = fetch.replicas
+        self._requested = fetch.requested
+        self._limits = fetch.limits
         self._readable: dict[Hashable, int] = {}
-        """What each partition had when it was checked last."""
+        """The bytes that the last check of each partition found."""
         self._readable_bytes = 0
-        self._on_read: Callable[[FetchRead], None] | None = on_read
+        self._on_ready: Callable[[], None] | None = on_ready
         self._on_failed: Callable[[Exception], None] | None = on_failed
 
     def try_complete(self) -> bool:
-        """Answer if there is enough to read by now."""
+        """Check all partitions, and complete if enough can be read."""
         self._readable_bytes = 0
-        for key, asked in self._requested.items():
-            readable = self._check(asked)
+        for key, requested in self._requested.items():
+            readable = self._check(requested)
             if readable is None:
                 return self.force_complete()
             self._readable[key] = readable
@@ -54,62 +62,63 @@ class DelayedFetch(DelayedOperation):
         return self._readable_bytes >= self._limits.min_bytes and self.force_complete()
 
     def try_complete_at(self, key: Hashable) -> bool:
-        """Answer if there is enough to read now that one partition has changed.
+        """Check the partition at `key`, which has changed, and complete if enough can be read.
 
-        Only that partition is checked: a request for a thousand partitions would else make a thousand checks
-        at each append to any of them. A throttled follower has all checked, since throttling ends with time.
+        To check all partitions at each append would make a fetch of a thousand partitions expensive. A
+        throttled follower's fetch is checked completely, because its throttling ends with time.
         """
-        asked = self._requested.get(key)
-        if asked is None or self._limits.is_throttled is not None:
+        requested = self._requested.get(key)
+        if requested is None or self._limits.is_throttled is not None:
             return self.try_complete()
-        readable = self._check(asked)
+        return self.check_one(key, requested)
+
+    def check_one(self, key: Hashable, requested: FetchPartition) -> bool:
+        """Check one partition, and complete if enough can be read."""
+        readable = self._check(requested)
         if readable is None:
             return self.force_complete()
-        self._readable_bytes += readable - self._readable[key]
+        self._readable_bytes += readable - self._readable.get(key, 0)
         self._readable[key] = readable
         return self._readable_bytes >= self._limits.min_bytes and self.force_complete()
 
-    def _check(self, asked: FetchPartition) -> int | None:
-        """Return how many bytes of a partition count towards `min_bytes`; None: answer now."""
+    def _check(self, requested: FetchPartition) -> int | None:
+        """Return how many bytes of a partition count towards `min_bytes`; None if the fetch must complete."""
         limits = self._limits
         try:
-            partition = readable_partition(self._replicas, asked, limits)
-            if asked.fetch_offset > partition.log.log_end_offset:
-                # The log was cut meanwhile.
+            partition = readable_partition(self._replicas, requested, limits)
+            if requested.fetch_offset > partition.log.log_end_offset:
+                # The log was truncated meanwhile.
                 return None
-            if limits.replica_id >= 0 and self._has_news(partition, asked):
+            if limits.replica_id >= 0 and self._has_news(partition, requested):
                 return None
-            if asked.fetch_offset < partition.log.local_log_start_offset:
-                if limits.replica_id >= 0 or asked.fetch_offset < partition.log.log_start_offset:
+            if requested.fetch_offset < partition.log.local_log_start_offset:
+                if limits.replica_id >= 0 or requested.fetch_offset < partition.log.log_start_offset:
                     return None
-                # In remote storage, from where this client may read nothing now; others have data.
+                # In remote storage, from which this client may not read now. Other partitions may get data.
                 return 0
             upper_bound = partition.upper_bound(limits.isolation)
-            readable = partition.log.readable_bytes(asked.fetch_offset, upper_bound)
+            readable = partition.log.readable_bytes(requested.fetch_offset, upper_bound)
         except Exception:
-            # The read says what is wrong with this partition, and gives what others have.
+            # The read that follows reports this partition's error, and returns the data of the others.
             return None
         if readable and limits.is_throttled is not None and limits.is_throttled(partition, limits.replica_id):
             return 0
-        return min(readable, asked.partition_max_bytes)
+        return min(readable, requested.partition_max_bytes)
 
     @staticmethod
-    def _has_news(partition: Partition, asked: FetchPartition) -> bool:
-        """Whether a follower must hear of something that is no record."""
-        if partition.log.high_watermark > asked.high_watermark:
+    def _has_news(partition: Partition, requested: FetchPartition) -> bool:
+        """Return whether a follower must get a new high watermark or a diverging epoch."""
+        if partition.log.high_watermark > requested.high_watermark:
             return True
-        return diverging_epoch(partition, asked.last_fetched_epoch, asked.fetch_offset) is not None
+        return diverging_epoch(partition, requested.last_fetched_epoch, requested.fetch_offset) is not None
 
     def on_complete(self) -> None:
-        """Read and answer."""
-        assert self._on_read is not None
-        read = read_partitions(
-            self._replicas, list(self._requested.values()), self._limits, is_recorded=False
-        )
-        self._on_read(read)
+        """Have the partitions read, and the response sent."""
+        assert self._on_ready is not None
+        self._on_ready()
 
     def on_failure(self, error: Exception) -> None:
-        """Answer that it cannot be read."""
+        """Respond with errors."""
         assert self._on_failed is not None
         self._on_failed(error)
 
@@ -117,4 +126,4 @@ class DelayedFetch(DelayedOperation):
         """Drop the requested partitions and the callbacks, which refer to the request."""
         self._requested = {}
         self._readable = {}
-        self._on_read = self._on_failed = None
+        self._on_ready = self._on_failed = None

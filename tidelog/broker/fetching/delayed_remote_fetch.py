@@ -1,8 +1,9 @@
-"""A fetch request of a client some of whose partitions are being read from remote storage.
+"""A fetch request of a client that waits for partitions to be read from remote storage.
 
-It is answered once every remote read has ended, well or not, at the latest after
-remote.fetch.max.wait.ms: what is not there by then is empty, and read again by the next fetch. Local
-partitions of the same request are read at that moment, with the room that the remote ones left.
+The response is sent when every remote read has ended, successfully or not, at the latest after
+remote.fetch.max.wait.ms. A partition whose read has not ended by then has no records in the response; the
+next fetch reads it again. Local partitions were read when the request was received. As in Kafka, they are not
+read again.
 
 Source: KIP-405, KIP-1018, KAFKA-14915; DelayedRemoteFetch of Apache Kafka 4.3.
 """
@@ -11,87 +12,89 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 
+from tidelog.broker.fetching.delayed_fetch import WaitingFetch
 from tidelog.broker.fetching.fetch_read import (
-    FetchLimits,
     FetchRead,
-    MovedPartition,
+    RemotePartition,
     offsets_of,
     read_partitions,
     readable_partition,
 )
 from tidelog.broker.fetching.remote_fetch import RemoteReader
 from tidelog.broker.partitions.partition import FetchIsolation
-from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import OPERATION_BYTES, PARTITION_BYTES, DelayedOperation
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.fetch_request_view import FetchPartition
 from tidelog.protocol.fetch_response_view import FetchPartitionResult
 from tidelog.protocol.ids import NO_LEADER_EPOCH, Offset
 from tidelog.remote.ports.segment_metadata import TopicIdPartition
 from tidelog.remote.reading.requests import RemoteRead, RemoteReadRequest
+from tidelog.storage.segment.file_slice import FileSlice
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class _Reading:
-    moved: MovedPartition
+    remote: RemotePartition
     outcome: asyncio.Future[RemoteRead]
 
 
 class DelayedRemoteFetch(DelayedOperation):
-    """Complete when every remote read is done, when a partition is here no more, or at the deadline.
+    """Completes when every remote read has ended, when a partition leaves this node, or after the delay.
 
-    Bounds: each read takes at most what `read` has set aside for it, which together is within the
-    request's limit, and within the reader's memory; the reader bounds how many there are at a time.
+    Bounds: each read takes at most the bytes that `read` has reserved for it, which together are within the
+    request's limit, and at most its share of the reader's memory. The reader bounds the number of reads.
     """
 
     def __init__(
         self,
         delay_ms: int,
-        replicas: ReplicaManager,
+        fetch: WaitingFetch,
         read: FetchRead,
-        limits: FetchLimits,
         reader: RemoteReader,
         on_read: Callable[[FetchRead], None],
         on_failed: Callable[[Exception], None],
     ) -> None:
         super().__init__(delay_ms, OPERATION_BYTES + PARTITION_BYTES * len(read.results))
-        self._replicas = replicas
+        self._replicas = fetch.replicas
+        self._requested = fetch.requested
+        self._limits = fetch.limits
         self._read = read
-        self._limits = limits
         self._on_read: Callable[[FetchRead], None] | None = on_read
         self._on_failed: Callable[[Exception], None] | None = on_failed
-        assert read.moved is not None
-        assert limits.replica_id < 0, "followers are told where the records are, they do not get them"
+        assert fetch.limits.replica_id < 0, "followers do not read from remote storage through the leader"
         self._memory = reader.memory
         self._taken_bytes = 0
-        self._readings = [self._start(reader, moved) for moved in read.moved]
+        self._readings = [self._start(reader, remote) for remote in read.remote]
+        for _, result in read.results:
+            if isinstance(result.records, FileSlice):
+                result.records.release()
 
-    def _start(self, reader: RemoteReader, moved: MovedPartition) -> _Reading:
-        partition, limits = moved.partition, self._limits
+    def _start(self, reader: RemoteReader, remote: RemotePartition) -> _Reading:
+        partition, limits = remote.partition, self._limits
         name = partition.topic_partition
-        max_bytes = self._memory.take(moved.max_bytes)
+        max_bytes = self._memory.take(remote.max_bytes)
         self._taken_bytes += max_bytes
         request = RemoteReadRequest(
             topic_id_partition=TopicIdPartition(partition.topic_id, name.topic, name.partition),
-            offset=moved.asked.fetch_offset,
+            offset=remote.requested.fetch_offset,
             max_bytes=max_bytes,
-            at_least_one=moved.at_least_one,
+            at_least_one=remote.at_least_one,
             upper_bound=partition.upper_bound(limits.isolation),
             with_aborted=limits.isolation is FetchIsolation.READ_COMMITTED,
             log=partition.log,
         )
         outcome = asyncio.ensure_future(reader.read(request))
-        outcome.add_done_callback(self._on_read_done)
-        return _Reading(moved, outcome)
+        outcome.add_done_callback(self._on_read_ended)
+        return _Reading(remote, outcome)
 
-    def _on_read_done(self, outcome: asyncio.Future[RemoteRead]) -> None:
+    def _on_read_ended(self, outcome: asyncio.Future[RemoteRead]) -> None:
         if not outcome.cancelled():
-            outcome.exception()  # seen: nobody may ask for it, when the answer has been given already
+            # Retrieved here, because after the response no other code may retrieve it.
+            outcome.exception()
         if self.completed:
             return
         try:
@@ -100,47 +103,39 @@ class DelayedRemoteFetch(DelayedOperation):
             self.failed(error)
 
     def try_complete(self) -> bool:
-        """Answer if there is nothing to wait for any more."""
-        for asked, result in self._read.results:
-            if not result.error_code and not self._is_here(asked):
-                return self.force_complete()
+        """Complete if every remote read has ended."""
         return all(reading.outcome.done() for reading in self._readings) and self.force_complete()
 
-    def _is_here(self, asked: FetchPartition) -> bool:
-        try:
-            self._replicas.find(asked.topic, asked.topic_id, asked.partition)
-        except KafkaError:
-            return False
-        return True
+    def try_complete_at(self, key: Hashable) -> bool:
+        """Complete if the partition at `key` has left this node, or if every remote read has ended."""
+        requested = self._requested.get(key)
+        if requested is not None and not self._replicas.has(
+            requested.topic, requested.topic_id, requested.partition
+        ):
+            return self.force_complete()
+        return self.try_complete()
 
     def on_complete(self) -> None:
-        """Answer with what there is."""
-        remote = {reading.moved.index: self._result_of(reading) for reading in self._readings}
+        """Respond with the local records, and with the remote records that have been read."""
+        read = self._read
+        for reading in self._readings:
+            remote = reading.remote
+            result = self._result_of(reading)
+            read.results[remote.index] = (remote.requested, result)
+            read.size_bytes += result.records_length
+            read.is_final = read.is_final or bool(result.error_code)
         self._stop_reading()
-        limits = self._limits
-        results: list[tuple[FetchPartition, FetchPartitionResult]] = []
-        size_bytes = sum(result.records_length for result in remote.values())
-        is_final = False
-        for index, (asked, _) in enumerate(self._read.results):
-            result = remote.get(index)
-            if result is None:
-                again = read_partitions(self._replicas, [asked], limits, taken_bytes=size_bytes)
-                result = again.results[0][1]
-                size_bytes += again.size_bytes
-                is_final = is_final or again.is_final
-            is_final = is_final or bool(result.error_code)
-            results.append((asked, result))
         assert self._on_read is not None
-        self._on_read(FetchRead(results, size_bytes, is_final))
+        self._on_read(read)
 
     def _result_of(self, reading: _Reading) -> FetchPartitionResult:
-        """One remote partition's part of the answer, empty while it is not there."""
-        moved, outcome = reading.moved, reading.outcome
+        """Return the result of a remote partition; it has no records if its read has not ended."""
+        remote, outcome = reading.remote, reading.outcome
         try:
-            partition = readable_partition(self._replicas, moved.asked, self._limits)
-            if partition is not moved.partition:
+            partition = readable_partition(self._replicas, remote.requested, self._limits)
+            if partition is not remote.partition:
                 raise KafkaError(
-                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.topic_partition} was made anew"
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.topic_partition} was re-created"
                 )
             result = offsets_of(partition)
         except KafkaError as error:
@@ -152,35 +147,36 @@ class DelayedRemoteFetch(DelayedOperation):
             return FetchPartitionResult(error_code=failure.code)
         if failure is not None:
             logger.error(
-                "reading %s at %d from remote storage failed: %r",
-                moved.partition.topic_partition,
-                moved.asked.fetch_offset,
+                "Cannot read %s at offset %d from remote storage: %r",
+                remote.partition.topic_partition,
+                remote.requested.fetch_offset,
                 failure,
             )
             return FetchPartitionResult(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-        read = outcome.result()
-        if not len(read.records) and read.next_offset > moved.asked.fetch_offset:
-            return self._read_behind_gap(moved, read.next_offset, result)
-        result.records = read.records
-        result.aborted_transactions = read.aborted_transactions
+        found = outcome.result()
+        if not len(found.records) and found.next_offset > remote.requested.fetch_offset:
+            return self._read_after_gap(remote, found.next_offset, result)
+        result.records = found.records
+        result.aborted_transactions = found.aborted_transactions
         return result
 
-    def _read_behind_gap(
-        self, moved: MovedPartition, offset: Offset, nothing: FetchPartitionResult
+    def _read_after_gap(
+        self, remote: RemotePartition, offset: Offset, nothing: FetchPartitionResult
     ) -> FetchPartitionResult:
-        """Remote storage has nothing up to `offset`, as in a log that was compacted once: go on locally.
+        """Read the local log from `offset` if remote storage has no records before it.
 
-        Else a reader would ask for the same again and again (KAFKA-15388).
+        The log of a topic that was compacted once can have such gaps. Without this a reader would
+        repeat the same fetch forever (KAFKA-15388).
         """
-        if offset < moved.partition.log.local_log_start_offset:
+        if offset < remote.partition.log.local_log_start_offset:
             return nothing
-        asked = replace(moved.asked, fetch_offset=offset, last_fetched_epoch=NO_LEADER_EPOCH)
-        limits = replace(self._limits, max_bytes=moved.max_bytes, preferred_replica=None)
-        taken_bytes = 0 if moved.at_least_one else 1
-        return read_partitions(self._replicas, [asked], limits, taken_bytes=taken_bytes).results[0][1]
+        requested = replace(remote.requested, fetch_offset=offset, last_fetched_epoch=NO_LEADER_EPOCH)
+        limits = replace(self._limits, max_bytes=remote.max_bytes, preferred_replica=None)
+        reserved = FetchRead(reserved_bytes=0 if remote.at_least_one else 1)
+        return read_partitions(self._replicas, [requested], limits, read=reserved).results[0][1]
 
     def on_failure(self, error: Exception) -> None:
-        """Answer that it cannot be read."""
+        """Respond with errors."""
         assert self._on_failed is not None
         self._on_failed(error)
 
@@ -189,7 +185,8 @@ class DelayedRemoteFetch(DelayedOperation):
         self._stop_reading()
         self._memory.give_back(self._taken_bytes)
         self._taken_bytes = 0
-        self._read = FetchRead([], 0, True)
+        self._read = FetchRead()
+        self._requested = {}
         self._on_read = self._on_failed = None
 
     def _stop_reading(self) -> None:

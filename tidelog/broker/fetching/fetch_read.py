@@ -1,23 +1,22 @@
-"""Reading the partitions of one fetch request from their logs, within its limits in bytes.
+"""Reads the partitions of one fetch request from their logs, within its limits in bytes.
 
-The limits as Kafka has them: at most `max_bytes` over all partitions and `partition_max_bytes`
-from each, except that the first partition with data gives one batch whatever its size, so
-that a reader always moves on.
+The limits are Kafka's: at most `max_bytes` over all partitions and `partition_max_bytes` from each. The first
+partition with data returns one batch of any size, so that a reader always makes progress.
 
-Who reads what: a follower reads to the log end, at the leader only, and its fetch is recorded there; a
-client reads committed records, at a follower too when it speaks of racks (version 11 on, KIP-392), where
-it is told OFFSET_NOT_AVAILABLE instead of out of range for what has not arrived there yet.
+A follower reads up to the log end, from the leader only, which records its position. A client reads committed
+records. From version 11 on (KIP-392) it may read from a follower. There it gets OFFSET_NOT_AVAILABLE instead
+of OFFSET_OUT_OF_RANGE for an offset that the follower does not have yet.
 
-What has moved to remote storage a follower is told so (OFFSET_MOVED_TO_TIERED_STORAGE), to rebuild its
-log there; for a client it is set down in `FetchRead.moved` and read apart, with the bytes it may take.
+An offset below the local log start is in remote storage. A follower gets OFFSET_MOVED_TO_TIERED_STORAGE and
+rebuilds its log from there. For a client the read returns a `RemotePartition`, which is read separately.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 
 from tidelog.broker.fetching.read_checks import check_follower, diverging_epoch
 from tidelog.broker.fetching.remote_fetch import RemoteReader
@@ -25,58 +24,64 @@ from tidelog.broker.partitions.partition import FetchIsolation, Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.fetch_request_view import FetchPartition
-from tidelog.protocol.fetch_response_view import FetchPartitionResult, Records
+from tidelog.protocol.fetch_response_view import FetchPartitionResult, FetchResult, Records
 from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.protocol.steps import Steps
 
 logger = logging.getLogger(__name__)
 
 CONSUMER_REPLICA_ID = -1
+PARTITIONS_PER_STEP: Final = 100
+"""To read them takes about 0.5 ms; a fetch of more partitions is read in steps."""
 
 PreferredReplica: TypeAlias = Callable[[Partition, Offset], BrokerId | None]
-"""The replica that a reader had better ask for an offset, None for the one it asks (KIP-392)."""
+"""Returns the replica from which a client should read an offset; None for this one (KIP-392)."""
 
 
 @dataclass(slots=True)
 class FetchLimits:
-    """Who reads, how far it may see, and how much it takes."""
+    """The reader of a fetch, the records that it may see, and its limits in bytes."""
 
     replica_id: int
     isolation: FetchIsolation
     min_bytes: int
     max_bytes: int
     replica_epoch: int = -1
-    """The registration of a follower's broker (KIP-903)."""
+    """The registration epoch of a follower's broker (KIP-903)."""
     leader_only: bool = True
-    """Whether followers must refuse this reader."""
+    """Whether this reader may not read from followers."""
     preferred_replica: PreferredReplica | None = None
     is_throttled: Callable[[Partition, BrokerId], bool] | None = None
-    """Whether a follower gets no records of a partition now: a reassignment leaves room for others."""
+    """Returns whether a follower gets no records of a partition now (KIP-73)."""
     remote: RemoteReader | None = None
-    """Where a client's partitions are read that have moved to remote storage."""
+    """Reads the remote part of partitions for clients; None on a node without remote storage."""
 
 
 @dataclass(frozen=True, slots=True)
-class MovedPartition:
-    """A partition that a client reads at an offset that only remote storage has."""
+class RemotePartition:
+    """A partition that a client reads at an offset that is in remote storage only."""
 
     index: int
-    """Where it stands in the request."""
-    asked: FetchPartition
+    """Its position in the request."""
+    requested: FetchPartition
     partition: Partition
     max_bytes: int
     at_least_one: bool
-    """Whether the first batch is to come whatever its size."""
+    """Whether the first batch is returned even if it is larger than `max_bytes`."""
 
 
 @dataclass(slots=True)
 class FetchRead:
-    """The results in request order; `is_final` when waiting for more data would be wrong."""
+    """The results of reading the partitions of a request, in their order."""
 
-    results: list[tuple[FetchPartition, FetchPartitionResult]]
-    size_bytes: int
-    is_final: bool
-    moved: list[MovedPartition] | None = None
-    """What remote storage is to be asked for; the results of these are empty so far."""
+    results: list[FetchResult] = field(default_factory=list)
+    size_bytes: int = 0
+    is_final: bool = False
+    """Whether the response must not wait for more data."""
+    remote: list[RemotePartition] = field(default_factory=list)
+    """Partitions to read from remote storage; their results have no records yet."""
+    reserved_bytes: int = 0
+    """The part of the request's limit that is reserved for remote reads or for other partitions."""
 
 
 def read_partitions(
@@ -85,33 +90,34 @@ def read_partitions(
     limits: FetchLimits,
     *,
     is_recorded: bool = True,
-    taken_bytes: int = 0,
+    read: FetchRead | None = None,
 ) -> FetchRead:
-    """Read every partition; an error of one is its result and leaves the others alone.
+    """Read every partition and add the results to `read`, which is returned; None stands for an empty one.
 
-    `is_recorded` False for a follower's fetch that was recorded when it came, before it waited.
-    `taken_bytes` of the limit went to other partitions of the request.
+    An error of one partition is its result and does not affect the others.
+    `is_recorded` is False for a follower's fetch whose position was recorded before it waited.
     """
-    results: list[tuple[FetchPartition, FetchPartitionResult]] = []
+    read = read or FetchRead()
+    results = read.results
+    is_final = read.is_final
+    taken_bytes = read.size_bytes + read.reserved_bytes
     size_bytes = 0
-    is_final = False
-    moved: list[MovedPartition] | None = None
-    for asked in requested:
+    for each in requested:
         try:
-            result = _read_one(replicas, asked, limits, taken_bytes, is_recorded)
+            if limits.replica_id >= 0:
+                result = _read_by_follower(replicas, each, limits, taken_bytes, is_recorded)
+            else:
+                outcome = _read_by_client(replicas, each, limits, taken_bytes)
+                if isinstance(outcome, Partition):
+                    result = _reserve_remote_read(read, outcome, each, limits, taken_bytes)
+                    taken_bytes = read.size_bytes + size_bytes + read.reserved_bytes
+                else:
+                    result = outcome
         except KafkaError as error:
             result = FetchPartitionResult(error_code=error.code)
-            if error.code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
-                result, elsewhere = _moved(replicas, asked, limits, taken_bytes, len(results))
-                if elsewhere is not None:
-                    moved = moved or []
-                    moved.append(elsewhere)
-                    taken_bytes += elsewhere.max_bytes
         except Exception:
-            # Else a follower could copy none of its partitions because of this one.
-            logger.exception(
-                "fetch of partition %d of %s failed", asked.partition, asked.topic or asked.topic_id
-            )
+            # Otherwise a follower could fetch none of its partitions because of this one.
+            logger.exception("Cannot read partition %d of %s", each.partition, each.topic or each.topic_id)
             result = FetchPartitionResult(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         length = result.records_length
         size_bytes += length
@@ -122,50 +128,72 @@ def read_partitions(
             or result.diverging_epoch is not None
             or result.preferred_read_replica >= 0
         )
-        results.append((asked, result))
-    return FetchRead(results, size_bytes, is_final, moved)
+        results.append((each, result))
+    read.size_bytes += size_bytes
+    read.is_final = is_final
+    return read
 
 
-def readable_partition(replicas: ReplicaManager, asked: FetchPartition, limits: FetchLimits) -> Partition:
-    """The partition, when this reader may read it from us; KafkaError otherwise."""
-    partition = replicas.find(asked.topic, asked.topic_id, asked.partition)
+def read_in_steps(
+    replicas: ReplicaManager,
+    requested: Sequence[FetchPartition],
+    limits: FetchLimits,
+    *,
+    is_recorded: bool = True,
+) -> Steps[FetchRead]:
+    """Return what `read_partitions` does, for many partitions."""
+    read = FetchRead()
+    for start in range(0, len(requested), PARTITIONS_PER_STEP):
+        some = requested[start : start + PARTITIONS_PER_STEP]
+        read_partitions(replicas, some, limits, is_recorded=is_recorded, read=read)
+        yield None
+    return read
+
+
+def readable_partition(replicas: ReplicaManager, requested: FetchPartition, limits: FetchLimits) -> Partition:
+    """Return the partition if this reader may read it from this node; raise KafkaError otherwise."""
+    partition = replicas.find(requested.topic, requested.topic_id, requested.partition)
     if limits.replica_id >= 0:
-        check_follower(partition, limits.replica_id, asked.current_leader_epoch)
+        check_follower(partition, limits.replica_id, requested.current_leader_epoch)
     elif limits.leader_only:
-        partition.require_leader(asked.current_leader_epoch)
+        partition.require_leader(requested.current_leader_epoch)
     else:
-        partition.check_leader_epoch(asked.current_leader_epoch)
+        partition.check_leader_epoch(requested.current_leader_epoch)
     return partition
 
 
-def _read_one(
-    replicas: ReplicaManager,
-    asked: FetchPartition,
-    limits: FetchLimits,
-    taken_bytes: int,
-    is_recorded: bool,
-) -> FetchPartitionResult:
-    if limits.replica_id >= 0:
-        return _read_by_follower(replicas, asked, limits, taken_bytes, is_recorded)
-    partition = readable_partition(replicas, asked, limits)
+def offsets_of(partition: Partition) -> FetchPartitionResult:
+    """Return a result without records that has the partition's offsets."""
     log = partition.log
+    return FetchPartitionResult(0, log.high_watermark, log.last_stable_offset, log.log_start_offset)
+
+
+def _read_by_client(
+    replicas: ReplicaManager, requested: FetchPartition, limits: FetchLimits, taken_bytes: int
+) -> FetchPartitionResult | Partition:
+    """Return the result; the partition itself if the offset is in remote storage only."""
+    partition = readable_partition(replicas, requested, limits)
+    log = partition.log
+    offset = requested.fetch_offset
     if limits.preferred_replica is not None and partition.leader is not None:
-        preferred = limits.preferred_replica(partition, asked.fetch_offset)
+        preferred = limits.preferred_replica(partition, offset)
         if preferred is not None:
             result = offsets_of(partition)
             result.preferred_read_replica = preferred
             return result
-    diverging = diverging_epoch(partition, asked.last_fetched_epoch, asked.fetch_offset)
+    diverging = diverging_epoch(partition, requested.last_fetched_epoch, offset)
     if diverging is not None:
         return _diverging(partition, diverging)
-    if partition.leader is None and asked.fetch_offset > log.log_end_offset:
+    if offset < log.local_log_start_offset and offset >= log.log_start_offset:
+        return partition
+    if partition.leader is None and offset > log.log_end_offset:
         raise KafkaError(
             ErrorCode.OFFSET_NOT_AVAILABLE,
-            f"{partition.topic_partition}: offset {asked.fetch_offset} has not reached this follower",
+            f"{partition.topic_partition}: this follower does not have offset {offset} yet",
         )
     read = log.read(
-        asked.fetch_offset,
-        max(0, min(asked.partition_max_bytes, limits.max_bytes - taken_bytes)),
+        offset,
+        max(0, min(requested.partition_max_bytes, limits.max_bytes - taken_bytes)),
         upper_bound=partition.upper_bound(limits.isolation),
         at_least_one=taken_bytes == 0,
         with_aborted_transactions=limits.isolation is FetchIsolation.READ_COMMITTED,
@@ -173,41 +201,33 @@ def _read_one(
     result = FetchPartitionResult(
         0, read.high_watermark, read.last_stable_offset, read.log_start_offset, read.records
     )
-    # Only what overlaps the batches that were read: one far behind need not take in every abort since.
+    # Only those that overlap the batches of this read: a reader far behind needs no later ones.
     result.aborted_transactions = read.aborted_transactions
     return result
 
 
-def _moved(
-    replicas: ReplicaManager, asked: FetchPartition, limits: FetchLimits, taken_bytes: int, index: int
-) -> tuple[FetchPartitionResult, MovedPartition | None]:
-    """What a reader gets now of a partition at an offset that has moved, and what is to be read for it.
+def _reserve_remote_read(
+    read: FetchRead,
+    partition: Partition,
+    requested: FetchPartition,
+    limits: FetchLimits,
+    taken_bytes: int,
+) -> FetchPartitionResult:
+    """Add a partition to the remote reads of `read`; return its result without records.
 
-    As nobody knows yet how much that will be, all that it may take is set aside (KAFKA-14915). Nothing
-    while the quota for remote reads is used up (KIP-956), nor when the request's limit is.
+    The size of the remote data is not known yet. All bytes that it may take are therefore reserved
+    (KAFKA-14915). Nothing is read remotely while the quota of remote reads is exceeded (KIP-956), or if the
+    request's limit is used up.
     """
-    try:
-        partition = readable_partition(replicas, asked, limits)
-    except KafkaError as error:
-        return FetchPartitionResult(error_code=error.code), None
-    result = offsets_of(partition)
-    if limits.replica_id >= 0:
-        result.error_code = ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
-        result.last_stable_offset = -1
-        return result, None
     if limits.remote is None:
-        return FetchPartitionResult(error_code=ErrorCode.OFFSET_OUT_OF_RANGE), None
-    max_bytes = max(0, min(asked.partition_max_bytes, limits.max_bytes - taken_bytes))
+        return FetchPartitionResult(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    max_bytes = max(0, min(requested.partition_max_bytes, limits.max_bytes - taken_bytes))
     at_least_one = taken_bytes == 0
-    if (max_bytes == 0 and not at_least_one) or limits.remote.fetch_throttle_time_ms() > 0:
-        return result, None
-    return result, MovedPartition(index, asked, partition, max_bytes, at_least_one)
-
-
-def offsets_of(partition: Partition) -> FetchPartitionResult:
-    """An empty result with the partition's offsets."""
-    log = partition.log
-    return FetchPartitionResult(0, log.high_watermark, log.last_stable_offset, log.log_start_offset)
+    if (max_bytes or at_least_one) and not limits.remote.fetch_throttle_time_ms():
+        index = len(read.results)
+        read.remote.append(RemotePartition(index, requested, partition, max_bytes, at_least_one))
+        read.reserved_bytes += max_bytes
+    return offsets_of(partition)
 
 
 def _diverging(partition: Partition, diverging: tuple[LeaderEpoch, Offset]) -> FetchPartitionResult:
@@ -218,24 +238,33 @@ def _diverging(partition: Partition, diverging: tuple[LeaderEpoch, Offset]) -> F
 
 def _read_by_follower(
     replicas: ReplicaManager,
-    asked: FetchPartition,
+    requested: FetchPartition,
     limits: FetchLimits,
     taken_bytes: int,
     is_recorded: bool,
 ) -> FetchPartitionResult:
-    """Only a read that succeeded says that the follower's log agrees with ours up to its end."""
-    broker, offset = limits.replica_id, asked.fetch_offset
-    partition = readable_partition(replicas, asked, limits)
-    diverging = diverging_epoch(partition, asked.last_fetched_epoch, offset)
+    """Return the result, and record the follower's position if `is_recorded`.
+
+    Only a successful read proves that the follower's log agrees with ours up to its end.
+    """
+    broker, offset = limits.replica_id, requested.fetch_offset
+    partition = readable_partition(replicas, requested, limits)
+    log = partition.log
+    diverging = diverging_epoch(partition, requested.last_fetched_epoch, offset)
     if diverging is not None:
         return _diverging(partition, diverging)
+    if offset < log.local_log_start_offset and offset >= log.log_start_offset:
+        result = offsets_of(partition)
+        result.error_code = ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
+        result.last_stable_offset = -1
+        return result
     records: Records | None = None
-    if offset != partition.log.log_end_offset:
-        max_bytes = max(0, min(asked.partition_max_bytes, limits.max_bytes - taken_bytes))
-        records = partition.log.read(offset, max_bytes, at_least_one=taken_bytes == 0).records
+    if offset != log.log_end_offset:
+        max_bytes = max(0, min(requested.partition_max_bytes, limits.max_bytes - taken_bytes))
+        records = log.read(offset, max_bytes, at_least_one=taken_bytes == 0).records
     if is_recorded:
-        partition.record_follower_fetch(broker, offset, asked.log_start_offset, limits.replica_epoch)
-    # The fetch itself may have committed records: the follower hears of it at once.
+        partition.record_follower_fetch(broker, offset, requested.log_start_offset, limits.replica_epoch)
+    # The fetch itself may have committed records: the follower gets the new high watermark at once.
     result = offsets_of(partition)
     if records is not None and (limits.is_throttled is None or not limits.is_throttled(partition, broker)):
         result.records = records

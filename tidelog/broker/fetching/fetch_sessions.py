@@ -1,22 +1,22 @@
-"""Fetch sessions: what a reader asked for last time, so that it need not ask again (KIP-227).
+"""Incremental fetch sessions (KIP-227): the partitions of each reader, so that it need not repeat them.
 
-A full fetch (epoch 0) opens a session; each later fetch names only what changed, and is
-answered with only what changed. A session that does not fit into the cache is simply not
-opened: the reader goes on with full fetches.
+A full fetch (epoch 0) opens a session. Each later fetch names only the partitions that changed, and its
+response contains only partitions with news. If the cache has no room, no session is opened, and the reader
+continues with full fetches.
 
-How a request is met, by (session id, epoch):
+The request's session id and epoch decide what is done:
 
-    any id, epoch -1      full fetch, no session; an old session of that id is closed
-    any id, epoch 0       full fetch that opens a new session; an old one is closed
+    any id, epoch -1      full fetch without a session; an existing session of that id is closed
+    any id, epoch 0       full fetch that opens a session; an existing session of that id is closed
     unknown id            FETCH_SESSION_ID_NOT_FOUND
     known id, wrong epoch INVALID_FETCH_SESSION_EPOCH
-    known id, next epoch  incremental fetch; the session ends when it holds no partition any more
+    known id, next epoch  incremental fetch; the session is closed when it has no partition left
 
-Bounds: `max_sessions` (max.incremental.fetch.session.cache.slots), `SESSION_PARTITIONS_MAX` in each and
-`PARTITIONS_MAX` in all. A full fetch of more partitions opens no session; an incremental one that adds more
-ends its session with FETCH_SESSION_ID_NOT_FOUND, upon which readers begin again with a full fetch. Kafka
-bounds sessions only. Partitions that do not exist count like others, and stay in the session as in Kafka: a
-reader that has named a partition counts on hearing of it once it exists.
+Bounds: `max_sessions` (max.incremental.fetch.session.cache.slots), `SESSION_PARTITIONS_MAX` in each session
+and `PARTITIONS_MAX` in all. A full fetch of more partitions opens no session. An incremental fetch that adds
+more closes its session with FETCH_SESSION_ID_NOT_FOUND; readers then start with a full fetch. Kafka bounds
+the number of sessions only. As in Kafka, partitions that do not exist count and stay in the session: a reader
+that has named a partition expects news when it is created.
 I/O: none. Source: KIP-227, org.apache.kafka.server.FetchSession.
 """
 
@@ -30,6 +30,7 @@ from uuid import UUID
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.fetch_request_view import FetchPartition, FetchRequestView
 from tidelog.protocol.fetch_response_view import FetchPartitionResult
+from tidelog.protocol.steps import Steps
 
 SESSIONLESS = 0
 FINAL_EPOCH = -1
@@ -39,19 +40,21 @@ SESSION_PARTITIONS_MAX: Final = 20_000
 PARTITIONS_MAX: Final = 100_000
 """About 40 MB."""
 
+_PARTITIONS_PER_STEP: Final = 500
+
 PartitionKey = tuple[str | UUID, int]
 
 
 @dataclass(slots=True)
 class CachedPartition:
-    """What a session remembers of one partition: the last request and the last answer."""
+    """One partition of a session: its last request, and the offsets of its last response."""
 
     requested: FetchPartition
     high_watermark: int = -1
     log_start_offset: int = -1
 
     def has_news(self, result: FetchPartitionResult) -> bool:
-        """Whether `result` must be sent in an incremental answer; remembers it as sent."""
+        """Return whether an incremental response must contain `result`, and record it as sent."""
         news = (
             result.error_code != 0
             or bool(result.records_length)
@@ -61,7 +64,7 @@ class CachedPartition:
             or result.diverging_epoch is not None
         )
         if result.error_code:
-            # An error says nothing of the offsets: whatever comes next is news again.
+            # The reader does not know the offsets after an error: the next result is news.
             self.high_watermark = -1
         else:
             self.high_watermark = result.high_watermark
@@ -71,7 +74,7 @@ class CachedPartition:
 
 @dataclass(slots=True)
 class FetchSession:
-    """One reader's partitions, in the order in which they are to be served next."""
+    """The partitions of one reader, in the order in which the next fetch serves them."""
 
     session_id: int
     uses_topic_ids: bool
@@ -82,7 +85,7 @@ class FetchSession:
     partitions: dict[PartitionKey, CachedPartition] = field(default_factory=dict)
 
     def update(self, request: FetchRequestView) -> None:
-        """Add, change and forget partitions as an incremental request says."""
+        """Add, change and remove partitions as an incremental request says."""
         for partition in request.partitions:
             key = partition_key(partition)
             cached = self.partitions.get(key)
@@ -95,22 +98,32 @@ class FetchSession:
 
 
 def partition_key(partition: FetchPartition) -> PartitionKey:
-    """A partition by what the request named it: topic id from v13 on, else topic name."""
+    """Return the key of a partition: its topic id from version 13 on, else its topic name, and its index."""
     topic = partition.topic if partition.topic is not None else partition.topic_id
     assert topic is not None
     return topic, partition.partition
 
 
-def _named_once(partitions: Sequence[FetchPartition]) -> Sequence[FetchPartition]:
-    """The partitions of a full request; of one that is named several times the last entry, as in Kafka."""
+def _distinct(partitions: Sequence[FetchPartition]) -> Sequence[FetchPartition]:
+    """Return `partitions` without repetitions; the last entry of a partition counts, as in Kafka."""
     if len(partitions) < 2:
         return partitions
     return list({partition_key(partition): partition for partition in partitions}.values())
 
 
+def distinct_in_steps(partitions: Sequence[FetchPartition]) -> Steps[list[FetchPartition]]:
+    """Return `partitions` without repetitions; the last entry of a partition counts, as in Kafka."""
+    found: dict[PartitionKey, FetchPartition] = {}
+    for number, partition in enumerate(partitions, 1):
+        found[partition_key(partition)] = partition
+        if not number % _PARTITIONS_PER_STEP:
+            yield None
+    return list(found.values())
+
+
 @dataclass(slots=True)
 class FetchContext:
-    """What one fetch request reads, and how its answer is thinned out."""
+    """The partitions that one fetch request reads, and the selection of those in the response."""
 
     partitions: Sequence[FetchPartition]
     session: FetchSession | None = None
@@ -118,13 +131,16 @@ class FetchContext:
 
     @property
     def session_id(self) -> int:
-        """The id to answer with; 0 when there is no session."""
+        """The session id of the response; 0 if there is no session."""
         return SESSIONLESS if self.session is None else self.session.session_id
 
     def select(
         self, results: Sequence[tuple[FetchPartition, FetchPartitionResult]]
     ) -> list[tuple[FetchPartition, FetchPartitionResult]]:
-        """The results to send; partitions that gave data go to the end of the session's order."""
+        """Return the results to send; move partitions with data to the end of the session's order.
+
+        The results may be passed in several parts.
+        """
         session = self.session
         if session is None:
             return list(results)
@@ -142,7 +158,7 @@ class FetchContext:
 
 
 class FetchSessionCache:
-    """All sessions of one broker; `new_session_id` gives random positive int32 numbers."""
+    """All fetch sessions of one broker; `new_session_id` returns random positive int32 numbers."""
 
     def __init__(self, max_sessions: int, new_session_id: Callable[[], int]) -> None:
         self._max_sessions = max_sessions
@@ -155,14 +171,20 @@ class FetchSessionCache:
 
     @property
     def partition_count(self) -> int:
-        """Partitions remembered over all sessions (metric NumIncrementalFetchPartitionsCached)."""
+        """The number of partitions in all sessions (metric NumIncrementalFetchPartitionsCached)."""
         return self._partition_count
 
-    def context(self, request: FetchRequestView, version: int, now_ms: int) -> FetchContext:
-        """Find or open the session of a request; raises KafkaError for the whole answer."""
+    def context(
+        self, request: FetchRequestView, version: int, now_ms: int, *, is_distinct: bool = False
+    ) -> FetchContext:
+        """Find or open the session of a request.
+
+        `is_distinct` states that the request names no partition twice.
+        Errors: KafkaError with the error code of the whole response.
+        """
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._end(self._sessions.get(request.session_id))
-            requested = _named_once(request.partitions)
+            requested = request.partitions if is_distinct else _distinct(request.partitions)
             if request.session_epoch == FINAL_EPOCH:
                 return FetchContext(requested)
             return FetchContext(requested, self._open(request, requested, version, now_ms))
@@ -179,7 +201,9 @@ class FetchSessionCache:
                 f"not {request.session_epoch}",
             )
         if session.uses_topic_ids != (version >= 13):
-            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "a session keeps to ids or to names")
+            raise KafkaError(
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "a fetch session uses either topic ids or topic names"
+            )
         self._update(session, request)
         if not session.partitions:
             self._end(session)
@@ -190,7 +214,7 @@ class FetchSessionCache:
         return FetchContext(requested, session, is_incremental=True)
 
     def _update(self, session: FetchSession, request: FetchRequestView) -> None:
-        """Add, change and forget partitions; end the session rather than have it grow beyond the bounds."""
+        """Add, change and remove partitions; close the session if it exceeds the bounds."""
         before = len(session.partitions)
         named = len(request.partitions) + len(request.forgotten)
         if named <= SESSION_PARTITIONS_MAX:
@@ -227,7 +251,10 @@ class FetchSessionCache:
         return session
 
     def _make_room(self, is_follower: bool, partition_count: int, now_ms: int) -> bool:
-        """Evict sessions until there is room for one more: idle ones first, then such that matter less."""
+        """Evict sessions until there is room for one more; return whether there is.
+
+        Idle sessions are evicted first, then less important ones.
+        """
         if partition_count > SESSION_PARTITIONS_MAX or self._max_sessions == 0:
             return False
         if self._has_room_for(partition_count):
@@ -239,11 +266,12 @@ class FetchSessionCache:
             self._end(idle)
             if self._has_room_for(partition_count):
                 return True
-        return self._evict_lesser(is_follower, partition_count, now_ms)
+        return self._evict_less_important(is_follower, partition_count, now_ms)
 
-    def _evict_lesser(self, is_follower: bool, partition_count: int, now_ms: int) -> bool:
-        # Followers outrank clients; among equals the session with more partitions saves more. A young one
-        # goes only for one that outranks it, and does not shield older ones that matter less than the new.
+    def _evict_less_important(self, is_follower: bool, partition_count: int, now_ms: int) -> bool:
+        # Followers are more important than clients, and sessions with more partitions than smaller ones. A
+        # client's recent session is evicted only for a follower. It does not protect older sessions that are
+        # less important than the new one.
         candidates = [
             session
             for session in self._sessions.values()

@@ -6,7 +6,7 @@ A client that gets the leader's id and endpoint with the error need not request 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from tidelog.broker.partitions.replica_manager import ReplicaManager
@@ -14,6 +14,8 @@ from tidelog.cluster.image import NO_LEADER, MetadataImage
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import BrokerId, LeaderEpoch, TopicPartition
 from tidelog.protocol.response_parts import NodeEndpoint
+
+CurrentLeader: TypeAlias = tuple[BrokerId, LeaderEpoch]
 
 ERRORS_THAT_NAME_THE_LEADER: Final = frozenset(
     {int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEADER_EPOCH)}
@@ -27,9 +29,7 @@ class CurrentLeaders:
         self._image = image
         self._replicas = replicas
 
-    def leader_of(
-        self, topic: str | None, topic_id: UUID | None, index: int
-    ) -> tuple[BrokerId, LeaderEpoch] | None:
+    def leader_of(self, topic: str | None, topic_id: UUID | None, index: int) -> CurrentLeader | None:
         """Return the id and epoch of the leader; None if there is no leader, or if it is unknown."""
         image = self._image()
         placed_topic = (
@@ -51,9 +51,7 @@ class CurrentLeaders:
             leader = (placed.leader, placed.leader_epoch)
         return None if leader[0] == NO_LEADER else leader
 
-    def endpoints(
-        self, leaders: Iterable[tuple[BrokerId, LeaderEpoch] | None], listener: str
-    ) -> tuple[NodeEndpoint, ...]:
+    def endpoints(self, leaders: Iterable[CurrentLeader | None], listener: str) -> tuple[NodeEndpoint, ...]:
         """Return the endpoints of those leaders on `listener`, without fenced brokers."""
         brokers = self._image().brokers
         found: dict[BrokerId, NodeEndpoint] = {}

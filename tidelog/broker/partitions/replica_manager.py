@@ -139,6 +139,11 @@ class ReplicaManager:
                 return found
         return self.partition(self.resolve(topic, topic_id, index))
 
+    def has(self, topic: str | None, topic_id: UUID | None, index: int) -> bool:
+        """Return whether the partition that a request names is on this node."""
+        name = topic if topic_id is None else self.topic_name(topic_id)
+        return (name, index) in self._by_name_and_index
+
     @property
     def unavailable_count(self) -> int:
         """The number of partitions that are assigned to this node and cannot be used."""

@@ -25,8 +25,11 @@ from typing import Final
 from tidelog.broker.purgatory.parked_memory import ParkedMemory
 from tidelog.broker.purgatory.timers import Timers
 from tidelog.broker.purgatory.timing_wheel import TimerEntry
+from tidelog.protocol.steps import Steps
 
 logger = logging.getLogger(__name__)
+
+_KEYS_PER_STEP: Final = 100
 
 OPERATION_BYTES: Final = 3_500
 """What any parked request keeps: the operation, its request and closures, its timer, one watched key."""
@@ -172,6 +175,27 @@ class Purgatory:
         self._memory.add(operation)
         self._memory.keep_to_limit()
         return operation.completed
+
+    def watch_in_steps(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> Steps[None]:
+        """Watch an operation under many keys, without a check whether it can complete.
+
+        The caller checks that afterwards. The operation may expire before the last key.
+        """
+        assert operation.purgatory is None, "an operation waits only once"
+        watched: dict[Hashable, None] = {}
+        self.delayed += 1
+        operation.watch(self, watched, self._timers)
+        self._memory.add(operation)
+        self._memory.keep_to_limit()
+        for number, key in enumerate(keys, 1):
+            if operation.completed:
+                return
+            if key not in watched:
+                watched[key] = None
+                self._watchers.setdefault(key, {})[operation] = None
+                self.watched += 1
+            if not number % _KEYS_PER_STEP:
+                yield None
 
     def check_and_complete(self, key: Hashable) -> int:
         """Complete the operations under `key` that now can be, and return how many those were.

@@ -4,6 +4,7 @@ Batches are sent as the bytes that the log contains; only offsets decide what a 
 A fetch that finds less than `min_bytes` waits in the fetch purgatory for at most `max_wait_ms`. A fetch that
 needs remote storage waits for it in a purgatory of its own.
 Followers on other brokers use the same API: they send a replica id and read up to the log end.
+A fetch of many partitions is served in slices: decoded, read, parked and encoded some partitions at a time.
 
 Source: KIP-227 (sessions), KIP-98 (isolation), KIP-320 (epochs), KIP-516 (topic ids), KIP-392 (reading
 from followers), KIP-903 (broker epochs), KIP-951 (the leader in errors).
@@ -11,27 +12,53 @@ from followers), KIP-903 (broker epochs), KIP-951 (the leader in errors).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import logging
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final, cast
 
 from tidelog.base.clock import Clock
-from tidelog.broker.api.handlers.fetch_options import FetchOptions
-from tidelog.broker.fetching.delayed_fetch import DelayedFetch
+from tidelog.broker.fetching.delayed_fetch import DelayedFetch, WaitingFetch
 from tidelog.broker.fetching.delayed_remote_fetch import DelayedRemoteFetch
-from tidelog.broker.fetching.fetch_read import FetchLimits, FetchRead, read_partitions
-from tidelog.broker.fetching.fetch_sessions import FetchContext, FetchSessionCache
+from tidelog.broker.fetching.fetch_options import FetchOptions
+from tidelog.broker.fetching.fetch_read import (
+    PARTITIONS_PER_STEP,
+    FetchLimits,
+    FetchRead,
+    read_in_steps,
+    read_partitions,
+)
+from tidelog.broker.fetching.fetch_sessions import FetchContext, FetchSessionCache, distinct_in_steps
 from tidelog.broker.network.request import AnswerPart, Request
 from tidelog.broker.observability.topic_traffic import EXPECTED_OF_FETCH, TopicTraffic
-from tidelog.broker.partitions.current_leaders import ERRORS_THAT_NAME_THE_LEADER, CurrentLeaders
+from tidelog.broker.partitions.current_leaders import (
+    ERRORS_THAT_NAME_THE_LEADER,
+    CurrentLeader,
+    CurrentLeaders,
+)
 from tidelog.broker.partitions.partition import FetchIsolation
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
-from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.fetch_request_view import FetchPartition, FetchRequestView, read_fetch_request
-from tidelog.protocol.fetch_response_view import FetchPartitionResult, FetchResult, encode_fetch_response
+from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
+from tidelog.protocol.fetch_request_view import (
+    FetchPartition,
+    FetchRequestView,
+    read_fetch_request,
+    read_fetch_request_in_steps,
+)
+from tidelog.protocol.fetch_response_view import (
+    FetchPartitionResult,
+    FetchResult,
+    encode_fetch_response,
+    encode_fetch_response_in_steps,
+)
 from tidelog.protocol.response_parts import NodeEndpoint
+from tidelog.protocol.steps import Steps
+
+logger = logging.getLogger(__name__)
 
 READ_COMMITTED: Final = 1
+LARGE_BODY_BYTES: Final = 16 * 1024
+"""A longer body is decoded in steps; it has about 500 partitions."""
 FIRST_VERSION_WITH_RACK: Final = 11
 FIRST_VERSION_WITH_NODE_ENDPOINTS: Final = 16
 
@@ -59,26 +86,63 @@ class FetchHandler:
 
     def handle(self, request: Request) -> None:
         """Read and respond, or park the request. Raise DecodeError if it is malformed."""
+        if len(request.body) > LARGE_BODY_BYTES:
+            self._run(request, self._decode_and_serve(request))
+            return
         version = request.header.api_version
-        view = read_fetch_request(request.body, version)
+        self._serve(request, read_fetch_request(request.body, version), is_distinct=False)
+
+    def _decode_and_serve(self, request: Request) -> Steps[None]:
+        view = yield from read_fetch_request_in_steps(request.body, request.header.api_version)
+        view.partitions = yield from distinct_in_steps(view.partitions)
+        self._serve(request, view, is_distinct=True)
+
+    def _serve(self, request: Request, view: FetchRequestView, *, is_distinct: bool) -> None:
         try:
-            context = self._sessions.context(view, version, self._clock.monotonic_ms())
+            context = self._sessions.context(
+                view, request.header.api_version, self._clock.monotonic_ms(), is_distinct=is_distinct
+            )
         except KafkaError as error:
             self._respond(request, (), error_code=error.code)
             return
         limits = self._limits(request, view)
+        if len(context.partitions) > PARTITIONS_PER_STEP:
+            self._run(request, self._serve_in_steps(request, view, context, limits))
+            return
         read = read_partitions(self._replicas, context.partitions, limits)
-        if read.moved is not None:
+        if read.remote:
             self._read_remote(request, context, read, limits)
-        elif (
-            read.is_final
-            or read.size_bytes >= limits.min_bytes
-            or view.max_wait_ms <= 0
-            or not context.partitions
-        ):
-            self._complete(request, context, read, limits)
-        else:
+        elif _must_wait(read, view, limits) and context.partitions:
             self._park(request, context, view, limits)
+        else:
+            self._complete(request, context, read, limits)
+
+    def _serve_in_steps(
+        self, request: Request, view: FetchRequestView, context: FetchContext, limits: FetchLimits
+    ) -> Steps[None]:
+        """Do what `_serve` does for many partitions."""
+        read = yield from read_in_steps(self._replicas, context.partitions, limits)
+        if read.remote:
+            self._read_remote(request, context, read, limits)
+        elif _must_wait(read, view, limits):
+            yield from self._park_in_steps(request, context, view, limits)
+        else:
+            yield from self._complete_in_steps(request, context, read, limits)
+
+    def _run(
+        self, request: Request, steps: Steps[None], on_failed: Callable[[Exception], None] | None = None
+    ) -> None:
+        """Run the steps of a request. They are cancelled if the client disconnects."""
+
+        def fail(error: Exception) -> None:
+            if isinstance(error, DecodeError):
+                request.close(str(error))
+            else:
+                request.fail(error)
+
+        work = self._options.slices.start(steps, lambda _: None, on_failed or fail)
+        if work is not None:
+            request.on_lost = lambda _: work.cancel()
 
     def _limits(self, request: Request, view: FetchRequestView) -> FetchLimits:
         options = self._options
@@ -103,21 +167,77 @@ class FetchHandler:
     def _park(
         self, request: Request, context: FetchContext, view: FetchRequestView, limits: FetchLimits
     ) -> None:
-        def on_read(read: FetchRead) -> None:
-            self._complete(request, context, read, limits)
-
-        def on_failed(_: Exception) -> None:
-            self._complete_with_errors(request, context, limits)
-
         resolve = self._replicas.resolve
         requested: dict[Hashable, FetchPartition] = {
             resolve(each.topic, each.topic_id, each.partition): each for each in context.partitions
         }
-        operation = DelayedFetch(view.max_wait_ms, self._replicas, requested, limits, on_read, on_failed)
+        operation = self._delayed_fetch(request, context, view, limits, requested)
         if not self._purgatory.try_complete_else_watch(operation, requested):
             # `max_wait_ms` may be weeks: a client that reconnects often must not accumulate operations.
             request.on_abandoned = lambda _: operation.cancel()
             request.release_frame()
+
+    def _park_in_steps(
+        self, request: Request, context: FetchContext, view: FetchRequestView, limits: FetchLimits
+    ) -> Steps[None]:
+        """Do what `_park` does for many partitions.
+
+        Partitions may change between the steps. They are therefore checked after they are watched.
+        """
+        requested: dict[Hashable, FetchPartition] = {}
+        for number, each in enumerate(context.partitions, 1):
+            if each.topic_id is not None and self._replicas.topic_name(each.topic_id) is None:
+                # The topic was deleted after it was read.
+                yield from self._read_and_complete_in_steps(request, context, limits)
+                return
+            requested[self._replicas.resolve(each.topic, each.topic_id, each.partition)] = each
+            if not number % PARTITIONS_PER_STEP:
+                yield None
+        operation = self._delayed_fetch(request, context, view, limits, requested)
+        request.on_abandoned = lambda _: operation.cancel()
+        try:
+            yield from self._purgatory.watch_in_steps(operation, requested)
+            for number, (key, each) in enumerate(requested.items(), 1):
+                if operation.completed or operation.check_one(key, each):
+                    return
+                if not number % PARTITIONS_PER_STEP:
+                    yield None
+        except Exception:
+            operation.cancel()
+            raise
+        request.release_frame()
+
+    def _delayed_fetch(
+        self,
+        request: Request,
+        context: FetchContext,
+        view: FetchRequestView,
+        limits: FetchLimits,
+        requested: Mapping[Hashable, FetchPartition],
+    ) -> DelayedFetch:
+        def on_ready() -> None:
+            if len(context.partitions) > PARTITIONS_PER_STEP:
+                steps = self._read_and_complete_in_steps(request, context, limits)
+                self._run(request, steps, on_steps_failed)
+                return
+            read = read_partitions(self._replicas, context.partitions, limits, is_recorded=False)
+            self._complete(request, context, read, limits)
+
+        def on_steps_failed(error: Exception) -> None:
+            logger.error("A waiting fetch of %s failed", request.peer, exc_info=error)
+            self._complete_with_errors(request, context, limits)
+
+        def on_failed(_: Exception) -> None:
+            self._complete_with_errors(request, context, limits)
+
+        fetch = WaitingFetch(self._replicas, limits, requested)
+        return DelayedFetch(view.max_wait_ms, fetch, on_ready, on_failed)
+
+    def _read_and_complete_in_steps(
+        self, request: Request, context: FetchContext, limits: FetchLimits
+    ) -> Steps[None]:
+        read = yield from read_in_steps(self._replicas, context.partitions, limits, is_recorded=False)
+        yield from self._complete_in_steps(request, context, read, limits)
 
     def _read_remote(
         self, request: Request, context: FetchContext, read: FetchRead, limits: FetchLimits
@@ -132,54 +252,98 @@ class FetchHandler:
         def on_failed(_: Exception) -> None:
             self._complete_with_errors(request, context, limits)
 
-        operation = DelayedRemoteFetch(
-            remote.fetch_max_wait_ms(), self._replicas, read, limits, remote.reader, on_read, on_failed
-        )
         resolve = self._replicas.resolve
-        keys = [resolve(each.topic, each.topic_id, each.partition) for each in context.partitions]
-        if not remote.fetches.try_complete_else_watch(operation, keys):
+        # A partition with an error may be unknown.
+        requested: dict[Hashable, FetchPartition] = {
+            resolve(each.topic, each.topic_id, each.partition): each
+            for each, result in read.results
+            if not result.error_code
+        }
+        operation = DelayedRemoteFetch(
+            remote.fetch_max_wait_ms(),
+            WaitingFetch(self._replicas, limits, requested),
+            read,
+            remote.reader,
+            on_read,
+            on_failed,
+        )
+        if not remote.fetches.try_complete_else_watch(operation, requested):
             request.on_abandoned = lambda _: operation.cancel()
             request.release_frame()
 
     def _complete(
         self, request: Request, context: FetchContext, read: FetchRead, limits: FetchLimits
     ) -> None:
-        throttle = self._options.throttle
-        if throttle is not None and limits.is_throttled is not None:
-            throttle.record(read, self._replicas)
-        self._traffic.fetch_requests += len(read.results)
-        if limits.replica_id >= 0:
-            self._traffic.replication_bytes_out += read.size_bytes
-        else:
-            self._traffic.bytes_out += read.size_bytes
-        endpoints: tuple[NodeEndpoint, ...] = ()
-        if read.is_final:
-            self._traffic.failed_fetch_requests += sum(
-                1 for _, r in read.results if r.error_code and r.error_code not in EXPECTED_OF_FETCH
-            )
-            endpoints = self._name_leaders(request, read)
+        """Respond with what was read."""
+        if len(read.results) > PARTITIONS_PER_STEP:
+            self._run(request, self._complete_in_steps(request, context, read, limits))
+            return
+        leaders = self._record(request, read, read.results, limits)
+        endpoints = self._leaders.endpoints(leaders, request.listener) if leaders else ()
         self._respond(
             request, context.select(read.results), session_id=context.session_id, endpoints=endpoints
         )
+
+    def _complete_in_steps(
+        self, request: Request, context: FetchContext, read: FetchRead, limits: FetchLimits
+    ) -> Steps[None]:
+        """Do what `_complete` does for many partitions."""
+        selected: list[FetchResult] = []
+        leaders: list[CurrentLeader | None] = []
+        for start in range(0, len(read.results), PARTITIONS_PER_STEP):
+            results = read.results[start : start + PARTITIONS_PER_STEP]
+            leaders += self._record(request, read, results, limits)
+            selected += context.select(results)
+            yield None
+        header = request.header
+        parts = yield from encode_fetch_response_in_steps(
+            header.api_version,
+            header.correlation_id,
+            selected,
+            session_id=context.session_id,
+            node_endpoints=self._leaders.endpoints(leaders, request.listener) if leaders else (),
+        )
+        request.respond(cast(list[AnswerPart], parts))
+
+    def _record(
+        self, request: Request, read: FetchRead, results: Sequence[FetchResult], limits: FetchLimits
+    ) -> list[CurrentLeader | None]:
+        """Count some results of `read`; set and return the leaders of partitions with other leaders."""
+        traffic = self._traffic
+        throttle = self._options.throttle
+        if throttle is not None and limits.is_throttled is not None:
+            throttle.record(results, self._replicas)
+        traffic.fetch_requests += len(results)
+        size_bytes = read.size_bytes if results is read.results else sum(r.records_length for _, r in results)
+        if limits.replica_id >= 0:
+            traffic.replication_bytes_out += size_bytes
+        else:
+            traffic.bytes_out += size_bytes
+        if not read.is_final:
+            return []
+        traffic.failed_fetch_requests += sum(
+            1 for _, r in results if r.error_code and r.error_code not in EXPECTED_OF_FETCH
+        )
+        return self._name_leaders(request, results)
 
     def _complete_with_errors(self, request: Request, context: FetchContext, limits: FetchLimits) -> None:
         """Respond to a parked request that cannot be completed: an error for each of its partitions."""
         error = FetchPartitionResult(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         results = [(requested, error) for requested in context.partitions]
-        self._complete(request, context, FetchRead(results, 0, True), limits)
+        self._complete(request, context, FetchRead(results, is_final=True), limits)
 
-    def _name_leaders(self, request: Request, read: FetchRead) -> tuple[NodeEndpoint, ...]:
-        """Set the current leader in the results of other leaders' partitions; return the endpoints."""
+    def _name_leaders(self, request: Request, results: Sequence[FetchResult]) -> list[CurrentLeader | None]:
+        """Set the current leader in the results of partitions with other leaders; return these leaders."""
         if request.header.api_version < FIRST_VERSION_WITH_NODE_ENDPOINTS:
-            return ()
-        leaders: list[tuple[int, int] | None] = []
-        for requested, result in read.results:
+            return []
+        leaders: list[CurrentLeader | None] = []
+        for requested, result in results:
             if result.error_code in ERRORS_THAT_NAME_THE_LEADER:
                 result.current_leader = self._leaders.leader_of(
                     requested.topic, requested.topic_id, requested.partition
                 )
                 leaders.append(result.current_leader)
-        return self._leaders.endpoints(leaders, request.listener) if leaders else ()
+        return leaders
 
     @staticmethod
     def _respond(
@@ -201,3 +365,8 @@ class FetchHandler:
         )
         # Records are file slices of the log. The network sends them without copying.
         request.respond(cast(list[AnswerPart], parts))
+
+
+def _must_wait(read: FetchRead, view: FetchRequestView, limits: FetchLimits) -> bool:
+    """Return whether the response must wait for more data."""
+    return not read.is_final and read.size_bytes < limits.min_bytes and view.max_wait_ms > 0

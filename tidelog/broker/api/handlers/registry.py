@@ -26,7 +26,6 @@ from tidelog.broker.api.handlers.describe_user_scram_credentials import Describe
 from tidelog.broker.api.handlers.end_txn import EndTxnHandler
 from tidelog.broker.api.handlers.features import features_of
 from tidelog.broker.api.handlers.fetch import FetchHandler
-from tidelog.broker.api.handlers.fetch_options import FetchOptions, FollowerThrottle, NearReplicas
 from tidelog.broker.api.handlers.find_coordinator import (
     CoordinatorTopic,
     CoordinatorType,
@@ -53,6 +52,7 @@ from tidelog.broker.api.handlers.services import Services
 from tidelog.broker.api.handlers.sync_group import SyncGroupHandler
 from tidelog.broker.api.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from tidelog.broker.api.handlers.write_txn_markers import MarkerPurgatories, WriteTxnMarkersHandler
+from tidelog.broker.fetching.fetch_options import FetchOptions, FollowerThrottle, NearReplicas
 from tidelog.broker.fetching.replica_selector import selector_named
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.observability.logger_levels import LoggerLevels
@@ -139,6 +139,7 @@ def _fetch_options(services: Services) -> FetchOptions:
     selector = selector_named(config.replica_selector_class)
     return FetchOptions(
         max_bytes=config.fetch_max_bytes,
+        slices=services.slices,
         near_replicas=None if selector is None else NearReplicas(selector, lambda: services.image().brokers),
         throttle=FollowerThrottle(services.throttles.leader, services.clock),
         remote=services.remote,

@@ -15,11 +15,11 @@ from tidelog.base.log_limit import LogLimit
 from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler
 from tidelog.broker.api.handlers.describe_producers import DescribeProducersHandler
 from tidelog.broker.api.handlers.fetch import FetchHandler
-from tidelog.broker.api.handlers.fetch_options import FetchOptions, FollowerThrottle, NearReplicas
 from tidelog.broker.api.handlers.list_offsets import LATEST, ListOffsetsHandler
 from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from tidelog.broker.api.handlers.produce import ProduceHandler
 from tidelog.broker.api.handlers.produce_append import ProduceAppender
+from tidelog.broker.fetching.fetch_options import FetchOptions, FollowerThrottle, NearReplicas
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
 from tidelog.broker.fetching.replica_selector import same_rack, selector_named
 from tidelog.broker.logs.flusher import Flusher
@@ -116,6 +116,7 @@ class Cluster:
             leaders,
             FetchOptions(
                 max_bytes=50_000_000,
+                slices=Slices(self.replicas.clock),
                 near_replicas=NearReplicas(same_rack, lambda: self.replicas.image.brokers),
                 throttle=FollowerThrottle(self.quota, self.replicas.clock),
             ),

@@ -13,9 +13,9 @@ from tests.support.replicas import NODE, NOW_MS, FakeRequest, HandClock, Replica
 from tests.support.transaction_coordinators import VerificationBench
 from tidelog.base.log_limit import LINES_MAX, LogLimit
 from tidelog.broker.api.handlers.fetch import FetchHandler
-from tidelog.broker.api.handlers.fetch_options import FetchOptions
 from tidelog.broker.api.handlers.produce import ProduceHandler
 from tidelog.broker.api.handlers.produce_append import ProduceAppender
+from tidelog.broker.fetching.fetch_options import FetchOptions
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.observability.topic_traffic import TopicTraffic
@@ -76,7 +76,7 @@ class Broker:
             self.traffic,
             self.clock,
             leaders,
-            FetchOptions(max_bytes=50_000_000),
+            FetchOptions(max_bytes=50_000_000, slices=Slices(self.clock)),
         )
 
     def produce(
@@ -412,7 +412,7 @@ def test_a_parked_fetch_that_fails_is_answered_without_its_frame(
     def fault(*_: object, **__: object) -> None:
         raise RuntimeError("a fault of our own")
 
-    monkeypatch.setattr("tidelog.broker.fetching.delayed_fetch.read_partitions", fault)
+    monkeypatch.setattr("tidelog.broker.api.handlers.fetch.read_partitions", fault)
     broker.produce(batch(b"a"))
     (partition,) = fetched(waiting)
     assert partition.error_code == ErrorCode.UNKNOWN_SERVER_ERROR

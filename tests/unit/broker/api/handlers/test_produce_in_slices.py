@@ -14,10 +14,10 @@ from tests.support.transaction_coordinators import VerificationBench
 from tests.support.turns import STEPS_PER_SLICE, Turns, counted_slices
 from tidelog.base.log_limit import LogLimit
 from tidelog.broker.api.handlers.fetch import FetchHandler
-from tidelog.broker.api.handlers.fetch_options import FetchOptions
 from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.api.handlers.produce import ProduceHandler
 from tidelog.broker.api.handlers.produce_append import ProduceAppender
+from tidelog.broker.fetching.fetch_options import FetchOptions
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.observability.topic_traffic import TopicTraffic
@@ -82,7 +82,7 @@ class Broker:
             traffic,
             self.replicas.clock,
             leaders,
-            FetchOptions(max_bytes=1 << 20),
+            FetchOptions(max_bytes=1 << 20, slices=self.slices),
         )
         self._offsets = ListOffsetsHandler(manager, self.slices)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from typing import cast
+from typing import Any, cast
+from uuid import UUID
 
 import pytest
 
@@ -12,13 +13,14 @@ from tests.support.replicas import NODE, NOW_MS, FakeRequest, HandClock, Replica
 from tests.support.tiering import FakeTier, move_to_remote, settled
 from tidelog.base.bounded_pool import PoolFull
 from tidelog.broker.api.handlers.fetch import FetchHandler
-from tidelog.broker.api.handlers.fetch_options import FetchOptions
+from tidelog.broker.fetching.fetch_options import FetchOptions
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
 from tidelog.broker.observability.topic_traffic import TopicTraffic
 from tidelog.broker.partitions.current_leaders import CurrentLeaders
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -26,6 +28,8 @@ from tidelog.protocol.messages.fetch import PartitionData as FetchedPartition
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
 from tidelog.remote.reading.requests import RemoteRead
+from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.storage.log.read import ReadResult
 from tidelog.storage.segment.txn_index import AbortedTransaction
 
 SMALL = 90
@@ -50,7 +54,7 @@ class TieredBroker:
             self.traffic,
             self.clock,
             CurrentLeaders(lambda: self.replicas.image, manager),
-            FetchOptions(max_bytes=50_000_000, remote=self.tier.access),
+            FetchOptions(max_bytes=50_000_000, slices=Slices(self.clock), remote=self.tier.access),
         )
         self.replicas.register(1, 2)
         self.topic_id = self.replicas.create(
@@ -151,14 +155,44 @@ async def test_kafka_14915_several_partitions_are_read_from_remote_storage_in_on
     assert answers[2].records, "a local partition of the same fetch is read as well"
 
 
-async def test_local_records_that_come_while_remote_storage_is_read_are_in_the_answer() -> None:
+async def test_local_partitions_of_a_fetch_that_waits_for_remote_storage_are_read_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     broker = TieredBroker()
-    request = broker.fetch(0, 0, 6)
+    read = PartitionLog.read
+    offsets_read: list[tuple[int, int]] = []
+
+    def counted(log: PartitionLog, offset: int, *arguments: Any, **options: Any) -> ReadResult:
+        offsets_read.append((log.topic_partition.partition, offset))
+        return read(log, offset, *arguments, **options)
+
+    monkeypatch.setattr(PartitionLog, "read", counted)
+    request = broker.fetch(0, 0, 4)
     append(broker.partition(2).log, "new")
     for _, outcome in broker.tier.reader.reads:
         outcome.set_result(remote_read("0", "1"))
     await settled()
-    assert partitions_of(request)[2].records
+    assert offsets_read == [(2, 4)], "offsets in remote storage are not read from the log, not even in vain"
+    answers = partitions_of(request)
+    assert [len(bytes(answer.records or b"")) > 0 for answer in answers] == [True, True, True]
+    assert answers[2].high_watermark == 6, "the result is the one of the moment of the request, as in Kafka"
+    assert partitions_of(broker.fetch(6, 6, 6))[2].records, "the next fetch returns what came meanwhile"
+
+
+async def test_a_partition_of_an_unknown_topic_does_not_end_the_remote_reads_of_the_others() -> None:
+    broker = TieredBroker()
+    wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100_000)
+    topics = tuple(
+        FetchTopic(topic_id=topic_id, partitions=(wanted,)) for topic_id in (broker.topic_id, UUID(int=99))
+    )
+    request = FakeRequest(FetchRequest(max_wait_ms=500, min_bytes=1, session_epoch=-1, topics=topics), 13)
+    broker.fetch_handler.handle(request)
+    found = remote_read("0", "1")
+    broker.tier.reader.reads[0][1].set_result(found)
+    await settled()
+    known, unknown = cast(FetchResponse, request.response).responses
+    assert known.partitions[0].records == found.records
+    assert unknown.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 async def test_what_remote_reads_may_take_is_set_aside_so_that_the_limit_holds() -> None:
@@ -411,7 +445,7 @@ async def test_a_session_sees_remote_records_as_news_and_serves_others_first_nex
 
 async def test_without_remote_storage_on_this_node_the_offset_is_out_of_range() -> None:
     broker = TieredBroker()
-    broker.fetch_handler._options = FetchOptions(max_bytes=50_000_000)
+    broker.fetch_handler._options = FetchOptions(max_bytes=50_000_000, slices=Slices(broker.clock))
     assert partitions_of(broker.fetch(1))[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 

@@ -1,21 +1,23 @@
-"""What a fetch may read on this node: limits, replicas near the client, throttling of followers, the tier.
+"""The settings of Fetch on this node: limits, replicas near the client, throttling, remote storage.
 
 Source: KIP-392 (reading from followers), KIP-73 (replication quotas).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from tidelog.base.clock import Clock
-from tidelog.broker.fetching.fetch_read import FetchRead, PreferredReplica
+from tidelog.broker.fetching.fetch_read import PreferredReplica
 from tidelog.broker.fetching.remote_fetch import RemoteAccess
 from tidelog.broker.fetching.replica_selector import ReplicaSelector
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.image import BrokerImage
 from tidelog.cluster.replication.throttle import ReplicationQuota
+from tidelog.protocol.fetch_response_view import FetchResult
 from tidelog.protocol.ids import BrokerId, Offset
 
 
@@ -57,10 +59,10 @@ class FollowerThrottle:
             and self.quota.is_exceeded(self.clock.monotonic_ms())
         )
 
-    def record(self, read: FetchRead, replicas: ReplicaManager) -> None:
+    def record(self, results: Iterable[FetchResult], replicas: ReplicaManager) -> None:
         """Count the bytes that followers of throttled replicas get."""
         now_ms = self.clock.monotonic_ms()
-        for requested, result in read.results:
+        for requested, result in results:
             if result.records_length:
                 name = replicas.resolve(requested.topic, requested.topic_id, requested.partition)
                 self.quota.record(name, result.records_length, now_ms)
@@ -68,9 +70,10 @@ class FollowerThrottle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOptions:
-    """The broker's fetch.max.bytes, and optional parts of a fetch: None if the node does not have them."""
+    """The broker's fetch.max.bytes, the slices of large requests, and parts that a node may lack (None)."""
 
     max_bytes: int
+    slices: Slices
     near_replicas: NearReplicas | None = None
     throttle: FollowerThrottle | None = None
     remote: RemoteAccess | None = None
