@@ -99,7 +99,7 @@ def read_payload(buffer: BytesLike, position: int, header: BatchHeader, max_deco
     else:
         data = bytes(payload)
     if header.record_count * RECORD_BYTES_MIN > len(data):
-        raise DecodeError(f"{header.record_count} records cannot stand in {len(data)} bytes")
+        raise DecodeError(f"{header.record_count} records do not fit in {len(data)} bytes")
     return data
 
 

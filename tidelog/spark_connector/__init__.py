@@ -1,4 +1,4 @@
-"""Spark's way into Tidelog, or into any Kafka cluster: a PySpark data source in Python alone.
+"""A PySpark data source for Tidelog and any Kafka cluster, in pure Python.
 
     import tidelog.spark_connector
     tidelog.spark_connector.register(spark)
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 __all__ = ["configure", "register"]
 
 SETTINGS: dict[str, bool | float | int | str | None] = {"spark.python.unix.domain.socket.enabled": "true"}
-"""Under these sources in Python run faster: a task costs about 10 ms and not 30."""
+"""Python data sources are faster with these settings: a task costs about 10 ms instead of 30 ms."""
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("tidelog")` known to a session that did not find `pyspark_tidelog` by itself."""
+    """Register `format("tidelog")` in a session that did not find `pyspark_tidelog` by itself."""
     from tidelog.spark_connector.source import TidelogSource
 
     spark.dataSource.register(TidelogSource)
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """`SETTINGS` for a session that is to be made."""
+    """Apply `SETTINGS` to the builder of a new session."""
     return builder.config(map=SETTINGS)

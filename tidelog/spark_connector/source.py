@@ -1,6 +1,6 @@
-"""The data source `tidelog` as PySpark finds it: names, schema, readers, writers.
+"""The PySpark data source `tidelog`: its name, schema, readers and writers.
 
-The name `kafka` is taken by Spark itself; options, columns and offsets are those of its Kafka source.
+Spark itself uses the name `kafka`. Options, columns and offsets are those of Spark's Kafka source.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ class TidelogSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         if overwrite:
-            raise OptionError("mode overwrite is not allowed: topics are only added to; use mode append")
+            raise OptionError("mode overwrite is not allowed: topics are append-only; use mode append")
         return TidelogBatchWriter(self._delivery(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         if overwrite:
             raise OptionError(
-                "output mode complete is not allowed: it replaces what was written, and topics are only "
-                "added to; use append"
+                "output mode complete is not allowed: it replaces earlier rows, and topics are "
+                "append-only; use append"
             )
         return TidelogStreamWriter(self._delivery(schema))
 
@@ -92,4 +92,4 @@ class TidelogSource(DataSource):
     def _require_own(self, schema: StructType) -> None:
         if schema.fieldNames() != self.schema().fieldNames():
             names = ", ".join(self.schema().fieldNames())
-            raise OptionError(f"the schema of tidelog is fixed ({names}); it cannot be given")
+            raise OptionError(f"the schema of tidelog is fixed ({names}); it cannot be specified")

@@ -226,7 +226,7 @@ def test_a_count_that_is_not_the_number_of_records_is_refused(count: int) -> Non
 
 def test_a_count_that_the_bytes_cannot_hold_is_refused_before_the_first_record() -> None:
     records = iterate_records(raw_batch(raw_record() * 3, count=5, last_offset_delta=10))
-    with pytest.raises(DecodeError, match="5 records cannot stand"):
+    with pytest.raises(DecodeError, match="5 records do not fit"):
         next(records)
 
 

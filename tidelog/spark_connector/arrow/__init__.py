@@ -1,1 +1,1 @@
-"""Record batches turned into Arrow record batches, without a Python object per record. Pure."""
+"""Decodes record batches into Arrow record batches without a Python object per record. Pure: no I/O."""

@@ -1,7 +1,7 @@
-"""A column of bytes gathered from places in one buffer, by Arrow and not byte string by byte string.
+"""Builds a binary Arrow column from ranges of one buffer, without a Python object per value.
 
-The buffer is seen as a column of pieces, the wanted ones and what lies between them; taking the wanted
-ones copies each once.
+The buffer is treated as a column of pieces: the wanted ranges and the gaps between them. Arrow's `take`
+then copies each wanted range once.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from tidelog.spark_connector.arrow.varints import Numbers
 
 
 def pieces_column(data: bytes, starts: Numbers, lengths: Numbers) -> pa.Array:
-    """`lengths[i]` bytes from `starts[i]` on, null where the length is -1; a column of type binary.
+    """Return a column of type binary: `lengths[i]` bytes from `starts[i]`, null where the length is -1.
 
-    `starts` ascend and pieces do not overlap; `data` is shorter than 2 GiB.
+    `starts` must ascend, ranges must not overlap, and `data` must be shorter than 2 GiB.
     """
     count = len(starts)
     bounds = np.empty(2 * count, dtype=np.int32)

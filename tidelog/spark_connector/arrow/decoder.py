@@ -1,12 +1,13 @@
-"""Record batches of one partition in, Arrow record batches out.
+"""Decodes the record batches of one partition into Arrow record batches.
 
-Whole batches are gathered until they hold about `max_rows` records or `max_bytes` bytes, and then decoded
-together, column by column.
+Whole batches are collected until they contain about `max_rows` records or `max_bytes` bytes. Then they are
+decoded together, column by column.
 
-Bounds: gathered are at most `max_bytes` and one batch, which expands to at most `max_decompressed_bytes`;
-an Arrow batch has at most `max_rows` rows and at most `max_bytes` of keys, values and headers, or one row.
-Errors: DecodeError, with the partition, for a checksum that does not hold and for whatever is not what it
-claims to be; after it the decoder is not used any more.
+Bounds: at most `max_bytes` and one batch are collected, and a batch expands to at most
+`max_decompressed_bytes`. An Arrow batch has at most `max_rows` rows and at most `max_bytes` of keys, values
+and headers, or one row.
+Errors: DecodeError, which names the partition, for a wrong checksum and for invalid content. The decoder
+cannot be used after an error.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from tidelog.spark_connector.arrow.visible_batches import Aborted, VisibleBatche
 
 MAX_ROWS: Final = 65_536
 MAX_BYTES: Final = 8 * 1024 * 1024
-# Arrow's columns of bytes and lists count in 32 bits.
+# The offsets in Arrow's binary and list columns have 32 bits.
 _BYTES_LIMIT: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderSettings:
-    """What is decoded, how it is checked and how large a piece may become."""
+    """The columns to decode, the checks, and the size limits."""
 
     include_headers: bool = False
     check_crcs: bool = True
@@ -48,9 +49,9 @@ class DecoderSettings:
 
 
 class ArrowDecoder:
-    """Decodes the records of one partition from `start_offset` up to and without `end_offset`.
+    """Decodes the records of one partition from `start_offset` to `end_offset` (exclusive).
 
-    Give it what the partition's log holds, in order, by `add`, then call `finish`.
+    Pass the contents of the partition's log to `add`, in order, then call `finish`.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class ArrowDecoder:
         self._gathered_rows = 0
         self._gathered_bytes = 0
         self.next_offset = start_offset
-        """Behind the last batch that was added: where to read on."""
+        """The offset after the last batch that was added: the position for the next read."""
 
     @property
     def is_done(self) -> bool:
@@ -78,10 +79,10 @@ class ArrowDecoder:
         return self.next_offset >= self._end_offset
 
     def add(self, records: BytesLike, aborted: Aborted | None = None) -> Iterator[pa.RecordBatch]:
-        """Take the batches of one fetched range; yields what is full. To be used up before the next `add`.
+        """Add the batches of one fetched range and yield each full Arrow batch.
 
-        A batch that is cut off at the end is left out, as brokers cut answers at their size. `aborted` as
-        for `VisibleBatches`.
+        The iterator must be exhausted before the next `add`. An incomplete batch at the end is ignored,
+        because brokers cut responses at their maximum size. `aborted` is as for `VisibleBatches`.
         """
         visible = VisibleBatches(aborted)
         view = memoryview(records)
@@ -90,7 +91,7 @@ class ArrowDecoder:
             header = self._header(view, position)
             if position + header.size_bytes > len(view):
                 return
-            # Older batches can stand before the one that was asked for.
+            # Older batches can precede the requested one.
             if header.last_offset >= self.next_offset:
                 self._add_batch(view, position, header, visible)
             position += header.size_bytes
@@ -98,7 +99,7 @@ class ArrowDecoder:
                 yield from self._flush()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """What is left, after the last `add`."""
+        """Yield the remaining Arrow batches, after the last `add`."""
         yield from self._flush()
 
     def _header(self, view: memoryview, position: int) -> BatchHeader:
@@ -112,7 +113,7 @@ class ArrowDecoder:
     ) -> None:
         settings = self._settings
         if settings.check_crcs and not crc_is_valid(view, position, header):
-            raise self._damaged(f"checksum of the batch at offset {header.base_offset} does not hold")
+            raise self._damaged(f"the batch at offset {header.base_offset} has a wrong checksum")
         if self.next_offset > header.base_offset and self.next_offset != self._start_offset:
             raise self._damaged(f"a batch begins at offset {header.base_offset}, below {self.next_offset}")
         self.next_offset = header.next_offset
@@ -129,13 +130,13 @@ class ArrowDecoder:
             raise self._damaged(f"the batch at offset {header.base_offset}: {error}") from error
 
     def _payload(self, view: memoryview, position: int, header: BatchHeader) -> BytesLike:
-        """What stands behind the header, expanded; not copied when there is nothing to expand."""
+        """Return the records after the header, decompressed; no copy is made if they are not compressed."""
         limit = self._settings.max_decompressed_bytes
         if header.compression is not Compression.NONE or header.size_bytes > limit:
             return read_payload(view, position, header, limit)
         payload = view[position + BATCH_OVERHEAD : position + header.size_bytes]
         if header.record_count * RECORD_BYTES_MIN > len(payload):
-            raise DecodeError(f"{header.record_count} records cannot stand in {len(payload)} bytes")
+            raise DecodeError(f"{header.record_count} records do not fit in {len(payload)} bytes")
         return payload
 
     def _is_full(self) -> bool:
@@ -163,8 +164,8 @@ class ArrowDecoder:
             raise self._damaged(error) from error
 
     def _slices(self, fields: RecordFields, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Rows that go into one Arrow batch each: at most so many, and so many bytes, but at least one."""
-        # From where its key begins to its end is what a record brings, give or take a few bytes.
+        """Yield the first and last row of each Arrow batch, within the limits but with at least one row."""
+        # The bytes from the start of its key to its end are the size of a record, except for a few bytes.
         sizes = np.cumsum(fields.ends[first:last] - fields.key_starts[first:last])
         start = first
         while start < last:
@@ -196,7 +197,7 @@ class ArrowDecoder:
 
 
 def _joined(headers: list[BatchHeader], payloads: list[BytesLike]) -> Payloads:
-    """The payloads in one buffer, and the headers' fields as columns."""
+    """Return the payloads joined in one buffer, and the fields of the headers as columns."""
     columns = list(zip(*headers, strict=True))
     by_name = dict(zip(BatchHeader._fields, columns, strict=True))
     sizes = np.fromiter(map(len, payloads), dtype=np.int64, count=len(payloads))

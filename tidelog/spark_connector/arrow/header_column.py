@@ -1,7 +1,7 @@
-"""The column `headers`: null for a record without headers, otherwise a list of key and value.
+"""Builds the column `headers`: null for a record without headers, otherwise a list of keys and values.
 
-Headers are read in lockstep, the first of every record, then the second; records that have far more of
-them than others end in a plain loop.
+Headers are read in lockstep: the first header of every record, then the second, and so on. When few records
+have headers left, the rest is read in a plain loop.
 
 Source: the layout in `tidelog.protocol.record`; the column of Spark's Kafka source.
 """
@@ -20,12 +20,12 @@ from tidelog.spark_connector.arrow.record_fields import RecordFields
 from tidelog.spark_connector.arrow.schema import HEADER_TYPE, HEADERS_TYPE
 from tidelog.spark_connector.arrow.varints import Bytes, Numbers, read_varints
 
-# Below so many records a step in numpy costs more than the loop.
+# For fewer records, a step in numpy costs more than the loop.
 _LOCKSTEP_RECORDS_MIN: Final = 8
 
 
 class _Places(NamedTuple):
-    """Where the headers' keys and values are, a row per header in the order of the log."""
+    """The positions of the keys and values of the headers, one row per header in the order of the log."""
 
     key_starts: Numbers
     key_lengths: Numbers
@@ -34,10 +34,10 @@ class _Places(NamedTuple):
 
 
 def headers_column(fields: RecordFields, start: int, end: int) -> pa.Array:
-    """The headers of the records `start` to `end` of `fields`.
+    """Return the headers of the records `start` to `end` (exclusive) of `fields`.
 
-    Bytes of a key that are no UTF-8 are replaced, as Java's consumer does.
-    Errors: DecodeError when they are not exactly what stands between a record's value and its end.
+    Invalid UTF-8 in a key is replaced, as in the Java consumer.
+    Errors: DecodeError if the headers do not fill the bytes between a record's value and its end.
     """
     counts = fields.header_counts[start:end]
     places = _read(fields, start, end)
@@ -77,15 +77,15 @@ def _read(fields: RecordFields, start: int, end: int) -> _Places:
         at[record] = _read_alone(fields.data, int(at[record]), int(ends[record]), rows, places)
     wrong = np.flatnonzero((counts > 0) & (at != ends))
     if wrong.size:
-        raise DecodeError(f"{ends[wrong[0]] - at[wrong[0]]} bytes of a record stand behind its headers")
+        raise DecodeError(f"{ends[wrong[0]] - at[wrong[0]]} bytes of a record follow its headers")
     return places
 
 
 def _read_step(data: Bytes, at: Numbers, ends: Numbers, rows: Numbers, places: _Places) -> Numbers:
-    """One header of each record: its place into `rows`, and the positions behind it."""
+    """Read one header of each record into `rows` of `places`; return the positions after it."""
     key_lengths, key_starts = _length(data, at, ends)
     if (key_lengths < 0).any():
-        raise DecodeError(f"length {key_lengths.min()} of a header's key")
+        raise DecodeError(f"invalid length {key_lengths.min()} of a header's key")
     value_lengths, value_starts = _length(data, key_starts + key_lengths, ends)
     places.key_starts[rows] = key_starts
     places.key_lengths[rows] = key_lengths
@@ -95,7 +95,7 @@ def _read_step(data: Bytes, at: Numbers, ends: Numbers, rows: Numbers, places: _
 
 
 def _read_alone(data: bytes, at: int, end: int, rows: range, places: _Places) -> int:
-    """The rest of one record's headers, into `rows`, and the position behind them."""
+    """Read the remaining headers of one record into `rows` of `places`; return the position after them."""
     for row in rows:
         for starts, lengths, shortest in (
             (places.key_starts, places.key_lengths, 0),
@@ -105,7 +105,7 @@ def _read_alone(data: bytes, at: int, end: int, rows: range, places: _Places) ->
                 raise DecodeError("a record ends within its headers")
             length, at = read_varlong(data, at)
             if not shortest <= length <= end - at:
-                raise DecodeError(f"length {length} within headers of a record")
+                raise DecodeError(f"invalid length {length} in the headers of a record")
             starts[row], lengths[row] = at, length
             at += max(length, 0)
     return at
@@ -116,5 +116,5 @@ def _length(data: Bytes, at: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
         raise DecodeError("a record ends within its headers")
     lengths, starts = read_varints(data, at)
     if ((lengths < -1) | (lengths > ends - starts)).any():
-        raise DecodeError(f"lengths {lengths.min()} to {lengths.max()} within headers of a record")
+        raise DecodeError(f"invalid lengths {lengths.min()} to {lengths.max()} in the headers of a record")
     return lengths, starts

@@ -1,8 +1,7 @@
-"""The fields of all records of many payloads, a column at a time.
+"""Reads the fields of all records of many payloads, one column at a time.
 
-Positions point into the joined payloads, which end in padding. Checked as `tidelog.protocol.record` checks
-them,
-but for what headers hold, which is looked at where headers are wanted.
+Positions are those in the joined payloads, which end with padding. The checks are those of
+`tidelog.protocol.record`, except for the content of headers, which `header_column` checks.
 
 Source: the layout in `tidelog.protocol.record`.
 """
@@ -26,7 +25,7 @@ _MILLISECONDS_MAX: Final = (2**63 - 1) // _MICROSECONDS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payloads:
-    """What whole batches hold, joined in `data`, and what their headers say; a row per batch."""
+    """The joined records of whole batches in `data`, and the fields of their headers, one row per batch."""
 
     data: bytes
     starts: Numbers
@@ -36,13 +35,13 @@ class Payloads:
     last_offset_deltas: Numbers
     base_timestamps: Numbers
     append_timestamps: Numbers
-    """The timestamp of every record where `is_append_time`."""
+    """The timestamp of every record of a batch with `is_append_time`."""
     is_append_time: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFields:
-    """A row per record; a length is -1 for null. `timestamps` in microseconds."""
+    """The fields of records, one row per record. A length is -1 for null; `timestamps` are microseconds."""
 
     data: bytes
     offsets: Numbers
@@ -61,7 +60,7 @@ class RecordFields:
 
 
 class FieldReader:
-    """Reads the fields of `payloads`; errors name the batch by its base offset."""
+    """Reads the fields of `payloads`. Its errors name the batch by its base offset."""
 
     def __init__(self, payloads: Payloads) -> None:
         self._payloads = payloads
@@ -69,9 +68,9 @@ class FieldReader:
         self._batch = np.repeat(np.arange(len(payloads.counts)), payloads.counts)
 
     def read(self) -> RecordFields:
-        """All records in the order of the log.
+        """Return all records in the order of the log.
 
-        Errors: DecodeError when records are not exactly what the headers and their own lengths say.
+        Errors: DecodeError if records contradict the batch headers or their own lengths.
         """
         payloads, data = self._payloads, self._bytes
         starts = record_starts(payloads.data, payloads.starts, payloads.ends, payloads.counts)
@@ -102,7 +101,7 @@ class FieldReader:
         )
 
     def _record_ends(self, starts: Numbers) -> Numbers:
-        """A record ends where the next begins, the last one of a batch with its payload."""
+        """Return the end of each record: the start of the next one, or the end of the payload."""
         payloads = self._payloads
         ends = np.empty_like(starts)
         ends[:-1] = starts[1:]
@@ -120,12 +119,12 @@ class FieldReader:
         return read_varints(self._bytes, at)
 
     def _behind(self, lengths: Numbers, starts: Numbers, ends: Numbers) -> Numbers:
-        """Behind a key or value, where there is room for what must follow."""
+        """Return the positions after a key or value, and reject lengths beyond the end of a record."""
         self._refuse((lengths < -1) | (lengths > ends - starts), lengths, "a key or value of length")
         return starts + np.maximum(lengths, 0)
 
     def _check_headers(self, counts: Numbers, starts: Numbers, ends: Numbers) -> None:
-        # A header takes two bytes at least.
+        # A header takes at least two bytes.
         self._refuse((counts < 0) | (counts > (ends - starts) >> 1), counts, "a count of headers of")
         self._refuse((counts == 0) & (starts != ends), ends - starts, "bytes behind its last field:")
 
@@ -146,7 +145,7 @@ class FieldReader:
         append_time = payloads.is_append_time[self._batch]
         timestamps = np.where(append_time, payloads.append_timestamps[self._batch], timestamps)
         self._refuse(overflows & ~append_time, deltas, "a timestamp over 64 bits, delta")
-        # Spark counts in microseconds and raises on these as well.
+        # Spark stores microseconds and also rejects these.
         beyond = (timestamps > _MILLISECONDS_MAX) | (timestamps < -_MILLISECONDS_MAX)
         self._refuse(beyond, timestamps, "a timestamp that Spark cannot hold,")
         return timestamps * _MICROSECONDS

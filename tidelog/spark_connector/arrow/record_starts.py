@@ -1,9 +1,9 @@
-"""Where each record of many payloads begins: the one thing that has to be found record after record.
+"""Finds the start of each record in many payloads: the one step that must go from record to record.
 
-A payload is what a batch holds behind its header, expanded. Three ways, by shape: payloads whose records
-are all of one length are measured out and compared; many payloads of few records are walked in lockstep,
-one record of each a step; the rest is walked in a plain loop that looks at lengths only. What is found
-here is checked by whoever reads the records: a begin is where the record before it says it ends.
+A payload is the decompressed content of a batch after its header. There are three methods. If all records of
+a payload have one length, the starts are computed and the lengths compared. Many payloads with few records
+are read in lockstep, one record of each in a step. The rest is read in a plain loop that reads lengths only.
+A start is where the record before it claims to end; the reader of the records checks this.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from tidelog.protocol.errors import DecodeError
 from tidelog.spark_connector.arrow.varints import Bytes, Numbers, read_varints
 
-# A step of the lockstep costs as much as walking about so many records in the loop.
+# A lockstep step costs as much as reading about this many records in the loop.
 _LOCKSTEP_PAYLOADS_MIN: Final = 100
 _SHORTEST_RUN: Final = 16
 
 
 def record_starts(data: bytes, payload_starts: Numbers, payload_ends: Numbers, counts: Numbers) -> Numbers:
-    """Positions of the length of every record of the payloads of `data`, which ends in padding.
+    """Return the position of the length of every record in the payloads of `data`, which ends with padding.
 
-    Errors: DecodeError when a walk leaves its payload; begins that overlap are for the reader to find.
+    Errors: DecodeError if a record ends outside its payload. The reader must detect overlapping records.
     """
     total = int(counts.sum())
     if total == 0:
@@ -42,7 +42,7 @@ def record_starts(data: bytes, payload_starts: Numbers, payload_ends: Numbers, c
 
 
 def _in_lockstep(data: Bytes, payload_starts: Numbers, payload_ends: Numbers, counts: Numbers) -> Numbers:
-    """All payloads at once, those with most records first so that those under way are a prefix."""
+    """Read all payloads together, largest record count first, so that the active ones are a prefix."""
     order = np.argsort(-counts, kind="stable")
     first_index = (np.cumsum(counts) - counts)[order]
     ends = payload_ends[order]
@@ -54,9 +54,9 @@ def _in_lockstep(data: Bytes, payload_starts: Numbers, payload_ends: Numbers, co
         here = at[:active]
         starts[first_index[:active] + step] = here
         lengths, bodies = read_varints(data, here)
-        # Compared before it is added: a length may be anything up to 64 bits.
+        # Compare before adding: a length can have up to 64 bits.
         if ((lengths < 0) | (lengths > ends[:active] - bodies)).any():
-            raise DecodeError(f"record {step} of a batch reaches beyond its {'' if step else 'first '}bytes")
+            raise DecodeError(f"record {step} of a batch ends after its {'' if step else 'first '}bytes")
         at[:active] = bodies + lengths
     return starts
 
@@ -69,7 +69,7 @@ def _of_one_payload(data: bytes, start: int, end: int, count: int) -> Numbers:
 
 
 def _equal_lengths(data: bytes, start: int, end: int, count: int) -> Numbers | None:
-    """The begins when every record has the length of the first, as events of one shape do; else None."""
+    """Return the starts if every record has the length of the first, as with uniform events; else None."""
     size = end - start
     if count < _SHORTEST_RUN or size % count:
         return None
@@ -97,7 +97,7 @@ def _unzigzag(varint: bytes) -> int:
 
 
 def _walk(data: bytes, start: int, end: int, count: int) -> Numbers:
-    """The plain loop: one- and two-byte lengths in place, which are those of records up to 8 KiB."""
+    """Read the records in a loop. Lengths of one and two bytes (records up to 8 KiB) are decoded inline."""
     starts = array("q", bytes(8 * count))
     at = start
     try:

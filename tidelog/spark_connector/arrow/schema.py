@@ -1,7 +1,7 @@
-"""The columns of Spark's Kafka source as Arrow knows them.
+"""The Arrow schema of the columns of Spark's Kafka source.
 
-PySpark compares the schema of what a reader yields with its own and refuses anything else: no large or
-view types, no dictionaries, no fields that may not be null, no other order.
+PySpark compares the schema of a reader's batches with its own and refuses large or view types, dictionaries,
+fields that are not nullable, and any other order.
 
 Source: the schema in Spark's guide to Kafka integration; pyspark.sql.pandas.types of PySpark 4.3.
 """
@@ -32,5 +32,5 @@ RECORD_SCHEMA_WITH_HEADERS: Final = RECORD_SCHEMA.append(pa.field(HEADERS, HEADE
 
 
 def record_schema(*, include_headers: bool) -> pa.Schema:
-    """The schema of what is read, with or without the column `headers`."""
+    """Return the schema of the rows, with or without the column `headers`."""
     return RECORD_SCHEMA_WITH_HEADERS if include_headers else RECORD_SCHEMA

@@ -1,7 +1,6 @@
-"""Zigzag varints of many records read at once, one numpy operation per byte rather than per record.
+"""Reads the zigzag varints of many records together, with numpy operations per byte instead of per record.
 
-Source: the encoding in `tidelog.protocol.primitives`; what is refused is what `tidelog.protocol.record`
-refuses.
+Source: the encoding in `tidelog.protocol.primitives`, with the checks of `tidelog.protocol.record`.
 """
 
 from __future__ import annotations
@@ -18,16 +17,17 @@ Numbers: TypeAlias = NDArray[np.int64]
 
 VARINT_BYTES_MAX: Final = 10
 PADDING: Final = bytes(16)
-"""Stands behind the last record, so that a varint that is cut off ends in zeros and not beyond the data."""
+"""Follows the last record, so that an incomplete varint ends in zeros and not after the data."""
 
 _LAST_BYTE_MAX: Final = 1
 _LAST_SHIFT: Final = 7 * (VARINT_BYTES_MAX - 1)
 
 
 def read_varints(data: Bytes, positions: Numbers) -> tuple[Numbers, Numbers]:
-    """The signed numbers at `positions`, each within `data` less its padding, and the positions behind them.
+    """Return the signed numbers at `positions` and the positions after them.
 
-    Errors: DecodeError when a number takes more than 64 bits.
+    Each position must be within `data` without its padding.
+    Errors: DecodeError if a number has more than 64 bits.
     """
     first = data[positions]
     following = positions + 1

@@ -1,8 +1,8 @@
-"""Which batches of a fetched range a reader of records gets to see.
+"""Decides which batches of a fetched range are visible to the application.
 
-Control batches are for brokers and readers alone. With isolation read_committed, records of aborted
-transactions are left out: the broker lists the aborted transactions of the range; from a transaction's
-first offset on, its producer's transactional batches are skipped until that producer's abort marker.
+Control batches are never visible. With isolation level read_committed, records of aborted transactions are
+not visible: the broker lists the aborted transactions of the range, and the transactional batches of a
+listed producer are skipped from the first offset of its transaction to its abort marker.
 
 Source: KIP-98; FetchResponse.json (aborted transactions).
 """
@@ -22,9 +22,10 @@ Aborted: TypeAlias = Iterable[tuple[ProducerId, Offset]]
 
 
 class VisibleBatches:
-    """Judges the batches of one range in the order of the log.
+    """Decides for each batch of one range, in the order of the log, whether it is visible.
 
-    `aborted`: producer and first offset of each aborted transaction; None shows their records too.
+    `aborted` has the producer and first offset of each aborted transaction. With None, their records are
+    visible too.
     """
 
     def __init__(self, aborted: Aborted | None) -> None:
@@ -33,9 +34,9 @@ class VisibleBatches:
         self._aborted_producers: set[ProducerId] = set()
 
     def shows(self, buffer: BytesLike, position: int, header: BatchHeader) -> bool:
-        """Whether the records of the batch at `position` are handed out.
+        """Return whether the records of the batch at `position` are visible.
 
-        Errors: DecodeError for a control batch that cannot be read.
+        Errors: DecodeError for an invalid control batch.
         """
         if self._shows_all or not header.has_producer_id:
             return not header.is_control

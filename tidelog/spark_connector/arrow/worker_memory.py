@@ -1,4 +1,4 @@
-"""What a worker process of Spark keeps between tasks."""
+"""Reduces the garbage collections in Spark's worker processes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ _freezes_left = _FREEZES
 
 
 def freeze_imports() -> None:
-    """Spare the worker the search through pyarrow's objects that PySpark asks for after every task.
+    """Exclude imported modules from the garbage collection that PySpark runs after every task.
 
-    Three times, as imports go on happening during the first tasks of a process: from about 30 ms to 10.
+    This is done for the first three tasks of a process, because they still import modules. A task then costs
+    about 10 ms instead of 30 ms.
     """
     global _freezes_left  # noqa: PLW0603 - a worker process is the scope
     if _freezes_left:

@@ -1,1 +1,1 @@
-"""What a query was told and what it should read: options, offsets, ranges. Pure, and without Spark."""
+"""Plans what a query reads: options, offsets and ranges. Pure: no I/O and no Spark."""

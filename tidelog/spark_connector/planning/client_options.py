@@ -1,7 +1,8 @@
-"""`kafka.*` options as options of our clients.
+"""Converts `kafka.*` options to options of Tidelog's clients.
 
-Names are Kafka's behind `kafka.`, in any case, as Spark hands them on in lower case. What Spark's own source
-refuses is refused, and so is what our clients do not have; what has no meaning for them is left aside.
+A name is Kafka's after `kafka.`, in any case, because Spark passes names in lower case. Options that Spark's
+own source rejects, and options that Tidelog's clients do not have, are rejected. Options without a meaning
+for these clients are ignored.
 
 Source: the guide to Spark's Kafka integration; ConsumerConfig and ProducerConfig of org.apache.kafka.clients.
 """
@@ -35,7 +36,7 @@ _TLS_PREFIX: Final = "ssl."
 
 @dataclass(frozen=True, slots=True)
 class ClientKind:
-    """What `kafka.*` means for the source or for the sink: `refused` says what to use instead."""
+    """How `kafka.*` options apply to the source or the sink; `refused` says what to use instead."""
 
     config: type[ClientConfig]
     refused: Mapping[str, str]
@@ -43,7 +44,7 @@ class ClientKind:
 
     @property
     def types(self) -> dict[str, str]:
-        """The type of each option, as it is written."""
+        """Return the type of each option, as its annotation is written."""
         own = {one.name: str(one.type) for one in fields(self.config)}
         del own["ssl_context"]
         return own
@@ -53,51 +54,51 @@ READING: Final = ClientKind(
     ConsumerConfig,
     refused={
         "auto.offset.reset": "the option startingOffsets instead",
-        "enable.auto.commit": "nothing: offsets are kept in Spark's checkpoint",
+        "enable.auto.commit": "nothing: offsets are stored in Spark's checkpoint",
         "interceptor.classes": "nothing: records are not read one by one",
-        "key.deserializer": "nothing: keys are bytes, to be converted in the query",
-        "value.deserializer": "nothing: values are bytes, to be converted in the query",
+        "key.deserializer": "nothing: keys are bytes; convert them in the query",
+        "value.deserializer": "nothing: values are bytes; convert them in the query",
     },
-    # Whole partitions are read in bulk: Kafka's 1 MiB is made for many partitions in one answer.
+    # Whole partitions are read in bulk. Kafka's 1 MiB suits responses with many partitions.
     defaults={"max_partition_fetch_bytes": 8 * 1024 * 1024},
 )
 WRITING: Final = ClientKind(
     ProducerConfig,
     refused={
-        "interceptor.classes": "nothing: records are changed in the query",
+        "interceptor.classes": "nothing: change records in the query",
         "key.serializer": "nothing: the column key is string or binary",
-        "partitioner.class": "the column partition; without it keys go where Kafka's own clients put them",
+        "partitioner.class": "the column partition; without it partitions are chosen as by Kafka's clients",
         "transactional.id": "nothing: the sink writes at least once, without transactions",
         "value.serializer": "nothing: the column value is string or binary",
     },
-    # A task writes as fast as it can: Kafka's 16 KiB is made for records that trickle in.
+    # A task writes as fast as it can. Kafka's 16 KiB suits records that arrive slowly.
     defaults={"batch_size": 128 * 1024},
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """Options of one of our clients; those of TLS by Kafka's names, as a context cannot go to executors."""
+    """The options of one client. TLS options have Kafka's names: an SSL context cannot go to executors."""
 
     values: dict[str, Any]
     tls: dict[str, str] = field(default_factory=dict)
 
     @property
     def read_committed(self) -> bool:
-        """Whether records of open and aborted transactions stay hidden."""
+        """Whether records of open and aborted transactions are hidden."""
         return bool(self.values.get("isolation_level") == "read_committed")
 
     def admin_values(self) -> dict[str, Any]:
-        """Those that an admin client has as well."""
+        """Return the options that an admin client has too."""
         return {name: value for name, value in self.values.items() if name in _COMMON}
 
 
 def read_client_options(
     values: Mapping[str, str], kind: ClientKind = READING, *, needs_brokers: bool = True
 ) -> ClientOptions:
-    """The `kafka.*` options among `values`, whose names are in lower case.
+    """Return the client options from the `kafka.*` options in `values`, whose names are in lower case.
 
-    Errors: OptionError naming the option.
+    Errors: OptionError, which names the option.
     """
     found: dict[str, Any] = dict(kind.defaults)
     types = kind.types
@@ -121,7 +122,7 @@ def read_client_options(
             found[wanted] = _value(option, types[wanted], text)
     if needs_brokers and "bootstrap_servers" not in found:
         raise OptionError(
-            "option kafka.bootstrap.servers is needed: host:port of brokers, with commas between them"
+            "option kafka.bootstrap.servers is required: host:port of brokers, separated by commas"
         )
     _check(kind.config, found)
     return ClientOptions(found, tls)

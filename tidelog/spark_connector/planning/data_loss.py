@@ -1,6 +1,7 @@
-"""When records are gone that a query should have read, and what is read nevertheless.
+"""Detects that records were deleted before a query read them, and plans what can still be read.
 
-Only the start of the log tells: gaps within a range are compaction, markers and aborted transactions.
+Only the start of the log shows this. Gaps within a range come from compaction, markers and aborted
+transactions.
 
 Source: KafkaOffsetReaderConsumer.getOffsetRangesFromResolvedOffsets of Apache Spark (failOnDataLoss).
 """
@@ -15,17 +16,17 @@ from tidelog.spark_connector.planning.ranges import OffsetRange
 
 
 class DataLossError(RuntimeError):
-    """Records are gone and `failOnDataLoss` is true; the text names partition, offsets and the option."""
+    """Records were deleted and `failOnDataLoss` is true; the text names partition, offsets and option."""
 
     def __init__(self, loss: str) -> None:
         super().__init__(
-            f"{loss}. Some data may have been lost; set option failOnDataLoss=false to go on without it"
+            f"{loss}. Some data may have been lost; set option failOnDataLoss=false to continue without it"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """What one micro-batch reads, and what it cannot read any more."""
+    """The ranges that one micro-batch reads, and the losses: what it cannot read any more."""
 
     ranges: list[OffsetRange]
     losses: list[str]
@@ -39,37 +40,38 @@ def plan_batch(
     gone: Collection[TopicPartition] = (),
     is_offline: bool = False,
 ) -> PlannedBatch:
-    """The ranges from `start` to `end`; `new_starts` are the log starts of partitions that `start` lacks.
+    """Plan the ranges from `start` to `end`.
 
-    `gone`: partitions that are not there any more. `is_offline`: the ends are those of the tier.
+    `new_starts` has the log start offsets of partitions that are not in `start`; `gone` has partitions that
+    no longer exist. With `is_offline`, the ends are those of the tier.
     """
     losses = []
     for one in sorted(start.keys() - end.keys()):
-        losses.append(f"{one} is gone; it was read up to offset {start[one]}")
+        losses.append(f"{one} no longer exists; it was read up to offset {start[one]}")
     ranges = []
     for one in sorted(end):
         begin = start.get(one, new_starts.get(one))
         if begin is None:
-            losses.append(f"{one} is gone before anything of it was read")
+            losses.append(f"{one} was deleted before any of its records were read")
             continue
         if one not in start and begin > 0:
-            losses.append(f"new partition {one} begins at offset {begin} and not at 0")
+            losses.append(f"new partition {one} starts at offset {begin} instead of 0")
         if end[one] < begin:
             losses.append(
                 f"the bucket has {one} up to offset {end[one]}, and it was read up to {begin}: "
-                "through brokers, or of a topic that was made anew"
+                "through brokers, or before the topic was re-created"
                 if is_offline
-                else f"the end of {one} went back from offset {begin} to {end[one]}"
+                else f"the end offset of {one} decreased from {begin} to {end[one]}"
             )
         elif end[one] > begin and one in gone:
-            losses.append(f"{one} is gone; it should be read from offset {begin} to {end[one]}")
+            losses.append(f"{one} no longer exists; it should be read from offset {begin} to {end[one]}")
         elif end[one] > begin:
             ranges.append(OffsetRange(one, begin, end[one]))
     return PlannedBatch(ranges, losses)
 
 
 def after_retention(wanted: OffsetRange, log_start_offset: Offset) -> tuple[OffsetRange, str | None]:
-    """What is left of a range after the log's start has moved, and the loss, if any."""
+    """Return the part of a range after the log start offset, and the loss or None."""
     if log_start_offset <= wanted.start_offset:
         return wanted, None
     start = min(log_start_offset, wanted.end_offset)

@@ -1,14 +1,14 @@
-"""What a batch query need not read, by the filters that Spark hands down. Spark checks every row again.
+"""Derives from Spark's pushed-down filters what a batch query need not read. Spark checks every row again.
 
-| column | what is left out |
+| column | what is skipped |
 |---|---|
 | topic | topics that are not named |
-| partition | partitions that are not named or not in between |
-| offset | offsets below and above |
-| timestamp | what stands before the first record that is not too old, by ListOffsets |
+| partition | partitions that are not named or outside the bounds |
+| offset | offsets outside the bounds |
+| timestamp | records before the first one that is new enough (ListOffsets) |
 
-Timestamps that producers set are in no order. A record that is not too young may stand anywhere, so nothing
-follows for the end of a range. Before the first that is not too old there is none that fits.
+Timestamps set by producers are unordered. A record that is old enough can be anywhere, so an upper bound
+skips nothing. No record before the first one that is new enough can match, so a lower bound does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class Relation(Enum):
-    """How a column stands to a value; ONE_OF has several."""
+    """How a column compares with a value; ONE_OF has several values."""
 
     ONE_OF = auto()
     LESS = auto()
@@ -38,7 +38,7 @@ class Relation(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One filter; all of a query hold at once. Timestamps are datetimes with a time zone."""
+    """One filter of a query; a row must match all of them. Timestamps are datetimes with a time zone."""
 
     column: str
     relation: Relation
@@ -47,14 +47,14 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Whole numbers that may fit: `lowest` to `highest`, both inclusive, or without bound where None."""
+    """The whole numbers that can match: `lowest` to `highest`, both inclusive; None is unbounded."""
 
     lowest: int | None = None
     highest: int | None = None
     choices: frozenset[int] | None = None
 
     def fits(self, number: int) -> bool:
-        """Whether it may."""
+        """Return whether `number` can match."""
         return (
             (self.lowest is None or number >= self.lowest)
             and (self.highest is None or number <= self.highest)
@@ -62,7 +62,7 @@ class Whole:
         )
 
     def and_(self, relation: Relation, numbers: tuple[int, ...]) -> Whole:
-        """Fewer, by one more filter."""
+        """Return the numbers that can match one more filter as well."""
         if relation is Relation.ONE_OF:
             choices = frozenset(numbers)
             return replace(self, choices=choices if self.choices is None else choices & self.choices)
@@ -73,7 +73,7 @@ class Whole:
         return replace(self, highest=highest if self.highest is None else min(highest, self.highest))
 
     def span(self) -> tuple[int | None, int | None]:
-        """The lowest and the highest that may fit; with nothing left the lowest is above the highest."""
+        """Return the lowest and the highest match; if there is none, the lowest is above the highest."""
         if self.choices is None:
             return self.lowest, self.highest
         fitting = [number for number in self.choices if self.fits(number)]
@@ -82,7 +82,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """What the filters of a query leave to be read."""
+    """The topics, partitions, offsets and timestamps that the filters of a query allow."""
 
     topics: frozenset[str] | None = None
     partitions: Whole = Whole()
@@ -90,27 +90,27 @@ class Pruning:
     micros: Whole = Whole()
 
     def keeps(self, topic_partition: TopicPartition) -> bool:
-        """Whether rows of the partition may fit."""
+        """Return whether rows of the partition can match."""
         topic, partition = topic_partition
         return (self.topics is None or topic in self.topics) and self.partitions.fits(partition)
 
     @property
     def first_timestamp_ms(self) -> int | None:
-        """No older record fits; None where age does not matter, or not to those that have a timestamp."""
+        """The lowest timestamp that can match; None if every record with a timestamp can."""
         lowest, _ = self.micros.span()
         if lowest is None:
             return None
-        # Records have milliseconds: the first that is not before so many microseconds.
+        # Records have milliseconds: take the first one at or after this number of microseconds.
         first_ms = -(-lowest // 1_000)
-        # Brokers look for no time before 1970, but there are records at -1.
+        # Brokers do not search for times before 1970, but records without a timestamp have -1.
         return None if first_ms < 0 else first_ms
 
     def narrow(
         self, ranges: Iterable[OffsetRange], first_offsets: Mapping[TopicPartition, Offset]
     ) -> list[OffsetRange]:
-        """The parts of `ranges` where rows may fit, in their order.
+        """Return the parts of `ranges` in which rows can match, in their order.
 
-        `first_offsets`: before them every record is older than `first_timestamp_ms`.
+        Before `first_offsets`, every record is older than `first_timestamp_ms`.
         """
         lowest, highest = self.offsets.span()
         narrowed = []
@@ -125,7 +125,7 @@ class Pruning:
 
 
 def read_pruning(comparisons: Collection[Comparison]) -> Pruning:
-    """What all of `comparisons` leave; those of other columns or odd values leave everything."""
+    """Combine `comparisons`. Those of other columns, or with values of unexpected types, have no effect."""
     pruning = Pruning()
     for column, relation, values in ((one.column, one.relation, one.values) for one in comparisons):
         if column == "topic" and relation is Relation.ONE_OF and _all(values, str):

@@ -1,10 +1,10 @@
-"""Where to begin and where to end: as it is written in options, as it is asked of brokers, as it is answered.
+"""The start and end offsets of a query: the options, the requests to brokers, and the results.
 
-| option | says |
+| option | value |
 |---|---|
 | startingOffsets, endingOffsets | `earliest`, `latest` or JSON per partition; -2 is earliest, -1 latest |
-| ...OffsetsByTimestamp | JSON of ms since the epoch per partition; goes before the first |
-| startingTimestamp, endingTimestamp | one timestamp for all; goes before both |
+| ...OffsetsByTimestamp | JSON of ms since the epoch per partition; overrides the first |
+| startingTimestamp, endingTimestamp | one timestamp for all partitions; overrides both |
 
 Source: the guide to Spark's Kafka integration; KafkaSourceProvider of Apache Spark.
 """
@@ -25,7 +25,7 @@ EARLIEST: Final = -2
 
 
 class Bound(IntEnum):
-    """An end of every partition, by the number that stands for it in JSON and in ListOffsets."""
+    """The start or the end of every partition, with its number in JSON and in ListOffsets."""
 
     EARLIEST = EARLIEST
     LATEST = LATEST
@@ -41,7 +41,7 @@ class AtOffsets:
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamps:
-    """The first record that is not older, for each partition; in ms."""
+    """For each partition, the first record at or after a timestamp in ms."""
 
     option: str
     timestamps: Offsets
@@ -49,7 +49,7 @@ class AtTimestamps:
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamp:
-    """The same for all partitions."""
+    """For all partitions, the first record at or after one timestamp in ms."""
 
     option: str
     timestamp_ms: int
@@ -60,7 +60,7 @@ OffsetSpec: TypeAlias = Bound | AtOffsets | AtTimestamps | AtTimestamp
 
 @dataclass(frozen=True, slots=True)
 class OffsetQuestions:
-    """What is known already, and what ListOffsets has to be asked; timestamps are in `timestamps` alone."""
+    """The offsets that are known, and those to request by ListOffsets; `timestamps` has the timestamps."""
 
     known: Offsets
     bounds: dict[TopicPartition, int]
@@ -69,13 +69,13 @@ class OffsetQuestions:
 
 
 def read_starting(values: Mapping[str, str], default: Bound, *, is_streaming: bool) -> OffsetSpec:
-    """Where to begin, of options whose names are in lower case; batches cannot begin at the end."""
+    """Return the start of a query, from options with names in lower case; a batch cannot start at latest."""
     forbidden = None if is_streaming else Bound.LATEST
     return _read(values, "starting", default, forbidden)
 
 
 def read_ending(values: Mapping[str, str]) -> OffsetSpec:
-    """Where a batch ends, by default at the end that there is; it cannot end at the beginning."""
+    """Return the end of a batch query: latest by default; it cannot be earliest."""
     return _read(values, "ending", Bound.LATEST, Bound.EARLIEST)
 
 
@@ -107,9 +107,9 @@ def _read(values: Mapping[str, str], edge: str, default: Bound, forbidden: Bound
 
 
 def questions(spec: OffsetSpec, partitions: Collection[TopicPartition]) -> OffsetQuestions:
-    """What has to be asked to know the offset of each of `partitions`.
+    """Return what must be requested to get the offset of each of `partitions`.
 
-    Errors: OptionError when JSON names other partitions than those that are read.
+    Errors: OptionError if the JSON names other partitions than those of the query.
     """
     if isinstance(spec, Bound):
         return OffsetQuestions({}, dict.fromkeys(partitions, int(spec)), {})
@@ -129,20 +129,20 @@ def _require_same(option: str, named: Offsets, partitions: Collection[TopicParti
     if missing:
         text = ", ".join(map(str, missing))
         raise OptionError(
-            f"option {option} has to name every partition that is read (-1 is latest, -2 earliest); "
+            f"option {option} must name every partition of the query (-1 is latest, -2 earliest); "
             f"it lacks {text}"
         )
     unknown = sorted(named.keys() - set(partitions))
     if unknown:
         raise OptionError(
-            f"option {option} names {', '.join(map(str, unknown))}, which is not read or not there"
+            f"option {option} names {', '.join(map(str, unknown))}, which is not read or does not exist"
         )
 
 
 def require_match(asked: OffsetQuestions, unmatched: Collection[TopicPartition]) -> None:
-    """Refuse timestamps after which there is no record; OptionError naming one of the partitions."""
+    """Raise OptionError, naming one of the partitions, if no record is at or after a timestamp."""
     for one in sorted(unmatched):
         raise OptionError(
             f"option {asked.option}: {one} has no record at or after {asked.timestamps[one]} ms; set "
-            "startingOffsetsByTimestampStrategy=latest to begin at its end instead"
+            "startingOffsetsByTimestampStrategy=latest to start at its end instead"
         )

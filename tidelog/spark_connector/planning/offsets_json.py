@@ -1,8 +1,8 @@
-"""Offsets as Spark keeps them in checkpoints: `{"topic":{"0":23,"1":345}}`, the value being the next to read.
+"""Offsets in Spark's checkpoints: `{"topic":{"0":23,"1":345}}`; a value is the next offset to read.
 
-Spark compares offsets as text: topics come sorted by name and partitions by number, always, or the same
-offsets would look like new data. Nothing else may stand in it, so that Spark's own Kafka source can go on
-from our checkpoints and we from its.
+Spark compares offsets as text. Topics are therefore always sorted by name and partitions by number; otherwise
+equal offsets would look like new data. The text contains nothing else, so that Spark's own Kafka source can
+continue from checkpoints of this one, and the reverse.
 
 Source: org.apache.spark.sql.kafka010.JsonUtils of Apache Spark.
 """
@@ -23,7 +23,7 @@ EXAMPLE: Final = '{"topic":{"0":23,"1":-2}}'
 
 
 def to_json_object(offsets: Mapping[TopicPartition, int]) -> OffsetsByTopic:
-    """The object that is written, its keys in the one order that there is."""
+    """Return the JSON object of `offsets`, with its keys in the required order."""
     by_topic: OffsetsByTopic = {}
     for topic, partition in sorted(offsets):
         by_topic.setdefault(topic, {})[str(partition)] = offsets[TopicPartition(topic, partition)]
@@ -31,9 +31,9 @@ def to_json_object(offsets: Mapping[TopicPartition, int]) -> OffsetsByTopic:
 
 
 def from_json_object(value: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """The offsets of an object that we or Spark's Kafka source wrote.
+    """Return the offsets of an object that this source or Spark's Kafka source wrote.
 
-    Errors: ValueError when it is no such object.
+    Errors: ValueError if it is not such an object.
     """
     offsets: Offsets = {}
     for topic, partitions in value.items():
@@ -47,12 +47,12 @@ def from_json_object(value: Mapping[str, Mapping[str, int]]) -> Offsets:
 
 
 def to_text(offsets: Mapping[TopicPartition, int]) -> str:
-    """The text, without spaces, as Spark's Kafka source writes it."""
+    """Return the JSON text without spaces, as Spark's Kafka source writes it."""
     return json.dumps(to_json_object(offsets), separators=(",", ":"), ensure_ascii=False)
 
 
 def read_offsets_option(option: str, text: str) -> Offsets:
-    """Offsets (or timestamps) per partition of an option; OptionError when the text is not of that form."""
+    """Return the offsets or timestamps per partition of an option. Raise OptionError for invalid text."""
     try:
         offsets = from_json_object(read_json_object(option, text, EXAMPLE))
     except ValueError as error:
@@ -60,7 +60,7 @@ def read_offsets_option(option: str, text: str) -> Offsets:
             raise
         raise OptionError.of(option, text, f"JSON such as {EXAMPLE}; {error}") from None
     if not offsets:
-        raise OptionError.of(option, text, f"JSON such as {EXAMPLE}, with one partition at least")
+        raise OptionError.of(option, text, f"JSON such as {EXAMPLE}, with at least one partition")
     return offsets
 
 

@@ -1,4 +1,4 @@
-"""Values of options: read from text, or refused in one line that names option, value and what is allowed."""
+"""Reads the values of options. An error is one line: the option, its value and what is allowed."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class OptionError(ValueError):
 
     @classmethod
     def of(cls, option: str, value: object, allowed: str) -> OptionError:
-        """The refusal of a value."""
+        """Return the error for a value that is not allowed."""
         return cls(f"option {option}={value!r} is not allowed: expected {allowed}")
 
 
 def require_known(options: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse the first that is neither one of `known`, in any case, nor `kafka.*`; names the nearest."""
+    """Raise OptionError, with similar names, for the first that is neither in `known` nor `kafka.*`."""
     by_lower = {name.lower(): name for name in known}
     for option in options:
         lower = option.lower()
@@ -45,7 +45,7 @@ def require_known(options: Iterable[str], known: Iterable[str]) -> None:
 
 
 def read_bool(option: str, text: str) -> bool:
-    """`true` or `false` in any case."""
+    """Return the value of `true` or `false`, in any case."""
     word = text.strip().lower()
     if word not in ("true", "false"):
         raise OptionError.of(option, text, "true or false")
@@ -53,7 +53,7 @@ def read_bool(option: str, text: str) -> bool:
 
 
 def read_number(option: str, text: str, lowest: int = 0) -> int:
-    """A whole number of at least `lowest`, as offsets and times are sent."""
+    """Return a whole number of 64 bits that is at least `lowest`."""
     try:
         number = int(text.strip())
     except ValueError:
@@ -66,7 +66,7 @@ def read_number(option: str, text: str, lowest: int = 0) -> int:
 
 
 def read_duration_ms(option: str, text: str) -> int:
-    """Milliseconds of a duration as Spark writes them: `15m`, `30s`; a bare number is milliseconds."""
+    """Return the milliseconds of a duration in Spark's form: `15m`, `30s`; a number alone is milliseconds."""
     found = _DURATION.fullmatch(text)
     if found is None or found[2].lower() not in _UNIT_MS:
         raise OptionError.of(option, text, "a duration such as 15m, with unit ms, s, m, min, h or d")
@@ -74,7 +74,7 @@ def read_duration_ms(option: str, text: str) -> int:
 
 
 def read_choice(option: str, text: str, choices: Iterable[str]) -> str:
-    """One of `choices`, in any case."""
+    """Return the one of `choices` that `text` names, in any case."""
     word = text.strip().lower()
     allowed = tuple(choices)
     if word not in allowed:
@@ -83,7 +83,7 @@ def read_choice(option: str, text: str, choices: Iterable[str]) -> str:
 
 
 def read_json_object(option: str, text: str, example: str) -> dict[str, Any]:
-    """A JSON object without a key that comes twice."""
+    """Return a JSON object. Raise OptionError if a key is repeated."""
     try:
         value = json.loads(text, object_pairs_hook=_without_repetition)
     except ValueError:
@@ -96,5 +96,5 @@ def read_json_object(option: str, text: str, example: str) -> dict[str, Any]:
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key comes twice")
+        raise ValueError("a key is repeated")
     return found

@@ -1,4 +1,4 @@
-"""Offset ranges, and how they are cut into what one task reads.
+"""Offset ranges, and how they are divided into tasks.
 
 Source: KafkaOffsetRangeCalculator of Apache Spark (SPARK-36576, SPARK-49259).
 """
@@ -14,7 +14,7 @@ from tidelog.protocol.ids import Offset, ProducerId, TopicPartition
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
-    """The offsets from `start_offset` up to and without `end_offset` of one partition."""
+    """The offsets from `start_offset` to `end_offset` (exclusive) of one partition."""
 
     topic_partition: TopicPartition
     start_offset: Offset
@@ -22,12 +22,12 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """How many offsets it spans; there may be fewer records."""
+        """The number of offsets; there may be fewer records."""
         return self.end_offset - self.start_offset
 
 
 class AbortedRange(NamedTuple):
-    """An aborted transaction: who wrote it, its first record and its abort marker."""
+    """An aborted transaction: its producer, its first record and its abort marker."""
 
     producer_id: ProducerId
     first_offset: Offset
@@ -37,10 +37,10 @@ class AbortedRange(NamedTuple):
 def split_ranges(
     ranges: Iterable[OffsetRange], *, min_partitions: int | None, max_records_per_partition: int | None
 ) -> list[OffsetRange]:
-    """Ranges of about equal work, none empty, in the order given.
+    """Divide `ranges` into ranges of about equal size, none empty, in the given order.
 
-    Each spans at most `max_records_per_partition` offsets; if that makes fewer than `min_partitions`, the
-    larger ones are cut further in proportion; that is a hint, rounding may give a few more or less.
+    Each has at most `max_records_per_partition` offsets. If there are fewer than `min_partitions`, the larger
+    ones are divided further in proportion. `min_partitions` is a hint: rounding can give a few more or less.
     """
     cut = [one for one in ranges if one.size > 0]
     if max_records_per_partition is not None:
@@ -48,7 +48,7 @@ def split_ranges(
     if min_partitions is None or len(cut) >= min_partitions:
         return cut
     total = sum(one.size for one in cut)
-    # Those that stay whole are left out of the proportion, so that the others reach the number together.
+    # Ranges that stay whole are excluded from the proportion, so that the others reach the number together.
     stay_whole = [_part_count(one.size, total, min_partitions) == 1 for one in cut]
     split_total = total - sum(one.size for one, whole in zip(cut, stay_whole, strict=True) if whole)
     split_partitions = max(min_partitions - sum(stay_whole), 1)
@@ -60,12 +60,12 @@ def split_ranges(
 
 
 def _part_count(size: int, total: int, partitions: int) -> int:
-    """`partitions` by share, rounded half up, one at least."""
+    """Return the share of `partitions`, rounded half up, at least one."""
     return max((2 * size * partitions + total) // (2 * total), 1)
 
 
 def _divided(one: OffsetRange, parts: int) -> Iterator[OffsetRange]:
-    """`parts` ranges whose sizes differ by one at most; fewer where there are not so many offsets."""
+    """Yield `parts` ranges whose sizes differ by at most one; fewer if there are fewer offsets."""
     start, left = one.start_offset, one.size
     for part in range(parts):
         size = left // (parts - part)

@@ -1,7 +1,7 @@
-"""Cutting remote segments into what one task reads: by offsets, at places that the offset index knows.
+"""Divides remote segments into slices for tasks, at offsets that are in the offset index.
 
-A slice is a range of offsets. Its positions say where in the segment these lie, and may reach into batches
-of its neighbours, which whoever reads leaves out.
+A slice is a range of offsets. Its positions are where these offsets are in the segment. They can include
+batches of the neighbouring slices, which the reader skips.
 
 Source: OffsetIndex of Apache Kafka: each entry is the offset of the last record of a batch, relative to the
 segment's first, and the position of that batch; older versions give the position of the first of several
@@ -30,9 +30,9 @@ _ENTRY_BYTES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class OffsetPositions:
-    """The entries of an offset index: records behind `offsets[i]` lie at `positions[i]` or after it.
+    """The entries of an offset index: records after `offsets[i]` are at `positions[i]` or after it.
 
-    Records up to `offsets[i]` lie before `positions[i + 1]`. Both rise.
+    Records up to `offsets[i]` are before `positions[i + 1]`. Both increase.
     """
 
     offsets: IntegerColumn
@@ -40,7 +40,7 @@ class OffsetPositions:
 
     @classmethod
     def none(cls) -> OffsetPositions:
-        """Those of a segment of which nothing is known but its size."""
+        """Return the entries for a segment of which only the size is known."""
         return cls(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
@@ -54,21 +54,21 @@ class SegmentSlice:
     start_position: int
     end_position: int
     anchor_offset: Offset | None = None
-    """What the index says of `start_position`: the batch there begins at this offset or before it."""
+    """The entry of the index for `start_position`: the batch there starts at this offset or before it."""
 
     @property
     def size_bytes(self) -> int:
-        """How much is fetched to read it."""
+        """The number of bytes to fetch for it."""
         return self.end_position - self.start_position
 
 
 def read_offset_index(data: bytes, metadata: RemoteLogSegmentMetadata) -> OffsetPositions:
-    """The entries of a segment's offset index.
+    """Return the entries of a segment's offset index.
 
-    Errors: DecodeError when they do not rise, or lie outside the segment.
+    Errors: DecodeError if they do not increase, or are outside the segment.
     """
     if len(data) % _ENTRY_BYTES:
-        raise DecodeError(f"{metadata.remote_log_segment_id}: an offset index of {len(data)} bytes")
+        raise DecodeError(f"{metadata.remote_log_segment_id}: invalid offset index of {len(data)} bytes")
     entries = np.frombuffer(data, _ENTRY).astype(np.int64).reshape(-1, 2)
     offsets, positions = entries[:, 0] + metadata.start_offset, entries[:, 1]
     steps = np.diff(entries, axis=0, prepend=[[-1, -1]])
@@ -84,13 +84,13 @@ def read_offset_index(data: bytes, metadata: RemoteLogSegmentMetadata) -> Offset
 
 
 def slices(part: SegmentPart, index: OffsetPositions, max_bytes: int) -> list[SegmentSlice]:
-    """`part` in slices of about `max_bytes`, at least one; each is larger only where the index has no entry.
+    """Divide `part` into slices of about `max_bytes`, at least one.
 
-    `index` as `read_offset_index` gives it.
+    A slice is larger only if the index has no entry within it. `index` is from `read_offset_index`.
     """
     metadata, start_offset, end_offset = part
     offsets, size_bytes = index.offsets, metadata.segment_size_bytes
-    # Behind which position nothing lies of the records up to an entry.
+    # The records up to each entry end before these positions.
     ends = np.append(index.positions[1:], size_bytes)
     last_cut = int(np.searchsorted(offsets, end_offset - 1)) - 1
     end_position = int(ends[last_cut + 1]) if last_cut + 1 < len(offsets) else size_bytes
@@ -113,7 +113,7 @@ def slices(part: SegmentPart, index: OffsetPositions, max_bytes: int) -> list[Se
 
 
 def pack(sliced: Iterable[SegmentSlice], max_bytes: int) -> list[tuple[SegmentSlice, ...]]:
-    """Neighbours of one partition put together into tasks of at most `max_bytes`, or of one slice."""
+    """Combine neighbouring slices of one partition into tasks of at most `max_bytes`, or of one slice."""
     tasks: list[tuple[SegmentSlice, ...]] = []
     size = 0
     for one in sliced:

@@ -1,15 +1,15 @@
-"""The columns that a sink writes: which there are and of which types; judged when a query is planned.
+"""The columns that a sink writes, and their types; checked when a query is planned.
 
-| column | type | without it, or null |
+| column | type | if missing or null |
 |---|---|---|
-| value | string or binary | needed; null is a tombstone |
+| value | string or binary | the column is required; null is a tombstone |
 | key | string or binary | no key |
-| topic | string | needed unless the option `topic` is set, which goes before it |
-| partition | int | by the key's hash as Kafka's own clients do it; sticky without a key |
-| headers | array of struct of key string, value binary | none |
-| timestamp | timestamp | when it is written |
+| topic | string | required unless the option `topic` is set, which overrides it |
+| partition | int | chosen by the key's hash as in Kafka's clients; sticky without a key |
+| headers | array of struct of key string, value binary | no headers |
+| timestamp | timestamp | the time of the write |
 
-Columns of other names are left out, as in Spark's Kafka sink. It has no `timestamp`; the rest is the same.
+Other columns are ignored, as in Spark's Kafka sink. That sink has no `timestamp`; the rest is the same.
 
 Source: KafkaWriter of Apache Spark.
 """
@@ -34,25 +34,25 @@ ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class ColumnError(ValueError):
-    """A frame that a sink cannot write; the text names the column and what is allowed."""
+    """The columns of a frame cannot be written; the text names the column and what is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkColumns:
-    """Where each column stands in a row; None where there is none. `topic` is the one of the option."""
+    """The position of each column in a row, or None. `topic` is the value of the option."""
 
     positions: Mapping[str, int]
     topic: str | None
 
     def position(self, name: str) -> int | None:
-        """The place of a column of `ALLOWED`."""
+        """Return the position of a column of `ALLOWED`, or None."""
         return self.positions.get(name)
 
 
 def check_columns(columns: Iterable[tuple[str, str]], topic: str | None) -> SinkColumns:
-    """The columns of a frame by name and by type as SQL writes it, or what is wrong with them.
+    """Return the positions of `columns`, which are pairs of a name and an SQL type.
 
-    Errors: ColumnError; OptionError when neither a column nor the option says the topic.
+    Errors: ColumnError for a wrong column; OptionError if neither a column nor the option has the topic.
     """
     positions: dict[str, int] = {}
     names = []

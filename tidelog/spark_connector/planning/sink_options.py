@@ -1,4 +1,4 @@
-"""Everything that a query can say to the sink: the options of Spark's Kafka sink, by name and value.
+"""The options of the sink: those of Spark's Kafka sink.
 
 Source: the guide to Spark's Kafka integration.
 """
@@ -37,9 +37,9 @@ class SinkOptions:
 
 
 def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """The options of a query that writes; OptionError for the first that is unknown or not allowed.
+    """Return the options of a query that writes. Raise OptionError for an unknown or invalid one.
 
-    `includeHeaders` is looked at and has no effect, as in Spark: headers are written where the column is.
+    `includeHeaders` is checked and has no effect, as in Spark: headers are written if there is the column.
     """
     require_known(options, KNOWN)
     values = {name.lower(): text for name, text in options.items()}

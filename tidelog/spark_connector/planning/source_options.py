@@ -1,6 +1,6 @@
-"""Everything that a query can say to the source: the options of Spark's Kafka source, by name and value.
+"""The options of the source: those of Spark's Kafka source and those for the tier.
 
-Spark hands names on in lower case; messages show them as they are written in its guide.
+Spark passes names in lower case. Messages show them as Spark's guide writes them.
 
 Source: the guide to Spark's Kafka integration.
 """
@@ -33,7 +33,7 @@ from tidelog.spark_connector.planning.topic_choice import STRATEGIES, TopicChoic
 _STARTING: Final = ("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp")
 _ENDING: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 _TRIGGER: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
-# Spark's own source leaves them aside in batches, where jobs share their options.
+# Spark's own source ignores them in batch queries, because jobs share their options.
 _TRIGGER_LOWER: Final = frozenset(name.lower() for name in _TRIGGER)
 PUSHDOWN: Final = "pushdown"
 _OTHERS: Final = (
@@ -53,10 +53,10 @@ KNOWN: Final = (*STRATEGIES, *_STARTING, *_ENDING, *_TRIGGER, *_OTHERS, *TIER_OP
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What a query asks for; numbers that are None set no limit.
+    """The options of a query; a number that is None sets no limit.
 
-    `poll_timeout_ms`: without progress for so long, reading fails. `fetch_offset_retries` look-ups of offsets
-    are tried again, `fetch_offset_retry_interval_ms` apart, also when an end is lower than it was.
+    Reading fails after `poll_timeout_ms` without progress. A failed look-up of offsets, or one that returns a
+    lower end than before, is retried `fetch_offset_retries` times, every `fetch_offset_retry_interval_ms`.
     """
 
     client: ClientOptions
@@ -79,24 +79,24 @@ class SourceOptions:
 
     @property
     def begins_latest_without_match(self) -> bool:
-        """Whether a partition without a record after the starting timestamp is begun at its end."""
+        """Whether a partition without a record at or after the starting timestamp starts at its end."""
         return self.starting_strategy == "latest"
 
 
 def read_includes_headers(options: Mapping[str, str]) -> bool:
-    """Whether the schema has the column `headers`; known before the rest is looked at."""
+    """Return whether the schema has the column `headers`. Other options are not checked yet."""
     values = {name.lower(): text for name, text in options.items()}
     return read_bool("includeHeaders", values.get("includeheaders", "false"))
 
 
 def read_source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
-    """The options of a query; OptionError for the first that is missing, unknown or not allowed."""
+    """Return the options of a query that reads. Raise OptionError for a missing, unknown or invalid one."""
     values = {name.lower(): text for name, text in options.items()}
     require_known((name for name in options if not name.lower().startswith(STORAGE_PREFIX)), KNOWN)
     tier = read_tier_options(values)
     if is_streaming:
-        _require_absent(values, _ENDING, "streams have no end; it is for batches only")
-        _require_absent(values, (PUSHDOWN,), "Spark hands no filters down to streams; it is for batches only")
+        _require_absent(values, _ENDING, "streams have no end; it is for batch queries only")
+        _require_absent(values, (PUSHDOWN,), "Spark pushes filters down in batch queries only")
     else:
         values = {name: text for name, text in values.items() if name not in _TRIGGER_LOWER}
     numbers = {

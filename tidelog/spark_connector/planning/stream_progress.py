@@ -1,14 +1,15 @@
-"""Which offsets each micro-batch of a stream ends at. Spark's protocol has traps; this is where they are met.
+"""Decides at which offsets each micro-batch of a stream ends, and handles the pitfalls of Spark's protocol.
 
-- Spark asks for the initial offset twice before batch 0, and again when a query that failed in batch 0 comes
-  back. "Latest" has moved on by then. So the answer is kept, and where it could change, the first batch is an
-  empty *anchor*: it puts the start into Spark's log before anything is read, and what came since is not lost.
-- Trigger.AvailableNow pins the ends once; after that no end may pass them, and the last answer is the start.
-  An end below what was read is no end to stop at: it is asked again, and then told, as for other triggers.
-- Spark counts offsets with its own read limits, of which there can be only one: so the most is applied where
-  the least has been asked for.
+- Spark requests the initial offset twice before batch 0, and again when a query that failed in batch 0 is
+  restarted. "Latest" has moved by then. Therefore the first value is kept. If the value could change, the
+  first batch is an empty *anchor*: it writes the start to Spark's log before any read, so that records which
+  arrive after the start are not lost.
+- Trigger.AvailableNow pins the ends once. Later ends cannot pass them, and the last end equals the start.
+  A pinned end below what was already read is not valid: it is requested again, as for other triggers.
+- Spark applies its own read limits, and only one of them. Therefore the maximum is applied here together with
+  the minimum.
 
-The shell tells offsets and the time; nothing here asks for them.
+The shell passes offsets and the time as arguments; this module has no I/O.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tidelog.spark_connector.planning.trigger_limits import limited, waits
 
 
 def start_may_move(starting: OffsetSpec, *, latest_without_match: bool) -> bool:
-    """Whether the same option may mean a later offset when it is asked again."""
+    """Return whether the same option can result in a later offset when it is requested again."""
     if isinstance(starting, AtOffsets):
         return any(offset == Bound.LATEST for offset in starting.offsets.values())
     if isinstance(starting, AtTimestamps | AtTimestamp):
@@ -39,7 +40,7 @@ def start_may_move(starting: OffsetSpec, *, latest_without_match: bool) -> bool:
 
 
 class StreamProgress:
-    """Decides the ends of one query's batches; made anew when the query is started again."""
+    """Decides the ends of the batches of one run of a query."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -49,24 +50,24 @@ class StreamProgress:
         self._pinned: Offsets | None = None
         self._last_trigger_ms: int | None = None
         self.initial: Offsets | None = None
-        """Where a fresh query began; None while Spark has not asked, as it does not when it goes on."""
+        """The start of a new query; None until Spark requests it, which it does not after a restart."""
 
     def begin(self, initial: Offsets) -> None:
-        """Spark asked for the first time where to begin."""
+        """Record the first initial offsets that were returned to Spark."""
         self.initial = initial
 
     def pin(self, ends: Offsets) -> None:
-        """Trigger.AvailableNow: nothing behind `ends` will be read."""
+        """Set the ends of Trigger.AvailableNow: nothing after `ends` will be read."""
         self._pinned = ends
 
     def pinned_for(self, start: Mapping[TopicPartition, Offset]) -> Offsets | None:
-        """What was pinned; None where nothing was, or where it is lower than `start` or lacks something."""
+        """Return the pinned ends; None without them, or if one is below `start` or missing."""
         pinned = self._pinned
         is_behind = pinned is None or any(pinned.get(one, -1) < begin for one, begin in start.items())
         return None if is_behind else pinned
 
     def pin_again(self, start: Mapping[TopicPartition, Offset], ends: Offsets) -> Offsets:
-        """What is pinned after another question: `ends`, its answer, where the pinned one was too low."""
+        """Replace pinned ends that were too low by the newly requested `ends`, and return the pinned ends."""
         pinned = dict(self._pinned or {})
         for one, begin in start.items():
             if pinned.get(one, -1) < begin:
@@ -81,7 +82,7 @@ class StreamProgress:
         return self._pinned
 
     def is_anchor(self, start: Offsets) -> bool:
-        """Whether this batch shall be empty, to make the start durable; true once at most."""
+        """Return whether this batch must be empty, to make the start durable; True at most once."""
         is_anchor = self._needs_anchor and self.initial is not None and start == self.initial
         self._needs_anchor = False
         return is_anchor
@@ -96,16 +97,16 @@ class StreamProgress:
         min_offsets: int | None,
         now_ms: int,
     ) -> Offsets:
-        """Where the batch from `start` ends, when the partitions end at `ends`; `start` itself to wait.
+        """Return the end of the batch from `start`, given the partitions' `ends`; `start` itself means wait.
 
-        `new_starts`: where the partitions begin that `start` lacks.
+        `new_starts` has the log start offsets of partitions that are not in `start`.
         """
         if self._may_lie_behind(start):
             ends = {one: max(end, start.get(one, end)) for one, end in ends.items()}
         if min_offsets is not None:
             max_offsets = self._options.max_offsets_per_trigger
         if min_offsets is not None and self._pinned is None:
-            # The first batch does not wait: nobody knows how long the query was away.
+            # The first batch does not wait: the query may have been stopped for any time.
             delay_ms = self._options.max_trigger_delay_ms
             waited_ms = delay_ms if self._last_trigger_ms is None else now_ms - self._last_trigger_ms
             if waits(min_offsets, start, ends, waited_ms=waited_ms, max_trigger_delay_ms=delay_ms):
@@ -116,18 +117,18 @@ class StreamProgress:
         return limited(max_offsets, start, ends, new_starts)
 
     def _may_lie_behind(self, start: Mapping[TopicPartition, Offset]) -> bool:
-        """Whether an end that is lower than `start` means that there is nothing new.
+        """Return whether an end below `start` only means that there is nothing new.
 
-        So it is before anything was read, and with the bucket alone, which is behind what brokers gave.
+        This is so before the first read, and with the bucket alone, which has less than the brokers.
         """
         is_offline = self._options.tier.mode is TierMode.OFFLINE
         return start == self.initial or (is_offline and not self._options.fail_on_data_loss)
 
     def start_of(self, start: Offsets, end: Mapping[TopicPartition, Offset]) -> Offsets:
-        """Where the batch from `start` to `end` begins.
+        """Return where the batch from `start` to `end` begins.
 
-        Batch 0 that is done again has its end from the checkpoint and a start that was asked anew. Where that
-        has moved behind the end, nothing is read; a partition that was added since is not of this batch.
+        A repeated batch 0 has its end from the checkpoint, but a newly requested start. If the start has
+        moved past the end, nothing is read. A partition that was added later is not part of this batch.
         """
         if self.initial is None or start != self.initial:
             return start

@@ -1,11 +1,11 @@
-"""How a query reads what is in remote storage: `tier`, and where that storage is.
+"""The options for reading remote storage: how a query reads it, and where it is.
 
-| option | says |
+| option | value |
 |---|---|
-| tier | `broker`: through brokers; `direct`: straight from the object store, brokers give the rest; `offline`: from the object store alone |
-| rsm.config.* | the store, by the names that brokers have for it |
+| tier | `broker`: through brokers; `direct`: remote segments from the object store, the rest from brokers; `offline`: from the object store alone |
+| rsm.config.* | the store, with the keys of the broker configuration |
 | maxBytesPerPartition | bytes of remote segments that one task reads |
-| tierTopicIds | offline: JSON of topic ids, for topics that were deleted and made again |
+| tierTopicIds | offline: JSON of topic ids, for topics that were deleted and re-created |
 """  # noqa: E501
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _IDS_EXAMPLE: Final = '{"topic":"Tdp2tVVEQRyNbGkMfLw3dQ"}'
 
 
 class TierMode(StrEnum):
-    """Who reads remote segments."""
+    """How remote segments are read."""
 
     BROKER = "broker"
     DIRECT = "direct"
@@ -45,7 +45,7 @@ class TierMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TierOptions:
-    """`storage`: the configuration of the storage manager, by sorted keys without `rsm.config.`."""
+    """The tier options of a query; `storage` has the sorted keys and values without `rsm.config.`."""
 
     mode: TierMode = TierMode.BROKER
     storage: tuple[tuple[str, str], ...] = ()
@@ -59,14 +59,14 @@ class TierOptions:
 
 
 def read_tier_options(values: Mapping[str, str]) -> TierOptions:
-    """The options among `values`, whose names are in lower case; OptionError naming the one that is wrong."""
+    """Return the tier options in `values`, whose names are in lower case. Raise OptionError for bad ones."""
     mode = TierMode(read_choice("tier", values.get("tier", "broker"), tuple(TierMode)))
     if mode is not TierMode.OFFLINE and "tiertopicids" in values:
         raise OptionError(
             f"option tierTopicIds has no effect with tier={mode}: brokers know the ids of topics"
         )
     if mode is TierMode.BROKER:
-        # Where the store is may stand beside it, so that a job can be switched by one option.
+        # The location of the store is allowed here, so that one option switches a job.
         if "maxbytesperpartition" in values:
             raise OptionError(
                 "option maxBytesPerPartition has no effect with tier=broker: "
@@ -85,19 +85,19 @@ def read_tier_options(values: Mapping[str, str]) -> TierOptions:
 
 
 def read_storage_values(values: Mapping[str, str], wanted_by: str) -> dict[str, str]:
-    """The configuration of the storage manager, by its keys; `wanted_by` is who needs it.
+    """Return the configuration of the storage manager; `wanted_by` names the option that requires it.
 
-    A broker's chunk cache is left out: here a slice is read once, and its path is for the broker's machine.
+    The chunk cache of a broker is ignored: a slice is read once here, and the cache is on another machine.
     Errors: OptionError.
     """
-    # Imports cryptography, which queries through brokers do not need.
+    # This imports cryptography, which queries through brokers do not need.
     from tidelog.remote.objects.config import CONFIGS, unknown_keys
 
     own = {name.removeprefix(STORAGE_PREFIX): text for name, text in values.items() if _is_storage(name)}
     own = _with_key_pair_ids({key: text for key, text in own.items() if not key.startswith(_CHUNK_CACHE)})
     if _BACKEND not in own:
         allowed = CONFIGS[_BACKEND].documentation
-        raise OptionError(f"option {STORAGE_PREFIX}{_BACKEND} is needed with {wanted_by}: {allowed}")
+        raise OptionError(f"option {STORAGE_PREFIX}{_BACKEND} is required with {wanted_by}: {allowed}")
     for key in unknown_keys(own):
         near = get_close_matches(key, CONFIGS, n=2) or [*CONFIGS]
         raise OptionError(
@@ -112,7 +112,7 @@ def _is_storage(name: str) -> bool:
 
 
 def _with_key_pair_ids(values: dict[str, str]) -> dict[str, str]:
-    """Spark gives option names in lower case; ids of key pairs stand in names and may have other letters."""
+    """Restore the case of key pair ids, which are part of option names; Spark passes names in lower case."""
     for pair_id in filter(None, map(str.strip, values.get(_KEY_PAIRS, "").split(","))):
         prefix = f"{_KEY_PAIRS}.{pair_id}."
         values = {

@@ -1,7 +1,7 @@
-"""Ranges of offsets cut at the border of the tier: below it slices of remote segments, the rest for brokers.
+"""Divides ranges of offsets at the end of the tier: remote segments before it, the brokers' logs after it.
 
-The border is exact: the first offset that no remote segment of the log's lineage serves. What is both in the
-tier and on brokers' disks is read from the tier, which spares the brokers.
+The end is exact: the first offset that no remote segment of the log's lineage contains. Records that are both
+in the tier and on brokers' disks are read from the tier, which reduces the load of the brokers.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ PartsOf = Callable[[OffsetRange], list[SegmentPart]]
 
 @dataclass(frozen=True, slots=True)
 class SliceTask:
-    """What one task reads from the tier: neighbours of one partition, and the aborted transactions in them.
+    """What one task reads from the tier: neighbouring slices of one partition and their aborted transactions.
 
-    `aborted` is None where records of such are shown.
+    `aborted` is None if records of aborted transactions are visible.
     """
 
     topic_partition: TopicPartition
@@ -30,32 +30,32 @@ class SliceTask:
 
     @property
     def start_offset(self) -> Offset:
-        """Of the first record."""
+        """The offset of the first record."""
         return self.slices[0].start_offset
 
     @property
     def end_offset(self) -> Offset:
-        """Behind the last record."""
+        """The offset after the last record."""
         return self.slices[-1].end_offset
 
 
 @dataclass(frozen=True, slots=True)
 class TierCut:
-    """What the tier serves, in parts of segments, range by range; and what it does not."""
+    """The parts of segments that the tier serves, by range, and the ranges that it does not serve."""
 
     parts: list[tuple[SegmentPart, ...]]
     rest: list[OffsetRange]
 
     @property
     def size_bytes(self) -> int:
-        """About how much of the segments is read."""
+        """The approximate number of bytes of segments to read."""
         return sum(part_bytes(part) for parts in self.parts for part in parts)
 
 
 def cut_at_border(
     ranges: Iterable[OffsetRange], parts_of: PartsOf, max_records_per_partition: int | None
 ) -> TierCut:
-    """Each range up to the border and behind it; the first no longer than `max_records_per_partition`."""
+    """Divide each range at the end of the tier; remote parts have at most `max_records_per_partition`."""
     cold: list[tuple[SegmentPart, ...]] = []
     rest: list[OffsetRange] = []
     for one in ranges:
@@ -65,7 +65,7 @@ def cut_at_border(
         pieces = split_ranges(
             [below], min_partitions=None, max_records_per_partition=max_records_per_partition
         )
-        # Where segments are missing, a piece may have none.
+        # If segments are missing, a piece can have none.
         cold += [within for piece in pieces if (within := tuple(_within(parts, piece)))]
         if border < one.end_offset:
             rest.append(OffsetRange(one.topic_partition, border, one.end_offset))
@@ -73,12 +73,12 @@ def cut_at_border(
 
 
 def bytes_per_task(max_bytes: int, total_bytes: int, min_partitions: int | None) -> int:
-    """`max_bytes`, or less if there would be too few tasks."""
+    """Return `max_bytes`, or less if there would be fewer tasks than `min_partitions`."""
     return max_bytes if min_partitions is None else max(1, min(max_bytes, -(-total_bytes // min_partitions)))
 
 
 def needs_index(part: SegmentPart, max_bytes: int) -> bool:
-    """Whether the offset index tells what to leave out: of a whole segment that is one slice it does not."""
+    """Return whether the offset index is needed; not for a whole segment that is one slice."""
     metadata = part.metadata
     is_whole = part.start_offset <= metadata.start_offset and part.end_offset > metadata.end_offset
     return not is_whole or metadata.segment_size_bytes > max_bytes
@@ -87,7 +87,7 @@ def needs_index(part: SegmentPart, max_bytes: int) -> bool:
 def slice_tasks(
     sliced: Iterable[SegmentSlice], max_bytes: int, aborted: Sequence[AbortedRange] | None
 ) -> list[SliceTask]:
-    """Neighbouring slices as tasks; `aborted` overlap all of them."""
+    """Combine neighbouring slices into tasks, each with those of `aborted` that overlap it."""
     return [
         SliceTask(
             task[0].metadata.topic_id_partition.topic_partition,
@@ -99,7 +99,7 @@ def slice_tasks(
 
 
 def part_bytes(part: SegmentPart) -> int:
-    """About how many bytes of its segment a part has, by its share of the offsets."""
+    """Return the approximate bytes of a part, by its share of the segment's offsets."""
     metadata = part.metadata
     offsets = metadata.end_offset + 1 - metadata.start_offset
     return metadata.segment_size_bytes * (part.end_offset - part.start_offset) // max(offsets, 1)

@@ -1,4 +1,4 @@
-"""Which partitions a query reads: `subscribe`, `subscribePattern` or `assign`.
+"""The partitions that a query reads: `subscribe`, `subscribePattern` or `assign`.
 
 Source: the ConsumerStrategy classes of Apache Spark's Kafka source.
 """
@@ -19,7 +19,7 @@ _ASSIGN_EXAMPLE: Final = '{"topic":[0,1]}'
 
 @dataclass(frozen=True, slots=True)
 class TopicChoice:
-    """Exactly one of the three is set."""
+    """The topics or partitions of a query; exactly one of the three fields is set."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -27,23 +27,23 @@ class TopicChoice:
 
     @property
     def named_topics(self) -> tuple[str, ...] | None:
-        """The topics to ask about; None when all have to be looked through."""
+        """The topics to request metadata for; None if all topics must be searched."""
         if self.pattern is not None:
             return None
         return self.topics or tuple(sorted({topic for topic, _ in self.assigned}))
 
     def matches(self, topic: str) -> bool:
-        """Whether the topic is one of them, as a whole name."""
+        """Return whether the choice includes the topic; a pattern must match the whole name."""
         if self.pattern is not None:
             return re.fullmatch(self.pattern, topic) is not None
         return topic in (self.named_topics or ())
 
     def chooses(self, one: TopicPartition) -> bool:
-        """Whether the partition is read, if it is there."""
+        """Return whether the choice includes the partition, if it exists."""
         return one in self.assigned if self.assigned else self.matches(one.topic)
 
     def partitions(self, counts: Mapping[str, int]) -> frozenset[TopicPartition]:
-        """The partitions to read, of those that exist by the number of each topic's partitions."""
+        """Return the chosen partitions that exist; `counts` has the partition count of each topic."""
         there = {
             TopicPartition(topic, number)
             for topic, count in counts.items()
@@ -53,24 +53,24 @@ class TopicChoice:
         return frozenset(there & self.assigned if self.assigned else there)
 
     def missing(self, counts: Mapping[str, int]) -> list[str]:
-        """What was named and does not exist."""
+        """Return the named topics and partitions that do not exist."""
         if self.assigned:
             return [str(one) for one in sorted(self.assigned) if one.partition >= counts.get(one.topic, 0)]
         return [topic for topic in self.topics if not counts.get(topic)]
 
 
 def read_topic_choice(values: Mapping[str, str]) -> TopicChoice:
-    """The choice in options whose names are in lower case; OptionError unless exactly one is made."""
+    """Return the choice in `values`, whose names are in lower case. Raise OptionError unless there is one."""
     given = [name for name in STRATEGIES if name.lower() in values]
     if len(given) != 1:
         found = " and ".join(given) or "none of them"
-        raise OptionError(f"exactly one of the options {', '.join(STRATEGIES)} is needed, given: {found}")
+        raise OptionError(f"exactly one of the options {', '.join(STRATEGIES)} is required, given: {found}")
     option = given[0]
     text = values[option.lower()]
     if option == "subscribe":
         topics = tuple(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
         if not topics:
-            raise OptionError.of(option, text, "names of topics with commas between them")
+            raise OptionError.of(option, text, "names of topics, separated by commas")
         return TopicChoice(topics=topics)
     if option == "subscribePattern":
         return TopicChoice(pattern=_pattern(text))
@@ -98,5 +98,5 @@ def _assigned(text: str) -> frozenset[TopicPartition]:
                 raise OptionError.of("assign", text, f"{allowed}; bad partition {number!r}")
             found.add(TopicPartition(topic, number))
     if not found:
-        raise OptionError.of("assign", text, f"{allowed}, with one partition at least")
+        raise OptionError.of("assign", text, f"{allowed}, with at least one partition")
     return frozenset(found)

@@ -1,4 +1,4 @@
-"""How much one micro-batch takes: at most so many offsets, or nothing until there are enough.
+"""The limits of one micro-batch: a maximum of offsets, and a minimum to wait for.
 
 Source: KafkaMicroBatchStream (rateLimit, delayBatch) of Apache Spark; SPARK-19371, SPARK-26718, SPARK-35312.
 """
@@ -17,10 +17,10 @@ def limited(
     end: Mapping[TopicPartition, Offset],
     new_starts: Mapping[TopicPartition, Offset],
 ) -> Offsets:
-    """`end`, cut so that about `max_offsets` are between it and `start`: each partition by its share.
+    """Reduce `end` so that about `max_offsets` are between it and `start`, each partition by its share.
 
-    A partition gets one at least, or it would starve beside large ones. `new_starts`: where the partitions
-    that `start` lacks begin.
+    A partition gets at least one offset, so that large ones do not block it. `new_starts` has the start
+    offsets of partitions that are not in `start`.
     """
     begins = {**new_starts, **start}
     sizes = {one: size for one, last in end.items() if one in begins and (size := last - begins[one]) > 0}
@@ -42,7 +42,7 @@ def waits(
     waited_ms: int,
     max_trigger_delay_ms: int,
 ) -> bool:
-    """Whether to leave the batch out: fewer than `min_offsets` are there and it has not waited long."""
+    """Return whether to wait: fewer than `min_offsets` are available and the maximum delay has not passed."""
     if waited_ms >= max_trigger_delay_ms:
         return False
     return sum(last - start.get(one, 0) for one, last in end.items()) < min_offsets

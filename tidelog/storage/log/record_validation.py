@@ -173,7 +173,7 @@ def _payload_of(records: bytearray | memoryview, header: BatchHeader) -> memoryv
 
 def _checked_size(payload: memoryview, header: BatchHeader) -> memoryview:
     if header.record_count * RECORD_BYTES_MIN > len(payload):
-        text = f"{header.record_count} records cannot stand in {len(payload)} bytes"
+        text = f"{header.record_count} records do not fit in {len(payload)} bytes"
         raise KafkaError(ErrorCode.INVALID_RECORD, text)
     return payload
 

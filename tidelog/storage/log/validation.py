@@ -172,7 +172,7 @@ def _check_client_header(header: BatchHeader) -> None:
     payload_bytes = header.batch_length - _HEADER_BYTES_IN_LENGTH
     expansion_max = _EXPANSION_MAX[header.attributes & ATTRIBUTE_COMPRESSION_MASK]
     if count * RECORD_BYTES_MIN > payload_bytes * expansion_max:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records cannot stand in {payload_bytes} bytes")
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records do not fit in {payload_bytes} bytes")
     if header.attributes & ATTRIBUTE_CONTROL:
         raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control records")
     if header.producer_id >= 0 and header.base_sequence < 0:

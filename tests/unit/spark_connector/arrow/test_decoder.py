@@ -309,7 +309,7 @@ def _moved(batch: bytes, offset: int) -> bytes:
 def test_a_checksum_that_does_not_hold_names_partition_and_offset() -> None:
     log = bytearray(flat_log(3, 5, 20))
     log[-1] ^= 1
-    with pytest.raises(DecodeError, match="tides-3: checksum of the batch at offset 10 does not hold"):
+    with pytest.raises(DecodeError, match="tides-3: the batch at offset 10 has a wrong checksum"):
         decode(bytes(log))
 
 
@@ -319,7 +319,7 @@ def test_a_count_of_records_that_cannot_be_takes_no_memory(compression: Compress
     builder.append(0, None, b"value")
     batch = builder.build()
     write_header(batch, 0, read_header(batch)._replace(record_count=2**31 - 1))
-    with pytest.raises(DecodeError, match="2147483647 records cannot stand in"):
+    with pytest.raises(DecodeError, match="2147483647 records do not fit in"):
         decode(bytes(batch))
 
 

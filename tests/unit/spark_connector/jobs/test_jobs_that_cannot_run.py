@@ -128,7 +128,7 @@ def test_options_that_are_wrong_are_named(cluster: EmbeddedCluster) -> None:
         (("-o", "minPartition=1"), "there is no option 'minPartition': did you mean minPartitions"),
         (("-o", "minPartitions"), "-o 'minPartitions' is not key=value"),
         (("-C", "storage.root=."), "give --tier direct or offline, too"),
-        (("--tier", "direct"), "option rsm.config.storage.backend.class is needed with tier=direct"),
+        (("--tier", "direct"), "option rsm.config.storage.backend.class is required with tier=direct"),
         (("--from", "noon"), "option --from='noon' is not allowed"),
     ]
     for options, words in refused:

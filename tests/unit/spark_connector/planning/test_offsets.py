@@ -182,15 +182,15 @@ def test_new_partitions_are_read_from_their_start_which_should_be_0() -> None:
     assert plan_batch({}, {FIRST: 9}, {FIRST: 0}).ranges == [OffsetRange(FIRST, 0, 9)]
     late = plan_batch({}, {FIRST: 9}, {FIRST: 4})
     assert late.ranges == [OffsetRange(FIRST, 4, 9)]
-    assert late.losses == ["new partition tides-0 begins at offset 4 and not at 0"]
+    assert late.losses == ["new partition tides-0 starts at offset 4 instead of 0"]
 
 
 def test_partitions_that_went_and_ends_that_went_back_are_losses() -> None:
     planned = plan_batch({FIRST: 5, SECOND: 7}, {SECOND: 3}, {})
     assert not planned.ranges
     assert planned.losses == [
-        "tides-0 is gone; it was read up to offset 5",
-        "the end of tides-1 went back from offset 7 to 3",
+        "tides-0 no longer exists; it was read up to offset 5",
+        "the end offset of tides-1 decreased from 7 to 3",
     ]
     (loss,) = plan_batch({FIRST: 5}, {FIRST: 3}, {}, is_offline=True).losses
     assert loss.startswith("the bucket has tides-0 up to offset 3, and it was read up to 5: through brokers")

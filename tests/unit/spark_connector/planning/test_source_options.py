@@ -89,7 +89,7 @@ def test_limits_of_triggers_have_no_meaning_in_batches() -> None:
         ({"subscribe": ","}, "option subscribe=',' is not allowed: expected names of topics"),
         (
             {"assign": "{}"},
-            "exactly one of the options subscribe, subscribePattern, assign is needed, given: ",
+            "exactly one of the options subscribe, subscribePattern, assign is required, given: ",
         ),
         ({"startingOffset": "latest"}, "no option 'startingOffset': did you mean startingOffsets"),
         ({"startingOffsets": "5"}, "startingOffsets='5' is not allowed: expected earliest or latest or JSON"),
@@ -143,7 +143,7 @@ def test_batches_begin_before_the_end_and_end_after_the_beginning(options: dict[
 
 
 def test_servers_and_topics_are_needed() -> None:
-    with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is needed"):
+    with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is required"):
         read_source_options({"subscribe": "tides"}, is_streaming=True)
     with pytest.raises(OptionError, match="given: none of them"):
         read_source_options({"kafka.bootstrap.servers": "a:1"}, is_streaming=True)
@@ -152,5 +152,5 @@ def test_servers_and_topics_are_needed() -> None:
 def test_filters_are_pushed_down_for_batches_alone() -> None:
     assert read({"pushdown": "true"}, is_streaming=False).pushes_filters
     assert not read(is_streaming=False).pushes_filters
-    with pytest.raises(OptionError, match="option pushdown='true' is not allowed here: Spark hands"):
+    with pytest.raises(OptionError, match="option pushdown='true' is not allowed here: Spark pushes"):
         read({"pushdown": "true"})

@@ -138,8 +138,8 @@ def test_an_end_that_is_data_loss_does_not_get_into_the_checkpoint(
         if is_pinned:
             reader.prepareForTriggerAvailableNow()
         for start, words in (
-            ({"tides": {"0": 30}}, "the end of tides-0 went back from offset 30 to 25"),
-            ({"tides": {"0": 25, "1": 7}}, "tides-1 is gone; it was read up to offset 7"),
+            ({"tides": {"0": 30}}, "the end offset of tides-0 decreased from 30 to 25"),
+            ({"tides": {"0": 25, "1": 7}}, "tides-1 no longer exists; it was read up to offset 7"),
         ):
             if fails == "true":
                 with pytest.raises(DataLossError, match=words):
@@ -158,7 +158,7 @@ def test_a_batch_that_is_done_again_does_without_a_topic_that_was_deleted_since_
     values["failOnDataLoss"] = str(fails).lower()
     reader = TidelogStreamReader(read_source_options(values, is_streaming=True))
     start, end = {"tides": {"0": 3, "1": 3, "2": 5}}, {"tides": {"0": 20, "1": 7, "2": 5}}
-    loss = "tides-1 is gone; it should be read from offset 3 to 7"
+    loss = "tides-1 no longer exists; it should be read from offset 3 to 7"
     if fails:
         with pytest.raises(DataLossError, match=loss):
             reader.partitions(start, end)

@@ -61,7 +61,7 @@ def test_offline_needs_no_brokers_and_may_choose_a_life_of_a_topic() -> None:
     ("given", "message"),
     [
         ({"tier": "remote"}, "option tier='remote' is not allowed: expected broker or direct or offline"),
-        ({"tier": "direct"}, "rsm.config.storage.backend.class is needed with tier=direct: filesystem"),
+        ({"tier": "direct"}, "rsm.config.storage.backend.class is required with tier=direct: filesystem"),
         ({"tier": "direct", **STORE, "rsm.config.chunk.sise": "1"}, "rsm.config.chunk.sise: .*chunk.size"),
         ({"maxBytesPerPartition": "1000"}, "maxBytesPerPartition has no effect with tier=broker"),
         ({"tier": "direct", **STORE, "maxBytesPerPartition": "0"}, "maxBytesPerPartition='0' is not allowed"),

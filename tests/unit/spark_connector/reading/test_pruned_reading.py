@@ -33,7 +33,7 @@ TIMES_MS = [START_MS + 2 * number + random.Random(number).randrange(600) for num
 
 
 class Case(NamedTuple):
-    """Filters as Spark hands them down, and what they mean of an offset and its time in ms."""
+    """Filters as Spark pushes them down, and what they mean of an offset and its time in ms."""
 
     filters: list[Filter]
     fits: Callable[[int, int], bool]

@@ -426,7 +426,7 @@ def test_damage_always_fails(cluster: EmbeddedCluster, topics: TieredTopics) -> 
     log.write_bytes(data)
     segment = log.stem[21:]
     for tier in ("direct", "offline"):
-        with pytest.raises(DecodeError, match=f"{segment}: .*checksum of the batch"):
+        with pytest.raises(DecodeError, match=f"{segment}: .*has a wrong checksum"):
             rows_of(damaged.options(tier, failOnDataLoss="false"))
 
 

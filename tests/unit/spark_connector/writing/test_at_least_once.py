@@ -71,7 +71,7 @@ def test_what_is_reported_is_written_though_memory_holds_little_of_it(
 def test_a_record_over_the_clients_limit_is_refused_with_topic_and_limit(
     cluster: EmbeddedCluster, topic: str
 ) -> None:
-    refusal = rf"{topic}.*5136 bytes is over max_request_size=5000; limits are"
+    refusal = rf"{topic}.*5136 bytes is larger than max_request_size=5000; limits are"
     writer = delivery(cluster, topic, max_request_size="5000")
     with closing(writer.open_task(TASK)) as task, pytest.raises(SinkError, match=refusal):
         task.write(rows([b"fits", bytes(5100)]))
