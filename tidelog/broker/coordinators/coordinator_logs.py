@@ -16,8 +16,9 @@ from tidelog.broker.partitions.partition import ACKS_ALL, Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.cluster.image import MetadataImage
-from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.batch import BATCH_OVERHEAD, iterate_headers
 from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.protocol.record import BatchBuilder
 from tidelog.storage.log.partition_log import AppendInfo, AppendOrigin
@@ -73,6 +74,7 @@ class TopicStateLog:
     def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> AppendedRecords:
         """Append all records as one batch. Raise KafkaError if no record has been appended."""
         leader = self._partition(partition)
+        check_batch_size(leader, records, self._topic.compression)
         now_ms = self._clock.wall_ms()
         builder = BatchBuilder(compression=self._topic.compression)
         for key, value in records:
@@ -101,6 +103,23 @@ class TopicStateLog:
 
     def _partition(self, partition: int) -> Partition:
         return self._replicas.partition(TopicPartition(self._topic.name, partition))
+
+
+def check_batch_size(
+    leader: Partition, records: Sequence[tuple[bytes, bytes | None]], compression: Compression
+) -> None:
+    """Raise MESSAGE_TOO_LARGE for records that do not fit into one batch of the log.
+
+    The log checks the size, too. This check spares building a batch of any size in one piece.
+    """
+    leader.require_leader()
+    if compression is not Compression.NONE:
+        return
+    size_bytes = BATCH_OVERHEAD + sum(len(key) + len(value or b"") for key, value in records)
+    allowed_bytes = leader.log.rules.max_message_bytes
+    if size_bytes > allowed_bytes:
+        text = f"batch of at least {size_bytes} bytes, max.message.bytes is {allowed_bytes}"
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
 
 
 def appended_records(

@@ -9,12 +9,13 @@ import pytest
 
 from tests.support.replica_pair import ReplicaPair
 from tests.support.virtual_timer import VirtualTime
+from tidelog.broker.coordinators import coordinator_logs
 from tidelog.broker.coordinators.coordinator_logs import StateTopic, TopicStateLog
 from tidelog.broker.partitions.leadership_lease import LeadershipLease
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.cluster.topic_names import TRANSACTION_STATE_TOPIC
 from tidelog.protocol.batch import iterate_headers
-from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tidelog.protocol.record import read_records
@@ -102,3 +103,14 @@ async def test_before_the_topic_is_there_it_counts_as_large_as_it_will_be() -> N
     assert log_of(pair, loads_committed=False).partition_count() == 7
     pair.create(TRANSACTION_STATE_TOPIC, 2)
     assert log_of(pair, loads_committed=False).partition_count() == 2
+
+
+async def test_records_that_are_too_large_for_a_batch_are_rejected_before_the_batch_is_built(
+    pair: ReplicaPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = log_of(pair, loads_committed=False)
+    monkeypatch.setattr(coordinator_logs, "BatchBuilder", None)
+    with pytest.raises(KafkaError) as refused:
+        log.append(0, [(b"key", bytes(1_000))] * 2_000)
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert pair.leader.manager.partition(PARTITION).log.log_end_offset == 0
