@@ -1,7 +1,7 @@
 """Run one broker: `python -m tidelog.broker --config server.properties --override key=value`.
 
-The same as `tidelog broker`, without loading the command line's libraries; what containers and
-the cluster commands start.
+The same as `tidelog broker`, but without loading the libraries of the command line. Containers and local
+clusters start brokers in this way.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "python -m tidelog.broker") -> int:
-    """Load the broker and run it with these arguments, or those of the process; the exit code.
+    """Load the broker and run it with `arguments`, or those of the process if None; return the exit code.
 
-    What imports make is there to stay: to look for garbage in it would take a tenth of the start, and
-    some milliseconds again and again later.
+    The objects that imports create stay until the end. To search them for garbage would take a tenth of the
+    start, and some milliseconds in every later collection.
     """
     gc.disable()
     from tidelog.broker.node.process import main as run

@@ -44,7 +44,7 @@ def test_a_standalone_controller_is_formatted_and_shown(properties: Path, tmp_pa
     directory = tmp_path / "data" / "__cluster_metadata-0"
     assert [path.name for path in directory.iterdir()] == ["00000000000000000000-0000000000.checkpoint"]
     line = tidelog_failure("storage", "format", "-c", str(properties), "-t", CLUSTER_ID, "-s", code=2)
-    assert "formatted already" in line
+    assert "already formatted" in line
 
 
 def test_a_controller_must_hear_who_votes(properties: Path) -> None:

@@ -1,1 +1,1 @@
-"""What a controller does besides leading the metadata log: its listener's APIs, and its work over time."""
+"""The controller of a node: the handlers of its APIs, its periodic tasks and its metrics."""

@@ -1,4 +1,4 @@
-"""The controller of this node, as the other parts of the node ask it: without a network between."""
+"""The channel from a node to its own controller, without a network."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelog.broker.api.in_process import InProcessRequests
 
 
 class InProcessController(InProcessRequests):
-    """See broker.channels.controller_channel.LocalController; answers through the controller's dispatcher."""
+    """The LocalController of a ControllerChannel: calls the controller's dispatcher."""
 
     def __init__(
         self, dispatcher: Dispatcher, is_active: Callable[[], bool], clock: Clock, client_id: str

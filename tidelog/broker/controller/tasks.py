@@ -1,15 +1,15 @@
-"""What the active controller does over time, without being asked.
+"""The periodic tasks of the active controller.
 
-| task | how often |
+| task | interval |
 |---|---|
-| fence brokers that were not heard of | when the next session would be over |
-| let preferred replicas lead | leader.imbalance.check.interval.seconds, if auto.leader.rebalance.enable |
-| elect any replica where topics allow it | unclean.leader.election.interval.ms |
-| write a record that does nothing | metadata.max.idle.interval.ms without any other record |
+| fence brokers without heartbeats | until the next session expires |
+| make preferred replicas leaders | leader.imbalance.check.interval.seconds, if auto.leader.rebalance.enable |
+| elect unclean leaders where topics allow it | unclean.leader.election.interval.ms |
+| write a record that changes nothing | metadata.max.idle.interval.ms without any other record |
 
-Each task submits commands as everybody does; one that fails is tried again at its next turn. A node
-that is its whole cluster writes no idle records, for nobody waits for signs of life, and does not fence
-itself, for nobody else could lead.
+Each task submits commands like the handlers. A command that fails is repeated after the next interval. A node
+that is its whole cluster writes no idle records, because no other node waits for them. It does not fence
+itself, because no other node could become leader.
 
 Source: QuorumController's periodic tasks of Apache Kafka 4.3.
 """
@@ -39,15 +39,15 @@ logger = logging.getLogger(__name__)
 _SHORTEST_PAUSE_MS: Final = 10
 _PAUSE_AFTER_FAILURE_S: Final = 0.5
 _STALL_SHARE: Final = 10
-"""Waking later than a session by this share of it means that heartbeats wait to be read."""
+"""A delay of more than this share of a session means that received heartbeats have not been read yet."""
 
 Step: TypeAlias = Callable[[MetadataImage], ControllerResult[bool]]
-"""A command that answers whether it should be run again at once."""
+"""A command whose reply is whether it should be submitted again at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskIntervals:
-    """How often; None means never. `fences`: whether silent brokers are fenced."""
+    """The intervals of the tasks, None for tasks that do not run; `fences`: whether brokers are fenced."""
 
     fences: bool
     balance_ms: int | None
@@ -56,7 +56,7 @@ class TaskIntervals:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> TaskIntervals:
-        """The intervals that a node's settings ask for."""
+        """Return the intervals in a node's configuration."""
         balance_ms = config.leader_imbalance_check_interval_seconds * 1000
         return cls(
             fences=not config.has_own_quorum,
@@ -67,7 +67,7 @@ class TaskIntervals:
 
 
 class ControllerTasks:
-    """`start` when this node becomes the active controller, `stop` when it is not any more."""
+    """Owns the tasks: `start` when this node becomes the active controller, `stop` when it resigns."""
 
     def __init__(
         self,
@@ -85,13 +85,13 @@ class ControllerTasks:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin; what was begun before is over."""
+        """Start the tasks, and cancel those of an earlier start."""
         self.stop()
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(work, name="controller-task") for work in self._work()]
 
     def stop(self) -> None:
-        """Do nothing more."""
+        """Cancel the tasks."""
         for task in self._tasks:
             task.cancel()
         self._tasks = []
@@ -110,13 +110,13 @@ class ControllerTasks:
     async def _fence(self) -> None:
         while True:
             try:
-                await self._fence_when_due()
+                await self._fence_at_next_deadline()
             except Exception:
-                # Without this task a dead broker would lead for ever.
-                logger.exception("brokers that are silent could not be looked for")
+                # Without this task a dead broker would stay the leader of its partitions.
+                logger.exception("cannot fence brokers without heartbeats; retrying after a session timeout")
                 await asyncio.sleep(self._heartbeats.session_timeout_ms / 1000)
 
-    async def _fence_when_due(self) -> None:
+    async def _fence_at_next_deadline(self) -> None:
         session_ms = self._heartbeats.session_timeout_ms
         now_ms = self._clock.monotonic_ms()
         deadline = self._heartbeats.next_deadline_ms(self._store.controller_image, now_ms)
@@ -126,7 +126,9 @@ class ControllerTasks:
         woken_ms = self._clock.monotonic_ms()
         stall_ms = woken_ms - now_ms - pause_ms
         if stall_ms > session_ms // _STALL_SHARE:
-            logger.warning("the controller did not run for %s ms; nobody is fenced for that", stall_ms)
+            logger.warning(
+                "the controller did not run for %s ms; sessions of brokers are extended by that", stall_ms
+            )
             self._heartbeats.excuse(stall_ms, woken_ms)
         if not await self._run(self._fence_one):
             await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
@@ -136,7 +138,7 @@ class ControllerTasks:
         result = fence_stale_broker(image, self._settings, self._heartbeats, now_ms)
         if result.reply:
             stale = self._heartbeats.stale_broker(image, now_ms)
-            logger.warning("broker %s is fenced: nothing was heard of it for a session", stale)
+            logger.warning("fencing broker %s: no heartbeat within broker.session.timeout.ms", stale)
         return result
 
     async def _every(self, interval_ms: int, step: Step) -> None:
@@ -153,14 +155,14 @@ class ControllerTasks:
             seen = self._store.controller_image.offset
 
     async def _run(self, step: Step) -> bool:
-        """Whether it could be done."""
+        """Submit the command until its reply is False; return whether that succeeded."""
         try:
             while await self._store.submit(step):
                 pass
             return True
         except KafkaError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:
-                logger.warning("a task of the controller failed: %s", error)
+                logger.warning("a periodic task of the controller failed: %s", error)
         except Exception:
-            logger.exception("a task of the controller failed")
+            logger.exception("a periodic task of the controller failed")
         return False

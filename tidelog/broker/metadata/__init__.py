@@ -1,1 +1,1 @@
-"""The shell around `cluster`: the metadata log on disk, and what a node takes from it."""
+"""The metadata of a node: replayed from the log, changed by commands, published, written to snapshots."""

@@ -1,9 +1,9 @@
-"""What the active controller has written and what of it is committed.
+"""The records that the active controller has written, and which of them are committed.
 
-Commands see the image that their predecessors lead to, committed or not. Each command's records are
-one batch of the log, or several when they are too many and need not take effect at once; its reply
-waits until they are committed. When this node stops leading, the whole object is dropped: what was
-committed of it comes back from the log.
+Commands see the image that earlier commands lead to, committed or not. The records of a command are one batch
+of the log, or several if they are too many and need not take effect together. The reply is sent when all of
+them are committed. When this node resigns, the object is dropped; what the next leader has committed of it is
+replayed from the log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tidelog.protocol.schema import MetadataRecord
 
 logger = logging.getLogger(__name__)
 
-# What a record needs besides its value: six varints, mostly of one byte.
+# The size of a record without its value: six varints, mostly of one byte.
 _RECORD_OVERHEAD: Final = 7
 
 Command: TypeAlias = Callable[[MetadataImage], ControllerResult[Any]]
@@ -36,27 +36,27 @@ Appender: TypeAlias = Callable[[list[bytes], LeaderEpoch], RecordsAppended]
 
 @dataclass(slots=True)
 class Submitted:
-    """A command and whoever waits for its reply."""
+    """A command with the future of its reply."""
 
     command: Command
     done: asyncio.Future[Any]
     reply: Any = None
 
     def answer(self) -> None:
-        """Give the reply to the caller, if it still waits."""
+        """Complete the future with the reply, if the caller still waits."""
         if not self.done.done():
             self.done.set_result(self.reply)
 
     def fail(self, error: Exception) -> None:
-        """Tell the caller that nothing comes of it."""
+        """Complete the future with an error, if the caller still waits."""
         if not self.done.done():
             self.done.set_exception(error)
-            # The caller may be gone; its error is then nobody's.
+            # A cancelled caller does not retrieve the error.
             self.done.exception()
 
 
 class Written(NamedTuple):
-    """A batch that waits to be committed: up to `end_offset`, and the steps of the metadata in it."""
+    """A batch that is not committed yet: its end, its changes of the metadata, and its command if any."""
 
     end_offset: Offset
     steps: Sequence[Published]
@@ -65,9 +65,9 @@ class Written(NamedTuple):
 
 
 class ActiveController:
-    """This node's leadership of the metadata log in one epoch; its methods are called in a driver's turn.
+    """This node as the leader of the metadata log in one epoch; called only in the driver's task.
 
-    An open transaction of a former leader has to be aborted before anything else is written.
+    An open transaction of a former leader must be aborted before anything else is written.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ActiveController:
         end_offset: Callable[[], Offset],
         append: Appender,
     ) -> None:
-        """`loader` stands where the log ends; it is written to from now on."""
+        """`loader` is at the end of the log; this object owns it from now on."""
         self.epoch = epoch
         self._loader = loader
         self._end_offset = end_offset
@@ -86,7 +86,7 @@ class ActiveController:
 
     @property
     def image(self) -> MetadataImage:
-        """What the next command sees."""
+        """The image that the next command sees."""
         return self._loader.image
 
     @property
@@ -100,7 +100,7 @@ class ActiveController:
         return not self._written
 
     def perform(self, submitted: Submitted) -> None:
-        """Carry a command out; whatever it raises is for its caller alone."""
+        """Perform a command; an error that it raises is only passed to its caller."""
         try:
             self._catch_up()
             result = submitted.command(self._loader.image)
@@ -111,7 +111,7 @@ class ActiveController:
                     self.write(batch)
                 self.write(last, submitted)
             elif self._written:
-                # It may have been decided by what is not committed yet.
+                # The reply may depend on records that are not committed yet.
                 self._written.append(Written(self._written[-1].end_offset, (), 0, submitted))
             else:
                 submitted.answer()
@@ -136,21 +136,21 @@ class ActiveController:
         self._written.append(Written(appended.last_offset + 1, steps, size_bytes, submitted))
 
     def committed(self, offset: Offset) -> list[Written]:
-        """What is committed now that the log is up to `offset`."""
-        found: list[Written] = []
+        """Return the batches that are committed at the high watermark `offset`."""
+        committed: list[Written] = []
         while self._written and self._written[0].end_offset <= offset:
-            found.append(self._written.popleft())
-        return found
+            committed.append(self._written.popleft())
+        return committed
 
     def fail_all(self, error: KafkaError) -> None:
-        """Nobody knows what becomes of what is not committed."""
+        """Fail the commands that are not committed; whether they will be is unknown."""
         for written in self._written:
             if written.submitted is not None:
                 written.submitted.fail(KafkaError(error.code, str(error)))
         self._written.clear()
 
     def _catch_up(self) -> None:
-        """Count what the quorum has appended itself (changes of voters), so that offsets are right."""
+        """Skip the control records that the quorum has appended, so that the image has the right offset."""
         end_offset = self._end_offset()
         if self._loader.image.offset != end_offset - 1 and not self._loader.transaction_open:
             self._loader.skip_control_records(end_offset - 1, self.epoch)

@@ -1,6 +1,6 @@
-"""Batches of the metadata log as records, and records as what a batch is made of.
+"""Decodes batches of the metadata log to records, and encodes records for one batch.
 
-Errors: KafkaError KAFKA_STORAGE_ERROR for a batch that cannot be understood; INVALID_REQUEST and
+Errors: KafkaError KAFKA_STORAGE_ERROR for a batch that cannot be decoded; INVALID_REQUEST and
 POLICY_VIOLATION for records that cannot be written.
 """
 
@@ -17,12 +17,12 @@ from tidelog.protocol.record import read_records
 from tidelog.protocol.schema import MetadataRecord
 
 MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
-# Per record: length, attributes, deltas and the lengths of key and value, each at its longest.
+# Per record: length, attributes, deltas and the lengths of key and value, each with its maximum size.
 _RECORD_OVERHEAD: Final = 32
 
 
 class MetadataBatch(NamedTuple):
-    """One batch of the log; `records` is None for a batch of the quorum's own control records."""
+    """One batch of the log; `records` is None for control records of the quorum."""
 
     base_offset: Offset
     last_offset: Offset
@@ -32,7 +32,7 @@ class MetadataBatch(NamedTuple):
 
 
 def decode_batches(data: bytes) -> Iterator[MetadataBatch]:
-    """Whole batches one by one."""
+    """Yield the batches in `data`, which are complete."""
     for position, header in iterate_headers(data):
         records: list[MetadataRecord] | None = None
         if not header.is_control:
@@ -47,15 +47,15 @@ def decode_batches(data: bytes) -> Iterator[MetadataBatch]:
 
 
 def encode_records(records: Sequence[MetadataRecord]) -> list[bytes]:
-    """The values of one batch."""
+    """Return the encoded values of the records of one batch."""
     try:
         values = [encode_record(record) for record in records]
     except ValueError as error:
-        # A text that is longer than Kafka's strings, grown by appending to it.
+        # A text that is longer than Kafka's strings, because it was appended to.
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
     size = sum(map(len, values)) + len(values) * _RECORD_OVERHEAD
     if size > MAX_BATCH_BYTES:
-        text = f"a change of the metadata takes {size} bytes, allowed are {MAX_BATCH_BYTES}"
+        text = f"a change of the metadata has {size} bytes; the maximum is {MAX_BATCH_BYTES}"
         raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
     return values
 
@@ -64,5 +64,5 @@ def _record(offset: Offset, value: bytes | None) -> MetadataRecord:
     try:
         return decode_record(value or b"")
     except DecodeError as error:
-        text = f"the metadata record at offset {offset} is damaged: {error}"
+        text = f"the metadata record at offset {offset} cannot be decoded: {error}"
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error

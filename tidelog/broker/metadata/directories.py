@@ -1,10 +1,10 @@
-"""Which cluster, node and directory each log directory belongs to: read, checked, and written when new.
+"""The identity of a node: its cluster, and the id of each log directory, from the files `meta.properties`.
 
-A directory without `meta.properties` is taken into the cluster of the others; when all are new
+A directory without `meta.properties` joins the cluster of the other directories. If all directories are new,
 the cluster is new too.
 
-I/O: reads and writes `meta.properties`. Errors: ConfigError when directories disagree with each
-other or with the settings; CorruptCheckpoint for a damaged file.
+I/O: reads and writes `meta.properties`. Errors: ConfigError if directories contradict each other or the
+configuration; CorruptCheckpoint for a damaged file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class Identity(NamedTuple):
-    """Who this node is: its cluster, and the id of each of its usable directories by path."""
+    """The cluster id of a node, and the ids of its usable directories by path."""
 
     cluster_id: str
     directory_ids: Mapping[str, UUID]
@@ -40,10 +40,11 @@ def prepare_directories(
     *,
     may_be_new: bool = True,
 ) -> Identity:
-    """Make and mark the directories; `cluster_id` is for a new cluster, None takes one by chance.
+    """Create the directories and write their `meta.properties`; return the identity.
 
-    Without `may_be_new` there must be a cluster id: other nodes have it, and chance would not find it.
-    A directory that the disk refuses is left out and reported; at least one must remain.
+    `cluster_id` is for a new cluster; if it is None, a random id is chosen. Without `may_be_new` a cluster id
+    is required, because the other nodes have it already. A directory that cannot be used is logged and left
+    out; at least one must be usable.
     """
     found: dict[str, MetaProperties | None] = {}
     refused: list[str] = []
@@ -55,12 +56,14 @@ def prepare_directories(
         except (OSError, StorageFailure) as error:
             refused.append(f"{path}: {error}")
     if not found:
-        raise ConfigError("log.dirs", ",".join(directories), f"none can be used ({'; '.join(refused)})")
+        raise ConfigError(
+            "log.dirs", ",".join(directories), f"no directory can be used ({'; '.join(refused)})"
+        )
     for reason in refused:
-        logger.error("log directory cannot be used: %s", reason)
+        logger.error("cannot use log directory %s", reason)
     known = _cluster_id(found, cluster_id)
     if known is None and not may_be_new:
-        allowed = "needs the id of the cluster, by `tidelog storage format` or CLUSTER_ID in the environment"
+        allowed = "a cluster id is required; use `tidelog storage format`, or CLUSTER_ID in the environment"
         raise ConfigError("log.dirs", ",".join(directories), allowed)
     chosen = known or cluster_id or uuid_text(new_uuid(randomness))
     ids: dict[str, UUID] = {}
@@ -73,7 +76,7 @@ def prepare_directories(
 
 
 def make_durably(fs: FileSystem, path: str) -> None:
-    """Make the directory; a crash must not take the names of new ones, and all that is in them, away."""
+    """Create a directory and its parents, so that a crash does not remove new names."""
     missing = []
     current = path.rstrip("/")
     while current and not fs.exists(current):
@@ -91,7 +94,7 @@ def _cluster_id(found: Mapping[str, MetaProperties | None], given: str | None) -
         if properties is None or properties.cluster_id is None:
             continue
         if known is not None and properties.cluster_id != known:
-            allowed = f"{path} belongs to this cluster, others to {known}"
+            allowed = f"{path} belongs to this cluster, other directories to {known}"
             raise ConfigError("cluster.id", properties.cluster_id, allowed)
         known = properties.cluster_id
     return known

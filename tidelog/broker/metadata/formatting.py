@@ -1,10 +1,10 @@
-"""Preparing the directories of a node for a cluster, as `kafka-storage format` does.
+"""Formats the directories of a node for a cluster, as `kafka-storage format` does.
 
-Each directory gets `bootstrap.checkpoint`, the first records of a new cluster, and then
-`meta.properties`, which says that it is formatted. With dynamic voters (KIP-853) the metadata
-directory also gets `__cluster_metadata-0/00000000000000000000-0000000000.checkpoint`, which names them.
+Each directory gets `bootstrap.checkpoint`, the first records of a new cluster, and then `meta.properties`,
+which marks it as formatted. With dynamic voters (KIP-853) the metadata directory also gets
+`__cluster_metadata-0/00000000000000000000-0000000000.checkpoint`, which contains the voters.
 
-I/O: synchronous and durable; a crash on the way leaves a directory that is not formatted.
+I/O: synchronous and durable; after a crash the directory is not formatted.
 Errors: FormatError in one line; OSError, StorageFailure.
 Source: Formatter, BootstrapDirectory and DynamicVoter of Apache Kafka 4.3; KIP-853.
 """
@@ -33,11 +33,11 @@ BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
 
 
 class FormatError(Exception):
-    """Why a directory cannot be formatted, in one line."""
+    """A directory cannot be formatted; the text is one line."""
 
 
 class InitialVoter(NamedTuple):
-    """A voter as `--initial-controllers` names it."""
+    """A voter in `--initial-controllers`."""
 
     id: BrokerId
     host: str
@@ -46,7 +46,7 @@ class InitialVoter(NamedTuple):
 
 
 def parse_initial_voters(text: str) -> tuple[InitialVoter, ...]:
-    """`id@host:port:directory-id,...`; an IPv6 host stands in brackets."""
+    """Parse `id@host:port:directory-id,...`; an IPv6 host is in brackets. Raise FormatError."""
     voters: dict[BrokerId, InitialVoter] = {}
     for item in text.split(","):
         voter = _initial_voter(item.strip())
@@ -79,7 +79,7 @@ def _initial_voter(text: str) -> InitialVoter:
 
 
 def voter_set(voters: Iterable[InitialVoter], listener_name: str) -> VoterSet:
-    """The voters as the log names them; all of this software's abilities."""
+    """Return the voters as the log contains them, with the versions that this software supports."""
     return VoterSet.of(
         Voter(
             key=ReplicaKey(voter.id, voter.directory_id),
@@ -100,11 +100,13 @@ def format_directories(
     randomness: Randomness,
     now_ms: int,
 ) -> Iterator[str]:
-    """Format the directories one by one, with a line for each; no `voters`: static ones, or not yet known."""
+    """Format the directories and yield a line for each; no `voters` means static or still unknown voters."""
     directories = sorted({*config.log_directories, config.metadata_log_directory})
     formatted = [path for path in directories if _is_formatted(fs, path, cluster_id, config.node_id)]
     if formatted and not ignore_formatted:
-        raise FormatError(f"{formatted[0]} is formatted already; --ignore-formatted leaves such as they are")
+        raise FormatError(
+            f"{formatted[0]} is already formatted; use --ignore-formatted to skip formatted directories"
+        )
     for path in directories:
         if path in formatted:
             continue
@@ -151,7 +153,7 @@ def write_bootstrap(fs: FileSystem, path: str, records: Iterable[MetadataRecord]
 
 
 def read_bootstrap(fs: FileSystem, path: str) -> tuple[MetadataRecord, ...]:
-    """The first records that a log directory was formatted with; those of this release without the file."""
+    """Return the records in `bootstrap.checkpoint`, or those of this release if there is no file."""
     file = f"{path}/{BOOTSTRAP_CHECKPOINT}"
     if not fs.exists(file):
         return feature_records()

@@ -1,4 +1,4 @@
-"""Producer ids one by one, out of blocks that the controller allocates.
+"""Producer ids from blocks that the controller allocates.
 
 Source: KIP-730; RPCProducerIdManager of Apache Kafka 4.3.
 """
@@ -26,7 +26,7 @@ _TIMEOUT_MS: Final = 10_000
 
 
 class ProducerIds:
-    """Gives out ids that no other producer of the cluster has had; what is left at a stop is lost."""
+    """Returns ids that are unique in the cluster; the rest of a block is lost when the broker stops."""
 
     def __init__(
         self, channel: ControllerChannel, broker: BrokerId, broker_epoch: Callable[[], int], clock: Clock
@@ -39,7 +39,7 @@ class ProducerIds:
         self._allocating = asyncio.Lock()
 
     async def next(self) -> ProducerId:
-        """The next id. Errors: KafkaError COORDINATOR_LOAD_IN_PROGRESS, upon which producers ask again."""
+        """Return the next id. Raise KafkaError COORDINATOR_LOAD_IN_PROGRESS, after which producers retry."""
         while (found := next(self._left, None)) is None:
             async with self._allocating:
                 if (found := next(self._left, None)) is not None:
@@ -54,6 +54,6 @@ class ProducerIds:
             block = await self._channel.request(request, AllocateProducerIdsResponse, deadline=deadline)
             raise_for(block.error_code, "allocating producer ids")
         except KafkaError as error:
-            logger.warning("no producer ids: %s", error)
+            logger.warning("cannot allocate producer ids: %s", error)
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
         return iter(range(block.producer_id_start, block.producer_id_start + block.producer_id_len))

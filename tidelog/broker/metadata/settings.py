@@ -1,4 +1,4 @@
-"""What the controller's commands take from a node's settings."""
+"""The controller's part of a node's configuration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidelog.cluster.controller.settings import ControllerSettings
 
 
 def controller_settings(config: BrokerConfig) -> ControllerSettings:
-    """The settings of the controller that runs in this node."""
+    """Return the settings of this node's controller."""
     return ControllerSettings(
         node_id=config.node_id,
         num_partitions=config.num_partitions,

@@ -1,11 +1,11 @@
-"""Topics that come to be because somebody asked for them.
+"""Creates topics that a request needs: of clients, if auto.create.topics.enable, and of coordinators.
 
-The asker does not wait: it hears that there is no such topic yet and asks again, as with Kafka 4.
-The brokers' own topics get their own number of partitions, replicas and configs.
+The request does not wait. It is answered that the topic does not exist yet, and the client repeats it, as
+with Kafka 4. The topics of the coordinators have their own number of partitions, replicas and configs.
 
-Bounds: a topic whose creation is under way is not asked for again; `MAX_IN_FLIGHT` topics at once,
-more are left to the next question.
-Source: AutoTopicCreationManager of Apache Kafka 4.3, and the topic configs of its coordinators.
+Bounds: a topic is requested once while its creation is in progress; at most `MAX_IN_FLIGHT` topics at a time,
+more are left to the next request. Source: AutoTopicCreationManager of Apache Kafka 4.3, and the topic configs
+of its coordinators.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CLOSE_TIMEOUT_S: Final = 1.0
 
 
 class TopicCreation:
-    """Creates topics in the background; `close` waits a little for what is under way."""
+    """Creates topics in the background; `close` waits at most CLOSE_TIMEOUT_S for them."""
 
     def __init__(self, channel: ControllerChannel, config: BrokerConfig, clock: Clock) -> None:
         self._channel = channel
@@ -50,33 +50,32 @@ class TopicCreation:
         self._reported: dict[str, str] = {}
 
     def request(self, names: Iterable[str]) -> dict[str, ErrorCode]:
-        """Have topics created; per name the error with which the asker is told to ask again.
+        """Begin to create topics, and return the error for each name.
 
-        UNKNOWN_TOPIC_OR_PARTITION until the topic is there, INVALID_TOPIC_EXCEPTION for a name that
-        no topic can have.
+        UNKNOWN_TOPIC_OR_PARTITION until the topic exists, INVALID_TOPIC_EXCEPTION for an invalid name.
         """
-        answers: dict[str, ErrorCode] = {}
-        wanted: list[str] = []
+        errors: dict[str, ErrorCode] = {}
+        valid: list[str] = []
         for name in names:
             if name_fault(name) is not None:
-                answers[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
+                errors[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
                 continue
-            answers[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            errors[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if name not in self._in_flight and len(self._in_flight) < MAX_IN_FLIGHT:
                 self._in_flight.add(name)
-                wanted.append(name)
-        if wanted:
-            task = asyncio.get_running_loop().create_task(self._create(wanted), name="create-topics")
+                valid.append(name)
+        if valid:
+            task = asyncio.get_running_loop().create_task(self._create(valid), name="create-topics")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        return answers
+        return errors
 
     def ensure(self, topic: str) -> None:
-        """Have one topic created, if that is not under way already; does not wait for it."""
+        """Begin to create one topic, unless that is in progress; do not wait for it."""
         self.request([topic])
 
     async def close(self) -> None:
-        """Wait for the creations that are under way, but not long: there may be no controller."""
+        """Wait for creations in progress, but not long, because there may be no controller."""
         tasks = list(self._tasks)
         if tasks:
             _, open_tasks = await asyncio.wait(tasks, timeout=CLOSE_TIMEOUT_S)
@@ -107,11 +106,11 @@ class TopicCreation:
         if len(self._reported) >= MAX_IN_FLIGHT:
             self._reported.clear()
         self._reported[name] = text
-        logger.warning("topic %s cannot be created automatically: %s", name, text)
+        logger.warning("cannot create topic %s automatically: %s", name, text)
 
 
 def creatable_topic(config: BrokerConfig, name: str) -> CreatableTopic:
-    """What a topic is created with when nobody says: the brokers' own topics as they need it."""
+    """Return partitions, replicas and configs of a topic that is created automatically."""
     if name == GROUP_METADATA_TOPIC:
         return _topic(
             name,

@@ -1,11 +1,11 @@
-"""The metadata log on disk, as the quorum sees it: `__cluster_metadata-0` and its snapshots.
+"""The metadata log on disk for the quorum: `__cluster_metadata-0` and its snapshots.
 
-An ordinary Kafka partition log, verified whole at every opening. It begins at offset 0 or at the end
-of a snapshot; segments wholly below that are removed.
+A Kafka partition log whose batches are all verified when it is opened. It begins at offset 0 or at the end of
+a snapshot; segments completely below that offset are deleted.
 
-I/O: synchronous, into the page cache; `flush_plan` says what makes it durable and may run in any
-thread. Errors: KafkaError KAFKA_STORAGE_ERROR; CorruptLog and CorruptFile when opening.
-Source: KafkaMetadataLog of Apache Kafka; KIP-595, KIP-630.
+I/O: synchronous, into the page cache; `flush_plan` returns what makes it durable, which may run in any
+thread. Errors: KafkaError KAFKA_STORAGE_ERROR; CorruptLog and CorruptFile when the log is opened. Source:
+KafkaMetadataLog of Apache Kafka; KIP-595, KIP-630.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 METADATA_PARTITION: Final = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
 METADATA_TOPIC_ID: Final = UUID(int=1)
-# The first batch of a snapshot names the voters, of which there are few.
+# The first batch of a snapshot contains the voters, which are few.
 _HEAD_BYTES: Final = 64 * 1024
 
 Expired: TypeAlias = Callable[[SnapshotId], bool]
@@ -43,7 +43,7 @@ Expired: TypeAlias = Callable[[SnapshotId], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataLogConfig:
-    """Sizes and ages; -1 is no limit. The keys `metadata.*` of Apache Kafka."""
+    """The keys `metadata.*` of Apache Kafka; -1 means no limit."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 604_800_000
@@ -53,12 +53,12 @@ class MetadataLogConfig:
 
 
 def metadata_directory(directory: str) -> str:
-    """Where the metadata log stands under a log directory."""
+    """Return the directory of the metadata log in a log directory."""
     return f"{directory}/{METADATA_PARTITION}"
 
 
 class MetadataLog:
-    """See tidelog.cluster.quorum.log.RaftLog, and the module."""
+    """Implements tidelog.cluster.quorum.log.RaftLog by a partition log and snapshot files."""
 
     def __init__(
         self, log: PartitionLog, snapshots: SnapshotFiles, config: MetadataLogConfig, clock: Clock
@@ -73,7 +73,7 @@ class MetadataLog:
 
     @classmethod
     def open(cls, fs: FileSystem, directory: str, config: MetadataLogConfig, clock: Clock) -> MetadataLog:
-        """Open the log under the log directory `directory`; it is made when missing."""
+        """Open the log in the log directory `directory`; create it if it does not exist."""
         path = metadata_directory(directory)
         log_config = LogConfig(
             segment_bytes=config.segment_bytes,
@@ -91,17 +91,17 @@ class MetadataLog:
         return cls(log, SnapshotFiles(fs, path), config, clock)
 
     def _find_start(self) -> None:
-        """Begin at offset 0 or at the end of a snapshot, as the last run did or would have gone on to do."""
+        """Set the start to offset 0 or the end of a snapshot; complete what the last run has begun."""
         latest = self.snapshots.latest
         if latest is not None and not self._contains(latest):
-            # Fetched, and then the end came before the log could be begun anew.
-            self._begin_at(latest)
+            # The last run ended after it had fetched this snapshot, before it reset the log.
+            self._reset_to(latest)
             return
         first = self._log.log_start_offset
         if first > 0:
             start = next((each for each in self.snapshots.ids if each.end_offset >= first), None)
             if start is None:
-                text = f"the log begins at offset {first}, and there is no snapshot of what was before"
+                text = f"the log begins at offset {first}, and no snapshot contains the records below"
                 raise CorruptFile(self._log.directory, text)
             self._log.advance_high_watermark(start.end_offset)
             self._log.advance_log_start_offset(start.end_offset)
@@ -111,7 +111,7 @@ class MetadataLog:
         self.snapshots.remove_before(self._start.end_offset)
 
     def _contains(self, snapshot_id: SnapshotId) -> bool:
-        """Whether the log has come to the snapshot's end, and by the same way as far as can be told."""
+        """Return whether the log reaches the snapshot's end, in the same epoch if that is known."""
         end_offset, epoch = snapshot_id
         if end_offset <= self._log.log_start_offset:
             return True
@@ -119,22 +119,22 @@ class MetadataLog:
             return False
         return self._log.leader_epochs.epoch_for_offset(end_offset - 1) == epoch
 
-    # -- what the quorum asks
+    # ---- for the quorum
 
     @property
     def directory(self) -> str:
-        """Where the files are."""
+        """The directory of the log and its snapshots."""
         return self._log.directory
 
     @property
     def failure(self) -> StorageFailure | None:
-        """Why the log takes no more writes: nobody knows what is on the disk."""
+        """Why the log accepts no more writes: the contents of the disk are unknown. None if it does."""
         failure = self._log.failure
         return None if isinstance(failure, InterruptedChange) else failure
 
     @property
     def start_offset(self) -> Offset:
-        """The first offset that is still here."""
+        """The log start offset."""
         return self._start.end_offset
 
     @property
@@ -144,12 +144,12 @@ class MetadataLog:
 
     @property
     def end_offset(self) -> Offset:
-        """Where the next record goes."""
+        """The log end offset."""
         return self._log.log_end_offset
 
     @property
     def last_epoch(self) -> LeaderEpoch:
-        """Epoch of the last record; `start_epoch` when there is none."""
+        """Epoch of the last record; `start_epoch` if the log is empty."""
         latest = self._log.leader_epochs.latest_epoch
         if latest is None or self.end_offset == self.start_offset:
             return self._start.epoch
@@ -157,11 +157,11 @@ class MetadataLog:
 
     @property
     def high_watermark(self) -> Offset:
-        """Up to where the log is known to be committed."""
+        """The high watermark, as far as this replica knows it."""
         return self._log.high_watermark
 
     def append(self, batches: Buffer, epoch: LeaderEpoch) -> None:
-        """Add whole batches, stamped and contiguous; KafkaError when the disk or the batches say no."""
+        """Append complete batches that follow the log end. Raise KafkaError if the disk or a batch fails."""
         first = read_header(batches)
         base_offset = self.end_offset
         assert first.base_offset == base_offset, f"{first.base_offset} does not follow {base_offset}"
@@ -169,7 +169,7 @@ class MetadataLog:
             self._append_all(batches)
         except KafkaError as error:
             if not self._is_full:
-                logger.error("the metadata log takes no records: %s", error)
+                logger.error("cannot append to the metadata log: %s", error)
             self._is_full = True
             if self.failure is None and self.end_offset > base_offset:
                 self._log.truncate_to(base_offset, self._clock.wall_ms())
@@ -186,29 +186,31 @@ class MetadataLog:
 
     def _append(self, batches: Buffer) -> None:
         info = self._log.append_as_follower(batches, self._clock.wall_ms())
-        assert info is not None, "nothing but whole batches is appended"
-        assert info.size_bytes == len(batches), f"{info.size_bytes} of {len(batches)} bytes are batches"
+        assert info is not None, "only complete batches are appended"
+        assert info.size_bytes == len(batches), (
+            f"{info.size_bytes} of {len(batches)} bytes are complete batches"
+        )
 
     def truncate_to(self, offset: Offset) -> None:
-        """Drop everything from `offset` on, durably; AssertionError below the high watermark."""
+        """Truncate the log to `offset`, durably; it must not be below the high watermark."""
         assert offset >= self.high_watermark, f"{offset} is below the high watermark {self.high_watermark}"
-        logger.info("metadata log is truncated from offset %d to %d", self.end_offset, offset)
+        logger.info("truncating the metadata log from offset %d to %d", self.end_offset, offset)
         self._log.truncate_to(offset, self._clock.wall_ms())
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEnd:
-        """The largest epoch known here that is not above `epoch`, and where it ends."""
+        """Return the largest epoch in the log that is not above `epoch`, and its end offset."""
         if epoch < self._start.epoch:
             return EpochEnd(self._start.epoch, self.start_offset)
-        found, end_offset = self._start.epoch, self.start_offset
+        largest, end_offset = self._start.epoch, self.start_offset
         if self.end_offset > self.start_offset:
             entries = self._log.leader_epochs.entries
             for index, (known, _) in enumerate(entries):
                 if known <= epoch:
-                    found = known
+                    largest = known
                     end_offset = (
                         entries[index + 1].start_offset if index + 1 < len(entries) else self.end_offset
                     )
-        return EpochEnd(found, end_offset)
+        return EpochEnd(largest, end_offset)
 
     def read(self, offset: Offset, max_bytes: int, upper_bound: Offset | None = None) -> bytes:
         """Return complete batches from the one that contains `offset`, at least one; none at the end.
@@ -219,65 +221,65 @@ class MetadataLog:
         return b"" if found.records is None else found.records.read()
 
     def advance_high_watermark(self, offset: Offset) -> None:
-        """The log is committed up to `offset`."""
+        """Set the high watermark to `offset`."""
         assert offset <= self.end_offset, f"{offset} is above the log end {self.end_offset}"
         self._log.advance_high_watermark(offset)
 
-    # -- snapshots
+    # ---- snapshots
 
     def latest_snapshot(self) -> SnapshotId | None:
-        """The newest complete one."""
+        """Return the newest complete snapshot, None if there is none."""
         return self.snapshots.latest
 
     def read_snapshot(
         self, snapshot_id: SnapshotId, position: int, max_bytes: int
     ) -> tuple[bytes, int] | None:
-        """Bytes of a snapshot, and its whole size; None when it is not here."""
+        """Return bytes of a snapshot and its size; None if it does not exist."""
         return self.snapshots.read(snapshot_id, position, max_bytes)
 
     def append_snapshot_chunk(
         self, snapshot_id: SnapshotId, position: int, chunk: bytes | memoryview
     ) -> None:
-        """A piece of a snapshot that is being fetched."""
+        """Append a piece to a snapshot that is being fetched."""
         with self._log.storage_errors("fetch of a snapshot"):
             self.snapshots.append_chunk(snapshot_id, position, chunk)
 
     def finish_snapshot(self, snapshot_id: SnapshotId) -> bool:
-        """The fetched snapshot is whole: make it durable, and begin the log anew at its end.
+        """Make a fetched snapshot durable, and reset the log to its end.
 
-        False when it is damaged: it is dropped, and may be fetched again.
+        Return False if it is damaged; it is deleted then, and may be fetched again.
         """
         with self._log.storage_errors("fetch of a snapshot", is_final=True):
             path, data = self.snapshots.fetched(snapshot_id)
             try:
                 require_whole_snapshot(path, data)
             except CorruptFile as error:
-                logger.error("the snapshot that was fetched is dropped: %s", error)
-                self.snapshots.drop_fetched(snapshot_id)
+                logger.error("deleting the fetched snapshot, it is damaged: %s", error)
+                self.snapshots.delete_fetched(snapshot_id)
                 return False
             self.snapshots.finish(snapshot_id)
-        self._begin_at(snapshot_id)
+        self._reset_to(snapshot_id)
         return True
 
-    def _begin_at(self, snapshot_id: SnapshotId) -> None:
-        logger.info("metadata log begins anew at offset %d, with a snapshot", snapshot_id.end_offset)
+    def _reset_to(self, snapshot_id: SnapshotId) -> None:
+        logger.info("resetting the metadata log to offset %d, the end of a snapshot", snapshot_id.end_offset)
         self._log.truncate_fully_and_start_at(snapshot_id.end_offset, self._clock.wall_ms())
         self._start = snapshot_id
         self.snapshots.remove_before(snapshot_id.end_offset)
 
-    # -- what the node does with it
+    # ---- for the node
 
     def timestamp_before(self, offset: Offset) -> int:
-        """The timestamp in ms of the batch that ends at `offset`; 0 when it is not here."""
+        """Return the timestamp in ms of the batch that ends at `offset`; 0 if the log does not contain it."""
         if not self.start_offset < offset <= self.end_offset:
             return 0
         batch = self.read(offset - 1, 1)
         return max(0, read_header(batch).max_timestamp)
 
     def clean(self) -> bool:
-        """Begin at a newer snapshot when there is too much, or it is too old; True when something went.
+        """Delete snapshots beyond the retention and the log below the next; return whether any was deleted.
 
-        The newest snapshot stays, and with it everything behind it.
+        The newest snapshot and the log from its end are never deleted.
         """
         before = self._start
         if self._config.retention_bytes >= 0:
@@ -293,7 +295,7 @@ class MetadataLog:
             if following.end_offset > self.high_watermark:
                 return
             self._log.advance_log_start_offset(following.end_offset)
-            # Whatever happens to the files: below this nothing can be read any more.
+            # From now on nothing below can be read, even if deleting the files fails.
             self._start = following
             self._log.apply_retention(self._clock.wall_ms())
             self.snapshots.remove_before(following.end_offset)
@@ -309,22 +311,22 @@ class MetadataLog:
         try:
             timestamp = last_contained_log_timestamp(found[0])
         except DecodeError as error:
-            logger.error("%s cannot be read: %s", self.snapshots.path(oldest), error)
+            logger.error("cannot read %s: %s", self.snapshots.path(oldest), error)
             return False
         return self._clock.wall_ms() - timestamp > self._config.retention_ms
 
     def flush_plan(self) -> FlushPlan:
-        """Return what makes all that was appended durable; not the indexes of the active segment."""
+        """Return what makes all appended records durable, without the indexes of the active segment."""
         return self._log.flush_plan(with_indexes=False)
 
     def flushed(self, plan: FlushPlan) -> None:
-        """Hear that `plan` has run."""
+        """Record that `plan` has run."""
         self._log.flushed(plan, self._clock.wall_ms())
 
     def sync_failed(self, error: OSError | KafkaError) -> KafkaError:
-        """Hear that a sync failed: nothing is written any more, and nothing synced again."""
+        """Record that an fsync failed, and return the error; nothing is written or synced any more."""
         return self._log.storage_error("flush", error, is_final=True)
 
     def close(self, *, clean: bool) -> None:
-        """Close the files; `clean` flushes unless that has failed before."""
+        """Close the files; `clean` flushes them first unless a flush has failed before."""
         self._log.close(clean=clean, now_ms=self._clock.wall_ms())

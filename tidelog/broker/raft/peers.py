@@ -1,12 +1,12 @@
-"""Requests to the other nodes of the quorum: a connection each, and every request answered once.
+"""Connections to the other nodes of the quorum; every request is answered once.
 
-A peer has two connections: one for fetches, which wait at the leader, and one for everything else,
-so that a vote never stands behind a fetch. Each is opened when it is needed, by a task of its own,
-name resolution included: a peer that cannot be reached holds up nobody else.
+A peer has two connections: one for fetches, which wait at the leader, and one for all other requests, so that
+a vote never waits for a fetch. A connection is opened when it is needed, by a task of its own, including the
+name resolution. A peer that cannot be reached delays no other peer.
 
-Bounds: `MAX_WAITING` requests wait for a connection to open, more fail at once. A request, and the
-opening of a connection, take at most the request timeout.
-Errors: none reach the caller; a request that fails is answered with None.
+Bounds: `MAX_WAITING` requests wait for a connection to open, further requests fail at once. A request, and
+the opening of a connection, take at most the request timeout. Errors: none are raised to the caller; the
+response to a request that fails is None.
 """
 
 from __future__ import annotations
@@ -33,71 +33,74 @@ logger = logging.getLogger(__name__)
 MAX_WAITING: Final = 100
 _FETCHES: Final = frozenset((ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT))
 
-AnswerListener = Callable[[int, ApiMessage | None], None]
+ResponseListener = Callable[[int, ApiMessage | None], None]
 
 
 class Peers:
-    """The other nodes; `answered` hears of every request that was sent."""
+    """Sends requests to the other nodes, and reports the response to each request."""
 
     def __init__(
         self,
         environment: Environment,
         settings: ConnectionSettings,
-        answered: AnswerListener,
+        on_response: ResponseListener,
         *,
         listener_names: Sequence[str] = (),
     ) -> None:
-        """`listener_names`: the controllers' listeners, the best first."""
+        """`on_response` gets the id of each request with its response, None if there is none.
+
+        `listener_names` are the listeners for controllers in the order of preference.
+        """
         self._environment = environment
-        # A connection that takes longer than a request may is of no use to anybody.
+        # A request fails after its timeout, so a connection must not take longer to open.
         shorter_ms = min(settings.setup_timeout_ms, settings.request_timeout_ms)
         self._settings = replace(settings, setup_timeout_ms=shorter_ms)
-        self._report = answered
+        self._on_response = on_response
         self._listener_names = tuple(listener_names)
         self._lanes: dict[tuple[BrokerId, bool], _Lane] = {}
         self._closed = False
-        self._unanswered = 0
-        self._settled = asyncio.Event()
+        self._in_flight = 0
+        self._progress = asyncio.Event()
 
     def send(self, request: Send) -> None:
-        """Send as soon as there is a connection; never waits and never raises."""
-        self._unanswered += 1
+        """Send a request when there is a connection; neither wait nor raise."""
+        self._in_flight += 1
         endpoint = self._endpoint(request.endpoints)
         if endpoint is None or self._closed:
-            self._answered(request.request_id, None)
+            self._complete(request.request_id, None)
             return
         key = (request.to_node, request.message.api_key in _FETCHES)
         lane = self._lanes.get(key)
         if lane is None:
-            lane = self._lanes[key] = _Lane(self._environment, self._settings, self._answered)
+            lane = self._lanes[key] = _Lane(self._environment, self._settings, self._complete)
         lane.send(request, BrokerAddress(request.to_node, endpoint.host, endpoint.port))
 
-    async def settle(self, timeout_s: float) -> None:
-        """Wait until every request is answered, or for so long."""
+    async def wait_for_responses(self, timeout_s: float) -> None:
+        """Wait until every request is answered, at most `timeout_s`."""
         try:
             async with asyncio.timeout(timeout_s):
-                while self._unanswered:
-                    self._settled.clear()
-                    await self._settled.wait()
+                while self._in_flight:
+                    self._progress.clear()
+                    await self._progress.wait()
         except TimeoutError:
-            logger.info("%d requests to other controllers are not answered", self._unanswered)
+            logger.info("%d requests to other controllers have no response yet", self._in_flight)
 
     @property
     def open_connections(self) -> int:
-        """How many are open now."""
+        """The number of open connections."""
         return sum(lane.is_open for lane in self._lanes.values())
 
     async def close(self) -> None:
-        """Close all connections; what is in flight is answered with None."""
+        """Close all connections; the response to requests in flight is None."""
         self._closed = True
         lanes = list(self._lanes.values())
         self._lanes.clear()
         await asyncio.gather(*(lane.close() for lane in lanes))
 
-    def _answered(self, request_id: int, message: ApiMessage | None) -> None:
-        self._unanswered -= 1
-        self._settled.set()
-        self._report(request_id, message)
+    def _complete(self, request_id: int, message: ApiMessage | None) -> None:
+        self._in_flight -= 1
+        self._progress.set()
+        self._on_response(request_id, message)
 
     def _endpoint(self, endpoints: Sequence[Endpoint]) -> Endpoint | None:
         for name in self._listener_names:
@@ -108,14 +111,14 @@ class Peers:
 
 
 class _Lane:
-    """One connection to one peer, and what waits for it to open."""
+    """One connection to one peer, and the requests that wait until it is open."""
 
     def __init__(
-        self, environment: Environment, settings: ConnectionSettings, answered: AnswerListener
+        self, environment: Environment, settings: ConnectionSettings, on_response: ResponseListener
     ) -> None:
         self._environment = environment
         self._settings = settings
-        self._answered = answered
+        self._on_response = on_response
         self._address: BrokerAddress | None = None
         self._connection: BrokerConnection | None = None
         self._opening: asyncio.Task[None] | None = None
@@ -123,25 +126,25 @@ class _Lane:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests can go out at once."""
+        """Whether requests can be sent at once."""
         return self._connection is not None and self._connection.is_open
 
     def send(self, request: Send, address: BrokerAddress) -> None:
-        """Send to the peer at `address`; a connection to where it was before is given up."""
+        """Send to the peer at `address`; close a connection to its former address."""
         if address != self._address:
             self._drop()
             self._address = address
         if self._connection is not None and self._connection.is_open:
             self._send_now(self._connection, request)
         elif len(self._waiting) >= MAX_WAITING:
-            self._answered(request.request_id, None)
+            self._on_response(request.request_id, None)
         else:
             self._waiting.append(request)
             if self._opening is None:
                 self._opening = asyncio.create_task(self._open(address), name=f"raft-peer-{address.node_id}")
 
     async def close(self) -> None:
-        """Close the connection, and give up opening one."""
+        """Close the connection, and cancel its opening."""
         opening = self._opening
         self._drop()
         if opening is not None:
@@ -160,12 +163,14 @@ class _Lane:
         try:
             self._connection = await open_connection(self._environment, self._settings, address)
         except (OSError, TimeoutError, KafkaError) as error:
-            logger.debug("node %d at %s:%d: %s", address.node_id, address.host, address.port, error)
+            logger.debug(
+                "cannot connect to node %d at %s:%d: %s", address.node_id, address.host, address.port, error
+            )
             self._opening = None
             self._fail_waiting()
             return
         except Exception:
-            logger.exception("no connection to node %d", address.node_id)
+            logger.exception("cannot connect to node %d", address.node_id)
             self._opening = None
             self._fail_waiting()
             return
@@ -177,19 +182,19 @@ class _Lane:
     def _fail_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
         for request in waiting:
-            self._answered(request.request_id, None)
+            self._on_response(request.request_id, None)
 
     def _send_now(self, connection: BrokerConnection, request: Send) -> None:
         message = request.message
         try:
             future = connection.send(message, connection.version_of(message.api_key))
         except (KafkaError, ValueError) as error:
-            logger.info("%s cannot be sent to %s: %s", APIS[message.api_key].name, connection.peer, error)
-            self._answered(request.request_id, None)
+            logger.info("cannot send %s to %s: %s", APIS[message.api_key].name, connection.peer, error)
+            self._on_response(request.request_id, None)
             return
 
-        def done(ended: asyncio.Future[ApiMessage]) -> None:
-            failed = ended.cancelled() or ended.exception() is not None
-            self._answered(request.request_id, None if failed else ended.result())
+        def on_done(response: asyncio.Future[ApiMessage]) -> None:
+            has_failed = response.cancelled() or response.exception() is not None
+            self._on_response(request.request_id, None if has_failed else response.result())
 
-        future.add_done_callback(done)
+        future.add_done_callback(on_done)

@@ -1,11 +1,11 @@
-"""The content of a metadata snapshot: record batches between a header and a footer record (KIP-630).
+"""The contents of a metadata snapshot: record batches between a header and a footer record (KIP-630).
 
     control batch   SnapshotHeader, and with kraft.version 1: KRaftVersion, Voters
     data batches    the metadata as records
     control batch   SnapshotFooter
 
-Offsets begin at 0 and have nothing to do with those of the log; every batch has the epoch of the
-snapshot. The file `bootstrap.checkpoint` has the same form.
+Offsets begin at 0 and are independent of those of the log. Every batch has the epoch of the snapshot. The
+file `bootstrap.checkpoint` has the same format.
 
 Errors: CorruptFile for a snapshot that is damaged or has no footer.
 Source: RecordsSnapshotWriter and RecordsSnapshotReader of Apache Kafka.
@@ -34,15 +34,15 @@ from tidelog.protocol.schema import MetadataRecord
 from tidelog.storage.disk.errors import CorruptFile
 
 BATCH_BYTES: Final = 512 * 1024
-"""A batch is closed when it has grown to this."""
+"""The size at which a batch is completed."""
 
 
 @dataclass(slots=True)
 class SnapshotHead:
-    """What a snapshot says of itself before its records.
+    """The control records before the metadata of a snapshot.
 
-    `last_contained_log_timestamp`: in ms, of the last batch that the snapshot stands for.
-    `kraft_version` above 0 is written with `voters`.
+    `last_contained_log_timestamp` is the time in ms of the last batch that the snapshot replaces.
+    A `kraft_version` above 0 is written with `voters`.
     """
 
     last_contained_log_timestamp: int = 0
@@ -53,7 +53,7 @@ class SnapshotHead:
 def snapshot_batches(
     records: Iterable[MetadataRecord], head: SnapshotHead, *, epoch: LeaderEpoch, now_ms: int
 ) -> Iterator[bytearray]:
-    """The batches of a snapshot in `epoch`, in order."""
+    """Yield the batches of a snapshot in `epoch`, in order."""
     first = snapshot_header_batch(
         last_contained_log_timestamp=head.last_contained_log_timestamp,
         kraft_version=head.kraft_version,
@@ -77,14 +77,14 @@ def snapshot_batches(
 
 @dataclass(slots=True)
 class Snapshot:
-    """A snapshot as read: its head, and its records batch by batch."""
+    """The head of a snapshot, and its records by batch."""
 
     head: SnapshotHead
     batches: Sequence[list[MetadataRecord]]
 
 
 def read_snapshot(path: str, data: bytes) -> Snapshot:
-    """All of a snapshot; CorruptFile naming `path` when it is damaged, or ends before its footer."""
+    """Decode a snapshot. Raise CorruptFile with `path` if it is damaged, or ends before its footer."""
     head: SnapshotHead | None = None
     batches: list[list[MetadataRecord]] = []
     is_whole = False
@@ -115,9 +115,9 @@ def read_snapshot(path: str, data: bytes) -> Snapshot:
 
 
 def require_whole_snapshot(path: str, data: bytes) -> None:
-    """CorruptFile naming `path` unless all batches are whole, from a header record to a footer record.
+    """Raise CorruptFile with `path` unless all batches are complete, from a header to a footer record.
 
-    Only the first and the last batch are opened: checksums speak for those between.
+    Only the first and the last batch are decoded; for the others the checksum is sufficient.
     """
     last: tuple[int, BatchHeader] | None = None
     try:
@@ -144,7 +144,7 @@ def _ends_snapshot(data: bytes, position: int, header: BatchHeader) -> bool:
 
 
 def last_contained_log_timestamp(data: bytes) -> int:
-    """The timestamp in ms that the first batch of a snapshot tells; DecodeError when it is none."""
+    """Return the timestamp in ms in the header of a snapshot. Raise DecodeError if there is no header."""
     header = read_header(data)
     if not crc_is_valid(data, 0, header):
         raise DecodeError("the first batch of the snapshot is damaged")

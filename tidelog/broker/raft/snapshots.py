@@ -1,9 +1,10 @@
 """The snapshots of the metadata log on disk: `<20-digit end offset>-<10-digit epoch>.checkpoint`.
 
-A snapshot is written beside its name as `.checkpoint.part`, synced, renamed, and the directory is
-synced: under its own name it is always whole. What a crash leaves half-done is removed at the next start.
+A snapshot is written to a file with the suffix `.checkpoint.part`, synced, renamed, and the directory is
+synced. A file with the final name is always complete. The next start deletes incomplete files that a crash
+has left.
 
-I/O: synchronous; `write` may run in any thread, everything else is for the thread that owns the log.
+I/O: synchronous; `write` may run in any thread, all other methods only in the thread that owns the log.
 Errors: OSError, StorageFailure.
 Source: Snapshots and KafkaMetadataLog of Apache Kafka; KIP-630.
 """
@@ -27,22 +28,22 @@ CHECKPOINT_SUFFIX: Final = ".checkpoint"
 PART_SUFFIX: Final = ".checkpoint.part"
 DELETED_SUFFIX: Final = ".checkpoint.deleted"
 BOOTSTRAP_SNAPSHOT: Final = SnapshotId(0, 0)
-"""Holds the first voters of a cluster and nothing else."""
+"""Contains only the first voters of a cluster."""
 
-# Apache Kafka puts a random number between name and suffix of a partial file.
+# The partial files of Apache Kafka have a random number before the suffix.
 _NAME: Final = re.compile(r"([0-9]{20})-([0-9]{10})(?:-[0-9]+)?(\.checkpoint(?:\.part|\.deleted)?)")
 
 
 def snapshot_name(snapshot_id: SnapshotId) -> str:
-    """The name of a complete snapshot's file."""
+    """Return the file name of a complete snapshot."""
     return f"{snapshot_id.end_offset:020d}-{snapshot_id.epoch:010d}{CHECKPOINT_SUFFIX}"
 
 
 class SnapshotFiles:
-    """The snapshots in one directory; `ids` are the complete ones, oldest first."""
+    """The snapshots in one directory; `ids` are those that are complete, the oldest first."""
 
     def __init__(self, fs: FileSystem, directory: str) -> None:
-        """Look what is there, and remove what is not complete."""
+        """List the directory, and delete incomplete snapshots."""
         self._fs = fs
         self.directory = directory
         self.ids: list[SnapshotId] = []
@@ -54,45 +55,45 @@ class SnapshotFiles:
             if match[3] == CHECKPOINT_SUFFIX:
                 self.ids.append(SnapshotId(int(match[1]), int(match[2])))
             else:
-                logger.info("%s/%s was not completed and is removed", directory, name)
+                logger.info("deleting incomplete snapshot %s/%s", directory, name)
                 fs.unlink(f"{directory}/{name}")
         self.ids.sort()
 
     @property
     def latest(self) -> SnapshotId | None:
-        """The newest complete one."""
+        """The newest complete snapshot, None if there is none."""
         return self.ids[-1] if self.ids else None
 
     def path(self, snapshot_id: SnapshotId) -> str:
-        """Where the snapshot is, or would be."""
+        """Return the path of a snapshot, which need not exist."""
         return f"{self.directory}/{snapshot_name(snapshot_id)}"
 
     def size(self, snapshot_id: SnapshotId) -> int:
-        """Its bytes."""
+        """Return the size of a snapshot in bytes."""
         return self._fs.size(self.path(snapshot_id))
 
     def write(self, snapshot_id: SnapshotId, batches: Iterable[Buffer]) -> None:
-        """Write a whole snapshot, durably; tell `add` afterwards. What fails leaves nothing behind."""
+        """Write a complete snapshot durably, and leave no file if that fails; call `add` afterwards."""
         try:
             self._write_part(snapshot_id, batches)
             self._complete(snapshot_id)
         except (OSError, StorageFailure):
-            self._drop_part(snapshot_id)
+            self._delete_part(snapshot_id)
             raise
 
     def add(self, snapshot_id: SnapshotId) -> None:
-        """A snapshot is complete: readers may have it from now on."""
+        """Make a complete snapshot readable."""
         if snapshot_id not in self.ids:
             insort(self.ids, snapshot_id)
 
     def read(self, snapshot_id: SnapshotId, position: int, max_bytes: int) -> tuple[bytes, int] | None:
-        """Bytes of a complete snapshot and its whole size; None when it is not here."""
+        """Return bytes of a complete snapshot and its size; None if it does not exist."""
         if snapshot_id not in self.ids:
             return None
         try:
             file = self._fs.open(self.path(snapshot_id), create=False)
         except FileNotFoundError:
-            logger.warning("snapshot %s is gone", self.path(snapshot_id))
+            logger.warning("snapshot %s was deleted by another program", self.path(snapshot_id))
             self.ids.remove(snapshot_id)
             return None
         try:
@@ -104,18 +105,18 @@ class SnapshotFiles:
             file.close()
 
     def read_all(self, snapshot_id: SnapshotId) -> bytes:
-        """The whole of a complete snapshot."""
+        """Return the contents of a complete snapshot."""
         return self._fs.read(self.path(snapshot_id))
 
     def append_chunk(self, snapshot_id: SnapshotId, position: int, chunk: Buffer) -> None:
-        """A piece of one that is being fetched; position 0 begins anew, also in place of another."""
+        """Append a piece to a snapshot that is being fetched; position 0 restarts it, or replaces another."""
         if self._fetching not in (None, snapshot_id):
-            self._drop_part(self._fetching)
+            self._delete_part(self._fetching)
         self._fetching = snapshot_id
         try:
             self._append_part(snapshot_id, position, chunk)
         except (OSError, StorageFailure):
-            self._drop_part(snapshot_id)
+            self._delete_part(snapshot_id)
             raise
 
     def _append_part(self, snapshot_id: SnapshotId, position: int, chunk: Buffer) -> None:
@@ -124,24 +125,24 @@ class SnapshotFiles:
             if position == 0:
                 file.truncate(0)
             assert file.size() == position, (
-                f"{file.path} has {file.size()} bytes, the piece is for {position}"
+                f"{file.path} has {file.size()} bytes, the piece is at position {position}"
             )
             file.append(chunk)
         finally:
             file.close()
 
     def fetched(self, snapshot_id: SnapshotId) -> tuple[str, bytes]:
-        """The path of what has been fetched of a snapshot, and its content."""
+        """Return the path and the contents of the fetched part of a snapshot."""
         path = self._part(snapshot_id)
         return path, self._fs.read(path)
 
-    def drop_fetched(self, snapshot_id: SnapshotId) -> None:
-        """Remove what has been fetched of a snapshot."""
+    def delete_fetched(self, snapshot_id: SnapshotId) -> None:
+        """Delete the fetched part of a snapshot."""
         self._fetching = None
         self._fs.unlink(self._part(snapshot_id))
 
     def finish(self, snapshot_id: SnapshotId) -> None:
-        """All pieces are there: sync them and give the file its name, durably."""
+        """Make a completely fetched snapshot durable and readable."""
         file = self._fs.open(self._part(snapshot_id), create=False)
         try:
             file.fsync()
@@ -152,7 +153,7 @@ class SnapshotFiles:
         self.add(snapshot_id)
 
     def remove_before(self, end_offset: Offset) -> int:
-        """Remove the snapshots that end below `end_offset`; how many those were."""
+        """Delete the snapshots that end below `end_offset`, and return their number."""
         expired = [each for each in self.ids if each.end_offset < end_offset]
         for snapshot_id in expired:
             self.ids.remove(snapshot_id)
@@ -165,19 +166,19 @@ class SnapshotFiles:
     def _part(self, snapshot_id: SnapshotId) -> str:
         return self.path(snapshot_id).removesuffix(CHECKPOINT_SUFFIX) + PART_SUFFIX
 
-    def _drop_part(self, snapshot_id: SnapshotId) -> None:
-        """Make room again; what cannot be removed now goes at the next start."""
+    def _delete_part(self, snapshot_id: SnapshotId) -> None:
+        """Delete a partial file; if that fails, the next start deletes it."""
         try:
             self._fs.unlink(self._part(snapshot_id))
         except FileNotFoundError:
             pass
         except (OSError, StorageFailure) as error:
-            logger.error("%s is left behind: %s", self._part(snapshot_id), error)
+            logger.error("cannot delete %s: %s; the next start deletes it", self._part(snapshot_id), error)
 
     def _write_part(self, snapshot_id: SnapshotId, batches: Iterable[Buffer]) -> None:
         file = self._fs.open(self._part(snapshot_id), create=True)
         try:
-            file.truncate(0)  # an earlier attempt may have left one behind
+            file.truncate(0)  # an earlier attempt may have left a file
             for batch in batches:
                 file.append(batch)
             file.fsync()

@@ -1,11 +1,11 @@
-"""`quorum-state`: what a replica of the metadata quorum must not forget over a restart.
+"""`quorum-state`: the durable state of a replica of the metadata quorum.
 
-One line of JSON, replaced whole and durably. Version 1 knows directory ids (KIP-853), version 0 does
-not; which one is written is the cluster's kraft.version, both are read.
+One line of JSON. It is replaced as a whole, durably. Version 1 has directory ids (KIP-853), version 0 has
+not. The cluster's kraft.version decides which version is written; both are read.
 
     {"leaderId":1,"leaderEpoch":2,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}
 
-I/O: `write` blocks until it is durable. Errors: CorruptCheckpoint; OSError, StorageFailure.
+I/O: `write` blocks until the file is durable. Errors: CorruptCheckpoint; OSError, StorageFailure.
 Source: FileQuorumStateStore and QuorumStateData.json of Apache Kafka.
 """
 
@@ -37,7 +37,7 @@ class QuorumStateFile:
         self.path = f"{directory}/{QUORUM_STATE}"
 
     def read(self) -> QuorumRecord | None:
-        """What was written last; None when nothing ever was."""
+        """Return the record that was written last, None if there is no file."""
         if not self._fs.exists(self.path):
             return None
         line = self._fs.read(self.path).partition(b"\n")[0]
@@ -49,7 +49,7 @@ class QuorumStateFile:
             raise CorruptCheckpoint(self.path, 1, f"{line[:80]!r} is not a JSON object")
         version = self._integer(content, "data_version")
         if not 0 <= version <= _HIGHEST_VERSION:
-            text = f"data_version {version} is unknown, known are 0 to {_HIGHEST_VERSION}"
+            text = f"data_version {version} is not supported; supported versions are 0 to {_HIGHEST_VERSION}"
             raise CorruptCheckpoint(self.path, 1, text)
         leader, voted = self._integer(content, "leaderId"), self._integer(content, "votedId")
         return QuorumRecord(
@@ -60,9 +60,9 @@ class QuorumStateFile:
         )
 
     def write(self, record: QuorumRecord, *, kraft_version: int, voters: Iterable[BrokerId]) -> None:
-        """Replace the file, durably, in the version that `kraft_version` stands for.
+        """Replace the file durably, in the version of `kraft_version`.
 
-        `voters` stand in version 0 only, for people; nobody goes by them.
+        Only version 0 contains `voters`, as information for operators; they are never read.
         """
         voted = _NONE if record.voted_id is None else record.voted_id
         leader = _NONE if record.leader_id is None else record.leader_id

@@ -1,4 +1,4 @@
-"""What a broker says of itself when it registers with the controller."""
+"""The registration request of a broker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidelog.storage.disk.checkpoints import CleanShutdownMarker
 from tidelog.storage.disk.files import FileSystem
 
 NO_EPOCH: Final = -1
-"""The broker epoch of a broker that has not registered, or does not know its former one."""
+"""The broker epoch of a broker that has not registered, or whose previous epoch is unknown."""
 
 
 def registration_request(
@@ -28,7 +28,7 @@ def registration_request(
     directory_ids: Iterable[UUID],
     previous_broker_epoch: int = NO_EPOCH,
 ) -> BrokerRegistrationRequest:
-    """What a node says of itself; `incarnation_id` is new at every start."""
+    """Return the request of one incarnation; `incarnation_id` is new at every start."""
     return BrokerRegistrationRequest(
         broker_id=node_id,
         cluster_id=cluster_id,
@@ -50,11 +50,11 @@ def registration_request(
 
 
 def previous_broker_epoch(fs: FileSystem, configured: Sequence[str], usable: Iterable[str]) -> int:
-    """The epoch that this broker had when it was last stopped in order; NO_EPOCH when it was not.
+    """Return the epoch at this broker's last clean shutdown; NO_EPOCH after an unclean one.
 
-    By it the controller knows that nothing was lost, and that the broker may still be elected where
-    it was eligible (KIP-966). All directories must be there and agree. To be asked before the logs
-    are opened, which removes the markers.
+    With it the controller knows that no record was lost, and that the broker stays in the eligible leader
+    replicas (KIP-966). All `configured` directories must be usable and contain the same epoch. Call it before
+    the logs are opened, because that removes the markers.
     """
     paths = list(usable)
     if not paths or len(paths) < len(configured):

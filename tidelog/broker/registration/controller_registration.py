@@ -1,7 +1,7 @@
-"""A controller keeps its registration in the metadata up to date, whoever is the active one.
+"""Keeps this controller's registration in the metadata up to date.
 
-It follows the metadata; as long as that does not show this process (another incarnation is there, or
-none) it asks the active controller to register it, again and again after a pause.
+It follows the metadata. While that does not contain this incarnation, it sends a registration to the active
+controller, again and again after a pause.
 
 Source: KIP-919; ControllerRegistrationManager of Apache Kafka 4.3.
 """
@@ -37,7 +37,7 @@ _PAUSE_S: Final = 0.5
 
 
 class ControllerRegistration:
-    """`start` begins to follow the metadata, `close` ends it."""
+    """Registers one incarnation of a controller: `start` begins to follow the metadata, `close` ends it."""
 
     def __init__(
         self,
@@ -75,11 +75,11 @@ class ControllerRegistration:
         self._closed = False
 
     def start(self) -> None:
-        """Follow the metadata; what is not right there is put right in the background."""
+        """Follow the metadata; a task sends the registration when it is missing."""
         self._store.subscribe(self._follow)
 
     async def close(self) -> None:
-        """Ask for nothing more."""
+        """Send no more requests."""
         self._closed = True
         if self._task is not None:
             self._task.cancel()
@@ -89,7 +89,7 @@ class ControllerRegistration:
         if not self._closed and self._task is None and not self._is_registered(image):
             task = asyncio.get_running_loop().create_task(self._register(), name="controller-registration")
             self._task = task
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._on_task_ended)
 
     def _is_registered(self, image: MetadataImage) -> bool:
         found = image.controllers.get(self._request.controller_id)
@@ -99,16 +99,18 @@ class ControllerRegistration:
         while not self._is_registered(self._store.image):
             try:
                 deadline = self._clock.monotonic_ms() + _TIMEOUT_MS
-                answer = await self._channel.request(
+                response = await self._channel.request(
                     self._request, ControllerRegistrationResponse, deadline=deadline
                 )
-                raise_for(answer.error_code, "registration of this controller", answer.error_message)
+                raise_for(response.error_code, "the controller's response", response.error_message)
             except KafkaError as error:
-                logger.warning("controller %d: %s", self._request.controller_id, error)
+                logger.warning(
+                    "registration of controller %d failed: %s; retrying", self._request.controller_id, error
+                )
             if not self._is_registered(self._store.image):
                 await asyncio.sleep(_PAUSE_S)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_ended(self, task: asyncio.Task[None]) -> None:
         self._task = None
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("the registration of this controller ended", exc_info=error)
+            logger.error("the registration task of this controller failed", exc_info=error)

@@ -41,14 +41,14 @@ def register_broker(
     request: BrokerRegistrationRequest,
     *,
     has_session: bool,
-    tells_previous_epoch: bool = True,
+    has_previous_epoch: bool = True,
 ) -> ControllerResult[int]:
     """Register a broker; the reply is its epoch, the offset at which its record will stand.
 
     The same process keeps its epoch and its state. A new one starts fenced; unless it stopped
     cleanly before, and says so by the epoch it had, it is no longer eligible to lead anything; nor is it
     where it has lost the directory.
-    `has_session`: the registered process was heard of lately. `tells_previous_epoch`: the request
+    `has_session`: the registered process was heard of lately. `has_previous_epoch`: the request
     is of a version that can.
     Errors: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION while another process holds the
     id, UNSUPPORTED_VERSION when the broker cannot work at the cluster's feature levels,
@@ -61,7 +61,7 @@ def register_broker(
     if existing is not None and has_session:
         text = f"broker id {request.broker_id} belongs to another process, heard of a moment ago"
         raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text)
-    is_clean = existing is not None and tells_previous_epoch
+    is_clean = existing is not None and has_previous_epoch
     is_clean = is_clean and existing is not None and existing.epoch == request.previous_broker_epoch
     cleanup = broker_changes.replaced(image, settings, request.broker_id, request.log_dirs, is_clean=is_clean)
     epoch = image.offset + 1 + len(cleanup)

@@ -109,14 +109,14 @@ class RefusingFileSystem(CrashFileSystem):
 def test_a_directory_that_the_disk_refuses_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     assert list(prepare(RefusingFileSystem()).directory_ids) == ["/a"]
     assert [record.getMessage() for record in caplog.records] == [
-        "log directory cannot be used: /b: [Errno 13] Permission denied: '/b'"
+        "cannot use log directory /b: [Errno 13] Permission denied: '/b'"
     ]
 
 
 def test_without_any_usable_directory_nothing_starts_and_that_is_told_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with pytest.raises(ConfigError, match=r"log\.dirs=/b: none can be used .*Permission denied"):
+    with pytest.raises(ConfigError, match=r"log\.dirs=/b: no directory can be used .*Permission denied"):
         prepare(RefusingFileSystem(), directories=("/b",))
     assert not caplog.records
 

@@ -107,7 +107,7 @@ def test_what_is_formatted_is_left_alone() -> None:
     disk = CrashFileSystem()
     formatted(disk)
     before = disk.read("/m/meta.properties")
-    with pytest.raises(FormatError, match="/d is formatted already"):
+    with pytest.raises(FormatError, match="/d is already formatted"):
         formatted(disk)
     assert formatted(disk, ignore=True) == ["All of the log directories are already formatted."]
     assert disk.read("/m/meta.properties") == before

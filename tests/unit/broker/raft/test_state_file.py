@@ -69,7 +69,7 @@ def test_without_a_file_nothing_was_ever_written() -> None:
         ("{", "is not JSON"),
         ("[]", "not a JSON object"),
         ('{"leaderEpoch":1}', "data_version"),
-        ('{"leaderId":1,"leaderEpoch":1,"votedId":-1,"data_version":2}', "data_version 2 is unknown"),
+        ('{"leaderId":1,"leaderEpoch":1,"votedId":-1,"data_version":2}', "data_version 2 is not supported"),
         ('{"leaderId":1,"leaderEpoch":"1","votedId":-1,"data_version":1}', "leaderEpoch"),
         ('{"leaderId":1,"leaderEpoch":1,"votedId":1,"votedDirectoryId":"x","data_version":1}', "votedDir"),
         ('{"leaderId":1,"leaderEpoch":true,"votedId":1,"data_version":1}', "leaderEpoch"),

@@ -175,7 +175,7 @@ def test_a_broker_that_stopped_cleanly_and_lost_a_disk_is_not_eligible_for_what_
 def test_versions_that_cannot_tell_the_epoch_before_count_as_killed() -> None:
     image = placed_on_1(replicas=(1, 2), isr=(2,), leader=2, eligible_leader_replicas=(1,))
     request = replace(REQUEST, incarnation_id=UUID(int=73), previous_broker_epoch=500)
-    result = register_broker(image, SETTINGS, request, has_session=False, tells_previous_epoch=False)
+    result = register_broker(image, SETTINGS, request, has_session=False, has_previous_epoch=False)
     assert applied(image, result).topics_by_name["orders"].partitions[0].eligible_leader_replicas == ()
 
 

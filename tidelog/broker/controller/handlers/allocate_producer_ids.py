@@ -20,7 +20,7 @@ class AllocateProducerIdsHandler:
     async def handle(
         self, context: RequestContext, request: AllocateProducerIdsRequest
     ) -> AllocateProducerIdsResponse:
-        """Answer once nobody else can get the block. Errors: STALE_BROKER_EPOCH."""
+        """Return a block of producer ids when its allocation is durable. Errors: STALE_BROKER_EPOCH."""
         broker, epoch = request.broker_id, request.broker_epoch
         block = await self._store.submit(lambda image: allocate_producer_ids(image, broker, epoch))
         return AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.size)

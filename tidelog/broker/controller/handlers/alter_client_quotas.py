@@ -1,4 +1,4 @@
-"""AlterClientQuotas (key 49), versions 0-1: what users, clients and addresses may use (KIP-546)."""
+"""AlterClientQuotas (key 49), versions 0-1: quotas of users, clients and addresses (KIP-546)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class AlterClientQuotasHandler:
     async def handle(
         self, context: RequestContext, request: AlterClientQuotasRequest
     ) -> AlterClientQuotasResponse:
-        """Answer once the quotas are durable; each entity has its own outcome."""
+        """Return the outcome of each entity when the quotas are durable."""
         hosts = await _resolvable(request)
         outcomes = await self._store.submit(lambda image: alter_client_quotas(image, request, hosts))
         return AlterClientQuotasResponse(
@@ -44,7 +44,7 @@ class AlterClientQuotasHandler:
 
 
 async def _resolvable(request: AlterClientQuotasRequest) -> frozenset[str]:
-    """The host names among the ip entities that stand for an address."""
+    """Return the host names among the ip entities that can be resolved to an address."""
     names = {
         each.entity_name
         for entry in request.entries

@@ -1,6 +1,6 @@
-"""AlterPartition (key 56), versions 2-3: a leader changes the in-sync sets of its partitions.
+"""AlterPartition (key 56), versions 2-3: a leader changes the in-sync replicas of its partitions.
 
-From version 3 on each member comes with its broker epoch (KIP-903).
+From version 3 each replica is sent with its broker epoch (KIP-903).
 """
 
 from __future__ import annotations
@@ -20,5 +20,5 @@ class AlterPartitionHandler:
         self._settings = settings
 
     async def handle(self, context: RequestContext, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """Answer once the changes are durable."""
+        """Return the outcome of each partition when the changes are durable."""
         return await self._store.submit(lambda image: alter_partition(image, self._settings, request))

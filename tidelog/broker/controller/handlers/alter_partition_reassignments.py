@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (key 45), versions 0-1: partitions move to other brokers, or stay after all."""
+"""AlterPartitionReassignments (key 45), versions 0-1: start or cancel the move of partitions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class AlterPartitionReassignmentsHandler:
     async def handle(
         self, context: RequestContext, request: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
-        """Answer once the reassignments are durably begun or taken back."""
+        """Return the outcome of each partition when the start or the cancellation is durable."""
         return await self._store.submit(
             lambda image: alter_partition_reassignments(image, self._settings, request)
         )

@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials (key 51), version 0: what SCRAM knows of users' passwords (KIP-554)."""
+"""AlterUserScramCredentials (key 51), version 0: SCRAM credentials of users (KIP-554)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class AlterUserScramCredentialsHandler:
     async def handle(
         self, context: RequestContext, request: AlterUserScramCredentialsRequest
     ) -> AlterUserScramCredentialsResponse:
-        """Answer once the credentials are durable; each user has an outcome."""
+        """Return the outcome of each user when the credentials are durable."""
         outcomes = await self._store.submit(lambda image: alter_scram_credentials(image, request))
         return AlterUserScramCredentialsResponse(
             results=tuple(

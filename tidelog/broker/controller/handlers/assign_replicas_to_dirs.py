@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs (key 73), version 0: a broker tells in which log directories its replicas are."""
+"""AssignReplicasToDirs (key 73), version 0: a broker reports the log directories of its replicas."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class AssignReplicasToDirsHandler:
     async def handle(
         self, context: RequestContext, request: AssignReplicasToDirsRequest
     ) -> AssignReplicasToDirsResponse:
-        """Answer once it is durable."""
+        """Return the outcome of each replica when the assignments are durable."""
         return await self._store.submit(
             lambda image: assign_replicas_to_directories(image, self._settings, request)
         )

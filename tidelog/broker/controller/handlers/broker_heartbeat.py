@@ -1,4 +1,4 @@
-"""BrokerHeartbeat (key 63), versions 0-2: signs of life, and what a broker wants to be."""
+"""BrokerHeartbeat (key 63), versions 0-2: a broker reports that it is alive, and its state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidelog.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, B
 
 
 class BrokerHeartbeatHandler:
-    """Counts the heartbeat at once, so that a slow log fences nobody, and submits what follows from it."""
+    """Records the heartbeat at once, so that a slow log fences no broker; then submits the changes."""
 
     def __init__(
         self, store: MetadataStore, settings: ControllerSettings, heartbeats: BrokerHeartbeats, clock: Clock
@@ -25,7 +25,7 @@ class BrokerHeartbeatHandler:
     async def handle(
         self, context: RequestContext, request: BrokerHeartbeatRequest
     ) -> BrokerHeartbeatResponse:
-        """Answer once whatever the heartbeat changed is durable."""
+        """Return the broker's state when the changes of this heartbeat are durable."""
         broker, epoch = request.broker_id, request.broker_epoch
         image = self._store.controller_image
         self._heartbeats.contact(image, broker, epoch, self._clock.monotonic_ms())

@@ -1,6 +1,6 @@
-"""BrokerRegistration (key 62), versions 0-4: a broker joins the cluster, fenced at first.
+"""BrokerRegistration (key 62), versions 0-4: a broker joins the cluster as a fenced broker.
 
-From version 3 on a broker says which epoch it had when it stopped cleanly (KIP-966).
+From version 3 a broker sends the epoch that it had when it stopped cleanly (KIP-966).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FIRST_WITH_PREVIOUS_EPOCH: Final = 3
 
 
 class BrokerRegistrationHandler:
-    """Submits the registration, and counts it as a sign of life."""
+    """Submits the registration, and records it as a heartbeat."""
 
     def __init__(
         self, store: MetadataStore, settings: ControllerSettings, heartbeats: BrokerHeartbeats, clock: Clock
@@ -38,12 +38,12 @@ class BrokerRegistrationHandler:
     async def handle(
         self, context: RequestContext, request: BrokerRegistrationRequest
     ) -> BrokerRegistrationResponse:
-        """Answer the broker's epoch once the registration is durable."""
-        tells_previous_epoch = context.header.api_version >= _FIRST_WITH_PREVIOUS_EPOCH
+        """Return the broker's epoch when the registration is durable."""
+        has_previous_epoch = context.header.api_version >= _FIRST_WITH_PREVIOUS_EPOCH
 
         def command(image: MetadataImage) -> ControllerResult[int]:
             existing = image.brokers.get(request.broker_id)
-            # The broker of this very node: whatever had its id before was a former run of it.
+            # This node's own broker: a former registration with its id is a former run of this process.
             is_own = context.listener == OWN_LISTENER
             has_session = (
                 not is_own
@@ -55,7 +55,7 @@ class BrokerRegistrationHandler:
                 self._settings,
                 request,
                 has_session=has_session,
-                tells_previous_epoch=tells_previous_epoch,
+                has_previous_epoch=has_previous_epoch,
             )
 
         epoch = await self._store.submit(command)

@@ -16,7 +16,7 @@ from tidelog.cluster.image import MetadataImage
 
 
 class ConfigAlterationHandler(Generic[Request, Response]):
-    """The controller's part: submits the changes."""
+    """Submits the changes of one of the two APIs."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class ConfigAlterationHandler(Generic[Request, Response]):
         self._loggers = loggers
 
     async def handle(self, context: RequestContext, request: Request) -> Response:
-        """Answer once the changes are durable; each resource has its own outcome."""
+        """Return the outcome of each resource when the changes are durable."""
         requested = self._api.changes(request)
         outcomes = check_submission(
             requested, change_loggers_of(self._loggers, validate_only=request.validate_only)

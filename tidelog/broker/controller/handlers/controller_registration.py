@@ -1,4 +1,4 @@
-"""ControllerRegistration (key 70), version 0: a controller tells where it listens (KIP-919)."""
+"""ControllerRegistration (key 70), version 0: a controller registers its listeners (KIP-919)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ class ControllerRegistrationHandler:
     async def handle(
         self, context: RequestContext, request: ControllerRegistrationRequest
     ) -> ControllerRegistrationResponse:
-        """Answer once the registration is durable."""
+        """Return when the registration is durable."""
         await self._store.submit(lambda image: register_controller(image, request))
         return ControllerRegistrationResponse(error_message=None)

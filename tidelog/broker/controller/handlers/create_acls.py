@@ -21,7 +21,7 @@ class CreateAclsHandler:
         self._randomness = randomness
 
     async def handle(self, context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
-        """Answer once the entries are durable; each has its own outcome. Errors: SECURITY_DISABLED."""
+        """Return the outcome of each entry when the entries are durable. Errors: SECURITY_DISABLED."""
         check_security(self._config)
         bindings = [
             AclBinding(

@@ -1,4 +1,4 @@
-"""CreatePartitions (key 37), versions 0-3: more partitions for topics, each with its own outcome."""
+"""CreatePartitions (key 37), versions 0-3: add partitions to topics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CreatePartitionsHandler:
     async def handle(
         self, context: RequestContext, request: CreatePartitionsRequest
     ) -> CreatePartitionsResponse:
-        """Answer once the partitions are durable and known to this node."""
+        """Return the outcome of each topic when its partitions are durable and in this node's image."""
         return await self._store.submit(
             lambda image: create_partitions(image, self._settings, request, self._randomness)
         )

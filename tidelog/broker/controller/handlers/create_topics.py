@@ -1,6 +1,6 @@
-"""CreateTopics (key 19), versions 2-7: topics, each with its own outcome.
+"""CreateTopics (key 19), versions 2-7: create topics.
 
-From version 5 on the answer describes what was made.
+From version 5 the response describes the created topics.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class CreateTopicsHandler:
         self._randomness = randomness
 
     async def handle(self, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        """Answer once the topics are durable and known to this node."""
+        """Return the outcome of each topic when the topics are durable and in this node's image."""
         return await self._store.submit(
             lambda image: create_topics(image, self._settings, request, self._randomness)
         )

@@ -1,4 +1,4 @@
-"""DeleteAcls (key 31), versions 1-3: entries of the access control lists go, by filters."""
+"""DeleteAcls (key 31), versions 1-3: delete entries of the access control lists by filters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DeleteAclsHandler:
         self._config = config
 
     async def handle(self, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-        """Answer with what is gone, once it is, or why nothing is, by filter. Errors: SECURITY_DISABLED."""
+        """Return the deleted entries of each filter when that is durable. Errors: SECURITY_DISABLED."""
         check_security(self._config)
         filters = [
             AclFilter(

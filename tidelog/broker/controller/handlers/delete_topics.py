@@ -1,4 +1,4 @@
-"""DeleteTopics (key 20), versions 1-6: topics by name, from version 6 also by id."""
+"""DeleteTopics (key 20), versions 1-6: delete topics by name, from version 6 also by id."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ class DeleteTopicsHandler:
         self._settings = settings
 
     async def handle(self, context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        """Answer once the topics are gone. Errors: TOPIC_DELETION_DISABLED."""
+        """Return the outcome of each topic when the deletion is durable. Errors: TOPIC_DELETION_DISABLED."""
         version = context.header.api_version
         return await self._store.submit(lambda image: delete_topics(image, self._settings, request, version))

@@ -1,6 +1,6 @@
-"""DescribeCluster (key 60) as a controller answers it: the controllers (KIP-919).
+"""DescribeCluster (key 60) on a controller: the registered controllers (KIP-919).
 
-Version 1 on; a request of version 0 can only mean brokers, which this listener is not for.
+From version 1. A request of version 0 is for brokers, which this listener does not describe.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _NO_LEADER = -1
 
 
 class DescribeControllersHandler:
-    """Answers from the controllers' registrations; `leader` is the active one."""
+    """Reads the registrations of controllers; `leader` returns the active controller."""
 
     def __init__(self, image: Callable[[], MetadataImage], leader: Callable[[], BrokerId | None]) -> None:
         self._image = image
         self._leader = leader
 
     def handle(self, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
-        """The controllers as they are reached on the listener that was asked."""
+        """Return the controllers with their endpoints for the listener of the request."""
         if request.endpoint_type != CONTROLLERS:
             return endpoint_error(request.endpoint_type, served=CONTROLLERS)
         image, leader = self._image(), self._leader()

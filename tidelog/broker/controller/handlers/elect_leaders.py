@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43), versions 0-2: preferred leaders, and from version 1 on any rather than none."""
+"""ElectLeaders (key 43), versions 0-2: elect preferred leaders; from version 1 also unclean leaders."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ class ElectLeadersHandler:
         self._settings = settings
 
     async def handle(self, context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        """Answer once the new leaders are durable."""
+        """Return the outcome of each partition when the new leaders are durable."""
         return await self._store.submit(lambda image: elect_leaders(image, self._settings, request))

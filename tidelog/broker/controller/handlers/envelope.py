@@ -1,17 +1,17 @@
-"""Envelope (key 58), version 0: a client's request that a broker passes on to the active controller.
+"""Envelope (key 58), version 0: a client's request that a broker forwards to the active controller.
 
-The inner request is answered as if the client had sent it here: with its own principal, address and
-header. Only requests that brokers may pass on are allowed inside.
+The inner request is handled as if the client had sent it to this node: with the client's principal, address
+and header. Only the APIs in `FORWARDABLE` are allowed inside.
 
-    principal unreadable               PRINCIPAL_DESERIALIZATION_FAILURE
-    address unreadable, API not        INVALID_REQUEST
-    allowed inside
-    inner request unreadable, or in    UNSUPPORTED_VERSION: the broker ends the client's connection, so
-    a version not served here          that the client asks anew what is served
-    this node is not the controller    NOT_CONTROLLER: the broker asks elsewhere
-    anything else                      is in the inner answer
+    principal cannot be decoded        PRINCIPAL_DESERIALIZATION_FAILURE
+    address cannot be decoded, or      INVALID_REQUEST
+    the API is not allowed inside
+    inner request cannot be decoded,   UNSUPPORTED_VERSION: the broker closes the client's connection, so that
+    or has an unsupported version      the client requests the supported versions again
+    this node is not the controller    NOT_CONTROLLER: the broker sends the request to another node
+    any other error                    is in the inner response
 
-Source: KIP-590; EnvelopeUtils and RequestChannel of Apache Kafka 4.3, ApiKeys for what is allowed.
+Source: KIP-590; EnvelopeUtils and RequestChannel of Apache Kafka 4.3, ApiKeys for the allowed APIs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tidelog.protocol.steps import Steps
 
 
 class EnvelopeHandler:
-    """Answers inner requests through the controller's own dispatcher."""
+    """Calls the handler of the inner request through the controller's dispatcher."""
 
     def __init__(self, dispatcher: Dispatcher, is_active: Callable[[], bool]) -> None:
         self._dispatcher = dispatcher
@@ -42,19 +42,19 @@ class EnvelopeHandler:
         self._slices = dispatcher.slices
 
     async def handle(self, context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
-        """The inner answer, header included; KafkaError as listed above."""
+        """Return the inner response with its header. Raise KafkaError as listed above."""
         if not self._is_active():
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller")
         inner, message = await self._slices.complete(_unwrap(context, request))
-        answer = await self._dispatcher.call(inner, message)
-        return await self._slices.complete(_wrap(inner, answer))
+        response = await self._dispatcher.call(inner, message)
+        return await self._slices.complete(_wrap(inner, response))
 
 
-def _wrap(inner: RequestContext, answer: ApiMessage) -> Steps[EnvelopeResponse]:
-    if (yield from contains_error(answer, ErrorCode.NOT_CONTROLLER)):
-        raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller any more")
+def _wrap(inner: RequestContext, response: ApiMessage) -> Steps[EnvelopeResponse]:
+    if (yield from contains_error(response, ErrorCode.NOT_CONTROLLER)):
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is no longer the active controller")
     key, version, correlation_id, _ = inner.header
-    frame = yield from encode_response_in_steps(key, version, correlation_id, answer)
+    frame = yield from encode_response_in_steps(key, version, correlation_id, response)
     return EnvelopeResponse(response_data=bytes(memoryview(frame)[SIZE_BYTES:]))
 
 

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46), version 0: the reassignments under way."""
+"""ListPartitionReassignments (key 46), version 0: the reassignments in progress."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidelog.protocol.messages.list_partition_reassignments import (
 
 
 class ListPartitionReassignmentsHandler:
-    """Reads the metadata; `image` gives what is committed."""
+    """Reads the metadata; `image` returns the committed image."""
 
     def __init__(self, image: Callable[[], MetadataImage]) -> None:
         self._image = image
@@ -22,5 +22,5 @@ class ListPartitionReassignmentsHandler:
     async def handle(
         self, context: RequestContext, request: ListPartitionReassignmentsRequest
     ) -> ListPartitionReassignmentsResponse:
-        """Answer from the image."""
+        """Return the reassignments in the image."""
         return list_partition_reassignments(self._image(), request)

@@ -1,10 +1,10 @@
-"""Requests of the quorum's protocol: handed to the state machine, answered when it answers.
+"""The APIs of the quorum: their requests are passed to the state machine, which answers them.
 
 Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot of the metadata log, DescribeQuorum, and
-Add-, Remove- and UpdateRaftVoter. Served on the listeners of controllers.
+Add-, Remove- and UpdateRaftVoter. They are served on the listeners for controllers.
 
-What is not one partition of one topic never reaches the state machine: such a request is answered
-INVALID_REQUEST here, so that nothing a stranger sends can end the process (CVE-2026-83525).
+A request that is not about exactly one partition of one topic is answered with INVALID_REQUEST here. It never
+reaches the state machine, where it could end the process (CVE-2026-83525).
 Source: KafkaRaftClient of Apache Kafka; KIP-595, KIP-630, KIP-853.
 """
 
@@ -45,34 +45,34 @@ _ABOUT_A_PARTITION: Final = frozenset(
 
 
 class RaftHandlers:
-    """`post` is the driver's; `is_ended` says that nobody would answer any more."""
+    """Passes requests to `post`; `is_ended` returns whether the state machine has stopped."""
 
     def __init__(self, post: Callable[[Event], None], is_ended: Callable[[], bool]) -> None:
         self._post = post
         self._is_ended = is_ended
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Serve all of them on the listeners of `dispatcher`."""
+        """Register all of these APIs with `dispatcher`."""
         for key in RAFT_APIS:
             dispatcher.register(key, self.handle, parks=True)
 
     def handle(self, context: RequestContext, request: ApiMessage) -> asyncio.Future[ApiMessage]:
-        """The state machine's answer, when it comes."""
+        """Return a future of the response of the state machine."""
         if self._is_ended():
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the metadata quorum on this node has ended")
         require_one_partition(request)
-        answer: asyncio.Future[ApiMessage] = asyncio.get_running_loop().create_future()
-        self._post(RequestReceived(answer, request, context.header.api_version, context.listener))
-        return answer
+        response: asyncio.Future[ApiMessage] = asyncio.get_running_loop().create_future()
+        self._post(RequestReceived(response, request, context.header.api_version, context.listener))
+        return response
 
 
 def require_one_partition(request: ApiMessage) -> None:
-    """KafkaError INVALID_REQUEST for a request about no partition, or about several."""
+    """Raise KafkaError INVALID_REQUEST for a request about no partition, or about several."""
     if request.api_key not in _ABOUT_A_PARTITION:
         return
-    asked: Any = request
-    count = sum(len(topic.partitions) for topic in asked.topics)
-    if len(asked.topics) != 1 or count != 1:
+    message: Any = request
+    count = sum(len(topic.partitions) for topic in message.topics)
+    if len(message.topics) != 1 or count != 1:
         name = APIS[request.api_key].name
-        text = f"{name} about {len(asked.topics)} topics and {count} partitions, allowed is one of each"
+        text = f"{name} about {len(message.topics)} topics and {count} partitions; exactly one is allowed"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)

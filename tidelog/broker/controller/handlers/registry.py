@@ -1,4 +1,4 @@
-"""Which handler answers which API on the controllers' listener, and inside Envelopes."""
+"""Registers the handlers of a controller: for its listeners and for requests inside an Envelope."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from tidelog.protocol.registry import ApiKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerServices:
-    """What the controller's handlers are made from."""
+    """The objects that the controller's handlers use."""
 
     config: BrokerConfig
     store: MetadataStore
@@ -57,16 +57,16 @@ class ControllerServices:
     heartbeats: BrokerHeartbeats
 
     def image(self) -> MetadataImage:
-        """The committed metadata."""
+        """Return the committed metadata."""
         return self.store.image
 
     def is_active(self) -> bool:
-        """Whether this node is the active controller."""
+        """Return whether this node is the active controller."""
         return self.store.active_epoch is not None
 
 
 def register_controller_apis(dispatcher: Dispatcher, services: ControllerServices) -> None:
-    """Register every API that a controller serves, but for the quorum's own."""
+    """Register every API that a controller serves, except those of the quorum."""
     _register_brokers(dispatcher, services)
     _register_admin(dispatcher, services)
     _register_security(dispatcher, services)
@@ -80,7 +80,7 @@ def register_controller_apis(dispatcher: Dispatcher, services: ControllerService
 
 
 def _register_brokers(dispatcher: Dispatcher, services: ControllerServices) -> None:
-    """What brokers ask."""
+    """Register the APIs for brokers."""
     store, heartbeats, clock = services.store, services.heartbeats, services.clock
     settings = controller_settings(services.config)
     registration = BrokerRegistrationHandler(store, settings, heartbeats, clock)
@@ -95,7 +95,7 @@ def _register_brokers(dispatcher: Dispatcher, services: ControllerServices) -> N
 
 
 def _register_admin(dispatcher: Dispatcher, services: ControllerServices) -> None:
-    """What clients ask, mostly through a broker."""
+    """Register the APIs for administration, which clients mostly send through a broker."""
     store, config, randomness = services.store, services.config, services.randomness
     settings = controller_settings(config)
     create = CreateTopicsHandler(store, settings, randomness)
@@ -121,7 +121,7 @@ def _register_admin(dispatcher: Dispatcher, services: ControllerServices) -> Non
 
 
 def _register_security(dispatcher: Dispatcher, services: ControllerServices) -> None:
-    """Who may do what and how much of it: kept as metadata, not enforced yet."""
+    """Register the APIs for quotas, access control and credentials, which are stored but not enforced yet."""
     store, config, image = services.store, services.config, services.image
     dispatcher.register(ApiKey.ALTER_CLIENT_QUOTAS, AlterClientQuotasHandler(store).handle)
     create = CreateAclsHandler(store, config, services.randomness)

@@ -1,4 +1,4 @@
-"""UnregisterBroker (key 64), version 0: the cluster forgets a broker."""
+"""UnregisterBroker (key 64), version 0: remove the registration of a broker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class UnregisterBrokerHandler:
     async def handle(
         self, context: RequestContext, request: UnregisterBrokerRequest
     ) -> UnregisterBrokerResponse:
-        """Answer once the broker is gone."""
+        """Return when the removal is durable."""
         broker = request.broker_id
         await self._store.submit(lambda image: unregister_broker(image, self._settings, broker))
         return UnregisterBrokerResponse(error_message=None)

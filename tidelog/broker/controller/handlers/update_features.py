@@ -1,8 +1,8 @@
 """UpdateFeatures (key 57), versions 0-2: feature levels of the cluster.
 
-- 1: upgrade types instead of allow_downgrade, validate_only; 2: no results by feature any more
+- 1: upgrade types instead of allow_downgrade, validate_only; 2: no results by feature
 
-`kraft.version` 1 makes the voters of the quorum dynamic; it is answered when that is committed.
+`kraft.version` 1 makes the voters of the quorum dynamic; the response is sent when that is committed.
 
 Source: KIP-584, KIP-778, KIP-853, KIP-1022.
 """
@@ -34,7 +34,7 @@ class UpdateFeaturesHandler:
         self._settings = settings
 
     async def handle(self, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-        """Answer once the levels are durable. Errors: INVALID_UPDATE_VERSION for all of them."""
+        """Return when the levels are durable. Errors: INVALID_UPDATE_VERSION for all of them."""
 
         def command(image: MetadataImage) -> ControllerResult[bool]:
             result = update_features(image, self._settings, request, self._store.kraft_version)

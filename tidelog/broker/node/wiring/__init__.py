@@ -1,1 +1,1 @@
-"""How the parts of a node are put together; `broker.node.node` says in which order they start and stop."""
+"""Builds the parts of a node; `tidelog.broker.node.node` lists the stages in which they start."""

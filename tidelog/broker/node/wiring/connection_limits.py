@@ -1,10 +1,10 @@
-"""The limits of connections while the broker runs: what a changed config says, once its hosts are known.
+"""Applies changed connection limits while the broker runs, after the hosts in them are resolved.
 
-A name server may take seconds for each host, so hosts are looked up in a thread. Meanwhile the former limits
-hold. Of several changes the last one counts.
+A name server may take seconds for each host, so hosts are resolved in a thread. Until then the former limits
+apply. If there are several changes, the last one is applied.
 
-Bounds: one look-up at a time; a host that has no address ends it.
-I/O: a shell; the name servers are asked in `executor`.
+Bounds: one resolution at a time; a host without an address ends it.
+I/O: a shell; names are resolved in `executor`.
 """
 
 from __future__ import annotations
@@ -24,52 +24,52 @@ logger = logging.getLogger(__name__)
 
 
 class ConnectionLimits:
-    """Has one network server follow its limits."""
+    """Applies the limits of the configuration to one network server."""
 
     def __init__(self, network: NetworkServer, executor: Executor) -> None:
         self._network = network
         self._executor = executor
-        self._wanted: BrokerConfig | None = None
-        self._looking_up: asyncio.Task[None] | None = None
+        self._next: BrokerConfig | None = None
+        self._task: asyncio.Task[None] | None = None
 
     def follow(self, config: BrokerConfig) -> None:
-        """Use the limits of `config`, at once unless it names hosts."""
+        """Apply the limits in `config`, at once unless they contain host names."""
         if not names_hosts(config.max_connections_per_ip_overrides):
-            self._wanted = None
-            self._use(config, lambda: network_config(config))
+            self._next = None
+            self._apply(config, lambda: network_config(config))
             return
-        self._wanted = config
-        if self._looking_up is None:
-            self._looking_up = asyncio.get_running_loop().create_task(self._look_up())
+        self._next = config
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._resolve())
 
     async def close(self) -> None:
-        """Follow no further change."""
-        self._wanted = None
-        task, self._looking_up = self._looking_up, None
+        """Apply no further change."""
+        self._next = None
+        task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _look_up(self) -> None:
+    async def _resolve(self) -> None:
         loop = asyncio.get_running_loop()
-        while self._wanted is not None:
-            config = self._wanted
-            found = loop.run_in_executor(self._executor, network_config, config)
-            await asyncio.wait([found])
-            error = found.exception()
-            # A change that came meanwhile is looked up next, or used already, whatever came of this one.
-            if self._wanted is config:
-                self._wanted = None
-                self._use(config, found.result)
+        while self._next is not None:
+            config = self._next
+            resolved = loop.run_in_executor(self._executor, network_config, config)
+            await asyncio.wait([resolved])
+            error = resolved.exception()
+            # A later change is resolved next, or applied already; then this result is not used.
+            if self._next is config:
+                self._next = None
+                self._apply(config, resolved.result)
             elif error is not None:
-                logger.info("limits of connections that were changed since are not used: %s", error)
-        self._looking_up = None
+                logger.info("ignoring connection limits that have changed again: %s", error)
+        self._task = None
 
-    def _use(self, config: BrokerConfig, limits: Callable[[], NetworkConfig]) -> None:
+    def _apply(self, config: BrokerConfig, limits: Callable[[], NetworkConfig]) -> None:
         network = self._network
         try:
             changed = limits()
         except ConfigError as error:
-            logger.error("the limits of connections stay as they are: %s", error)
+            logger.error("cannot change the connection limits: %s", error)
             return
         network.use_limits(changed, {name: listener_limit(config, name) for name in network.listeners})

@@ -1,4 +1,4 @@
-"""The coordinators of a node, with the internal topics that keep their state."""
+"""The group and transaction coordinators of a node, with the internal topics of their state."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from tidelog.protocol.ids import LeaderEpoch, TopicPartition
 
 ConfigT = TypeVar("ConfigT", GroupConfig, TransactionConfig)
 
-_NOT_HERE = -1
+_NO_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorPorts:
-    """What coordinators need of the node."""
+    """The ports of the coordinators to the node."""
 
     replicas: ReplicaManager
     image: Callable[[], MetadataImage]
@@ -49,14 +49,14 @@ class CoordinatorPorts:
 
 
 class Coordinators:
-    """`start`, then `stop`, each once."""
+    """Owns the coordinators: `start`, then `stop`, each once."""
 
     def __init__(self, config: BrokerConfig, ports: CoordinatorPorts) -> None:
         self._ports = ports
         self.group_config = _part_of(config, GroupConfig)
         offsets_log = self._state_log(_offsets_topic(self.group_config))
         self.groups = GroupService(self.group_config, offsets_log, ports.timers, ports.clock, ports.slices)
-        self.markers = MarkerSender(ports.brokers, ports.image, ports.timers, self._marked)
+        self.markers = MarkerSender(ports.brokers, ports.image, ports.timers, self._on_markers_written)
         transaction_config = _part_of(config, TransactionConfig)
         self.transactions = TransactionService(
             transaction_config,
@@ -72,17 +72,17 @@ class Coordinators:
         )
 
     def start(self) -> None:
-        """Serve requests from now on."""
+        """Begin to serve requests."""
         self.groups.start()
         self.transactions.start()
 
     async def stop(self) -> None:
-        """Send everybody who waits to other nodes."""
+        """Stop serving; requests that wait get an error after which clients look up the coordinator."""
         await self.markers.close()
         await self.transactions.stop()
         await self.groups.stop()
 
-    def _marked(self, marking: Marking, partitions: Iterable[TopicPartition]) -> None:
+    def _on_markers_written(self, marking: Marking, partitions: Iterable[TopicPartition]) -> None:
         self.transactions.on_markers_written(marking, partitions)
 
     def _state_log(self, topic: StateTopic) -> TopicStateLog:
@@ -92,12 +92,12 @@ class Coordinators:
         )
 
     def _leader_epoch(self, partition: int) -> LeaderEpoch:
-        here = self._ports.replicas.partitions.get(TopicPartition(TRANSACTION_STATE_TOPIC, partition))
-        return _NOT_HERE if here is None else here.leader_epoch
+        replica = self._ports.replicas.partitions.get(TopicPartition(TRANSACTION_STATE_TOPIC, partition))
+        return _NO_EPOCH if replica is None else replica.leader_epoch
 
 
 def _part_of(config: BrokerConfig, part: type[ConfigT]) -> ConfigT:
-    """The node's settings that one coordinator has."""
+    """Return the part of the configuration that one coordinator uses."""
     values: dict[str, Any] = {field.name: getattr(config, field.name) for field in fields(part)}
     return part(**values)
 

@@ -38,7 +38,7 @@ from tidelog.storage.disk.files import FileSystem
 FINISH_TIMEOUT_S: Final = 2.0
 """The time that a stop waits for submitted commands. Without a majority they are never committed."""
 
-SETTLE_TIMEOUT_S: Final = 0.5
+RESIGNATION_TIMEOUT_S: Final = 0.5
 """The time that a stop waits until the other voters have answered the resignation."""
 
 
@@ -155,7 +155,7 @@ class RaftNode:
         except TimeoutError:
             pass
         await self.driver.resign()
-        await self.peers.settle(SETTLE_TIMEOUT_S)
+        await self.peers.wait_for_responses(RESIGNATION_TIMEOUT_S)
         await self.driver.stop()
         await self.store.close()
         await self.peers.close()

@@ -1,4 +1,4 @@
-"""What a broker writes for transactions, as the leader of partitions that are part of them."""
+"""Verification of transactional writes on the leader of a partition (KIP-890)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tidelog.protocol.compression import Compression
 
 
 class TransactionalWrites:
-    """Asks coordinators before the first batch of a transaction; `close` at the end."""
+    """Verifies with the coordinator that a partition is in a transaction, before its first batch."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class TransactionalWrites:
         config: Callable[[], BrokerConfig],
         image: Callable[[], MetadataImage],
     ) -> None:
-        """`config` gives the settings of this moment."""
+        """`config` returns the present configuration."""
         self._replicas = replicas
         self._clock = clock
         self._config = config
@@ -42,7 +42,7 @@ class TransactionalWrites:
         self.verifier = TransactionVerifier(replicas, self._questions, clock, self._settings)
 
     def in_groups(self, groups: GroupService, fetch_purgatory: Purgatory) -> GroupTransactions:
-        """The part that is written to `__consumer_offsets`."""
+        """Return the transactional offset commits, which are written to `__consumer_offsets`."""
         compression = Compression(self._config().offsets_topic_compression_codec)
         log = TransactionalOffsetsLog(
             self._replicas, self.verifier, fetch_purgatory, self._clock, compression
@@ -50,7 +50,7 @@ class TransactionalWrites:
         return groups.transactions(log)
 
     def report_to(self, metrics: BrokerMetrics) -> None:
-        """Have `metrics` report what is verified, and what may hang."""
+        """Register the metrics of verifications and of hanging transactions."""
         report_verification(
             metrics,
             self._replicas,
@@ -60,7 +60,7 @@ class TransactionalWrites:
         )
 
     async def close(self) -> None:
-        """Ask nothing more."""
+        """Send no more verifications."""
         await self._questions.close()
 
     def _settings(self) -> VerificationSettings:
