@@ -41,7 +41,6 @@ OCCURRENCES = {
     "broker/fetching": 1,
     "broker/logs": 16,
     "broker/network": 19,
-    "broker/node": 1,
     "broker/observability": 4,
     "broker/partitions": 3,
     "broker/purgatory": 7,
@@ -53,7 +52,6 @@ OCCURRENCES = {
     "cluster/quorum": 97,
     "cluster/replication": 39,
     "demo": 7,
-    "local_cluster": 9,
     "protocol": 24,
     "remote": 1,
     "remote/copying": 11,
@@ -80,7 +78,6 @@ OCCURRENCES = {
     "storage/producers": 1,
     "storage/recovery": 10,
     "storage/segment": 6,
-    "testing": 4,
 }
 """Occurrences today by package; a package without an entry has none. Entries only fall."""
 

@@ -15,7 +15,7 @@ from tests.kafka.conftest import JARS, SETTINGS
 from tests.kafka.tools import KafkaTools
 from tests.support.eventually import wait_until
 from tidelog.local_cluster.cluster import LocalCluster
-from tidelog.local_cluster.tiering import HURRIED_SETTINGS, TIER_FOLDER, tiered_settings
+from tidelog.local_cluster.tiering import QUICK_TIERING, TIER_FOLDER, tiered_settings
 
 WITHIN_S = 60.0
 NODES = (1, 2, 3)
@@ -35,7 +35,7 @@ class Tier:
 
     def __init__(self, folder: Path, jars: Path) -> None:
         self.folder = folder
-        settings = {**tiered_settings(folder, len(NODES), {}), **HURRIED_SETTINGS, **SETTINGS}
+        settings = {**tiered_settings(folder, len(NODES), {}), **QUICK_TIERING, **SETTINGS}
         self.cluster = LocalCluster.create(folder / "cluster", len(NODES), settings=settings)
         self.tools = KafkaTools(jars, self.cluster.bootstrap_servers)
 

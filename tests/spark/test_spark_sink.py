@@ -109,7 +109,11 @@ def test_a_record_that_had_no_timestamp_gets_that_of_its_writing(
         ("select 1 as value", "append", "column 'value' has type int: expected string or binary"),
         ("select 'v' as value", "overwrite", "mode overwrite is not allowed: topics are only added to"),
         ("select 'v' as value", "errorifexists", 'cannot be written in the "ErrorIfExists" mode'),
-        ("select repeat('v', 2000000) as value", "append", "2000036 bytes is larger than max_request_size=1048576"),
+        (
+            "select repeat('v', 2000000) as value",
+            "append",
+            "2000036 bytes is larger than max_request_size=1048576",
+        ),
         ("select 'v' as value, 7 as partition", "append", "partition 7: .* has no partition 7"),
     ],
 )
@@ -196,7 +200,9 @@ def test_a_micro_batch_that_failed_is_written_again_and_nothing_is_missing(
         writer = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
         assert writer.start().awaitTermination(QUERY_TIMEOUT_S)
 
-    with pytest.raises(Exception, match=f"a record for topic '{topic}': .* is larger than max_request_size=150000"):
+    with pytest.raises(
+        Exception, match=f"a record for topic '{topic}': .* is larger than max_request_size=150000"
+    ):
         run("150000")
     run("1048576")
     written = Counter(row["value"] for row in read(spark, cluster, topic))

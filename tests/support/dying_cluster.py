@@ -19,7 +19,7 @@ from tests.support.tiered_topics import SEGMENT_BYTES, TIERED
 from tidelog.clients.admin.admin import Admin, ConfigChange, ConfigResource, ResourceType
 from tidelog.local_cluster.cluster import LocalCluster
 from tidelog.local_cluster.node_process import NodeProcess
-from tidelog.local_cluster.tiering import HURRIED_SETTINGS, TIER_FOLDER, tiered_settings
+from tidelog.local_cluster.tiering import QUICK_TIERING, TIER_FOLDER, tiered_settings
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.remote.ports.segment_metadata import TopicIdPartition
 from tidelog.testing.embedded import CLUSTER_DEFAULTS, EMBEDDED_DEFAULTS
@@ -35,7 +35,7 @@ class DyingCluster:
     def __init__(self, folder: Path, count: int, settings: Mapping[str, str] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         defaults = CLUSTER_DEFAULTS if count > 1 else EMBEDDED_DEFAULTS
-        own = {**defaults, **HURRIED_SETTINGS, **(settings or {})}
+        own = {**defaults, **QUICK_TIERING, **(settings or {})}
         self.cluster = LocalCluster.create(
             folder / "cluster", count, settings=tiered_settings(folder, count, own)
         )
@@ -140,7 +140,7 @@ class DyingCluster:
         node = self.cluster.nodes[node_id]
         folder = self.cluster.layout.node_folder(node_id)
         self.wait_for(lambda: not node.is_running, f"death of node {node_id}")
-        assert (folder / DIED_FILE).exists(), f"node {node_id} ended otherwise: {node.last_words(20)}"
+        assert (folder / DIED_FILE).exists(), f"node {node_id} ended otherwise: {node.log_tail(20)}"
         node.wait(10.0)
 
     def start(self, node_id: int) -> None:

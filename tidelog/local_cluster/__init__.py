@@ -1,1 +1,1 @@
-"""A cluster of several brokers on this machine, each a process of its own, all data under one folder."""
+"""A cluster of several brokers on this machine: one process for each, all data in one folder."""

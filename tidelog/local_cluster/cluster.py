@@ -1,4 +1,4 @@
-"""The nodes of a local cluster together: start them, wait until they serve, stop them."""
+"""The nodes of a local cluster: start them, wait until they are ready, stop them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tidelog.protocol.errors import KafkaError
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
 POLL_S: Final = 0.05
-ASK_TIMEOUT_MS: Final = 2_000
+REQUEST_TIMEOUT_MS: Final = 2_000
 
 
 class ClusterFailure(Exception):
-    """The cluster did not do what was asked of it; the text says which node, and its last words."""
+    """A node did not start, stop or answer; the text has its folder and the end of its log."""
 
 
 class LocalCluster:
-    """Several brokers on this machine; the processes go on when this object is gone."""
+    """Several brokers on this machine; the processes continue to run without this object."""
 
     def __init__(self, layout: ClusterLayout) -> None:
         self.layout = layout
@@ -41,30 +41,30 @@ class LocalCluster:
         hosts: Sequence[str] = (),
         settings: Mapping[str, str] | None = None,
     ) -> LocalCluster:
-        """A new cluster in an empty or missing folder; nothing runs yet."""
+        """Create a cluster in an empty or missing folder; start no process."""
         layout = new_layout(folder, count, first_port=first_port, hosts=hosts, settings=settings)
         layout.write()
         return cls(layout)
 
     @classmethod
     def open(cls, folder: Path) -> LocalCluster:
-        """The cluster that was created in `folder`."""
+        """Return the cluster that was created in `folder`."""
         return cls(read_layout(folder))
 
     @property
     def bootstrap_servers(self) -> str:
-        """Every node's address, for clients."""
+        """The addresses of all nodes for clients, separated by commas."""
         return self.layout.bootstrap_servers
 
     @property
     def running(self) -> list[int]:
-        """Ids of the nodes whose process is there."""
+        """The ids of the nodes whose process runs."""
         return [node_id for node_id, node in self.nodes.items() if node.is_running]
 
     def start(self, node_ids: Iterable[int] | None = None, timeout_s: float = START_TIMEOUT_S) -> float:
-        """Start nodes, all by default, and wait until each is told to clients; the seconds that took.
+        """Start nodes, all by default, and wait until metadata contains them; return the time in seconds.
 
-        Errors: ClusterFailure for a node that ends, or does not come up in time.
+        Errors: ClusterFailure if a node ends, or is not in the metadata after `timeout_s`.
         """
         started = time.monotonic()
         wanted = list(self.nodes if node_ids is None else node_ids)
@@ -74,7 +74,7 @@ class LocalCluster:
         return time.monotonic() - started
 
     def stop(self, node_ids: Iterable[int] | None = None, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Shut nodes down cleanly, all by default; ClusterFailure names those that had to be killed."""
+        """Stop nodes cleanly, all by default. Raise ClusterFailure if a node had to be killed."""
         wanted = [self.nodes[node_id] for node_id in (self.nodes if node_ids is None else node_ids)]
         for node in wanted:
             node.resume()
@@ -84,32 +84,32 @@ class LocalCluster:
             node.kill()
         if late:
             names = ", ".join(node.folder.name for node in late)
-            raise ClusterFailure(f"{names} did not stop within {timeout_s:g} s: {late[0].last_words()}")
+            raise ClusterFailure(f"{names} did not stop within {timeout_s:g} s: {late[0].log_tail()}")
 
     def kill(self, node_id: int) -> None:
-        """End a node at once, as a crash would."""
+        """End a node at once, as after a crash."""
         self.nodes[node_id].kill()
 
     def wipe(self, node_id: int) -> None:
-        """Take a stopped node's data away: it comes back as an empty one with the same id."""
+        """Delete the data of a stopped node, which then starts empty with the same id."""
         for data in self.layout.data_folders(node_id):
             shutil.rmtree(data)
             data.mkdir()
-        self.layout.mark(self.layout.node(node_id))
+        self.layout.format(self.layout.node(node_id))
 
     def remove(self) -> None:
-        """Kill what runs and remove the folder."""
+        """Kill the nodes that run, and remove the folder."""
         for node in self.nodes.values():
             node.kill()
         shutil.rmtree(self.layout.folder, ignore_errors=True)
 
     def wait_for_brokers(self, node_ids: Iterable[int], timeout_s: float = START_TIMEOUT_S) -> None:
-        """Wait until every one of the nodes is told to clients; ClusterFailure."""
+        """Wait until every node's metadata contains these brokers. Raise ClusterFailure after `timeout_s`."""
         wanted = set(node_ids)
         self.wait_for(lambda: wanted <= self.known_brokers(), f"brokers {sorted(wanted)}", timeout_s)
 
     def known_brokers(self) -> set[int]:
-        """Ids of the brokers that clients are told of, the same from every node that runs."""
+        """Return the ids of the brokers that are in the metadata of all running nodes."""
         found: set[int] | None = None
         for node_id in self.running:
             brokers = asyncio.run(_brokers(self.layout.node(node_id).address))
@@ -117,14 +117,14 @@ class LocalCluster:
         return found or set()
 
     def wait_for(self, holds: Callable[[], bool], what: str, timeout_s: float) -> None:
-        """Poll until `holds`; ClusterFailure when it does not in time, or when a node has ended."""
+        """Wait until `holds`. Raise ClusterFailure after `timeout_s`, or if a node has ended."""
         deadline = time.monotonic() + timeout_s
         before = set(self.running)
         while not holds():
-            gone = before - set(self.running)
-            if gone:
-                node = self.nodes[min(gone)]
-                raise ClusterFailure(f"{node.folder.name} has ended: {node.last_words()}")
+            ended = before - set(self.running)
+            if ended:
+                node = self.nodes[min(ended)]
+                raise ClusterFailure(f"{node.folder.name} has ended: {node.log_tail()}")
             if time.monotonic() > deadline:
                 raise ClusterFailure(f"no {what} within {timeout_s:g} s; running: {self.running}")
             time.sleep(POLL_S)
@@ -132,7 +132,7 @@ class LocalCluster:
 
 async def _brokers(address: str) -> set[int]:
     try:
-        async with Admin(address, request_timeout_ms=ASK_TIMEOUT_MS) as admin:
+        async with Admin(address, request_timeout_ms=REQUEST_TIMEOUT_MS) as admin:
             described = await admin.describe_cluster()
     except (KafkaError, OSError):
         return set()

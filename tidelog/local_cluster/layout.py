@@ -1,12 +1,12 @@
-"""What a local cluster consists of, kept in its folder so that any later command finds it again.
+"""The layout of a local cluster, which is stored in its folder.
 
     <folder>/cluster.json             cluster id, and per node its id, host and ports
-    <folder>/node-<id>/data           the node's log directory; data-2, ... where it has more
-    <folder>/node-<id>/node.log       what it printed and logged
-    <folder>/node-<id>/pid            its process while it runs
+    <folder>/node-<id>/data           the node's log directory; data-2, ... if it has several
+    <folder>/node-<id>/node.log       output and log of the process
+    <folder>/node-<id>/pid            the process id while it runs
     <folder>/node-<id>/server.properties
 
-Errors: FileNotFoundError for a folder without a cluster, ValueError for one that cannot be read.
+Errors: FileNotFoundError for a folder without a cluster, ValueError for a layout that cannot be read.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ QUICK_TIMEOUTS: Final[Mapping[str, str]] = {
     "replica.fetch.backoff.ms": "50",
     "replica.socket.timeout.ms": "2000",
 }
-"""Short timeouts for clusters whose nodes fail on purpose: a failover takes about a second."""
+"""Short timeouts for clusters in which tests stop nodes: a failover takes about a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodePlace:
-    """One node: where it listens for clients and brokers, and where for controllers."""
+    """The id of one node, its host, and its ports for clients and for controllers."""
 
     node_id: int
     host: str
@@ -55,13 +55,13 @@ class NodePlace:
 
     @property
     def address(self) -> str:
-        """host:port for clients."""
+        """The address for clients, host:port."""
         return f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterLayout:
-    """All nodes of a cluster, and the settings they share over the defaults below."""
+    """The nodes of a cluster, and settings that override the defaults of `properties`."""
 
     folder: Path
     cluster_id: str
@@ -72,11 +72,11 @@ class ClusterLayout:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Every node's address, for clients."""
+        """The addresses of all nodes for clients, separated by commas."""
         return ",".join(node.address for node in self.nodes)
 
     def node(self, node_id: int) -> NodePlace:
-        """The node with an id; ValueError names the ids that there are."""
+        """Return the node with an id. Raise ValueError with the existing ids if there is none."""
         for node in self.nodes:
             if node.node_id == node_id:
                 return node
@@ -85,23 +85,23 @@ class ClusterLayout:
         )
 
     def node_folder(self, node_id: int) -> Path:
-        """Where a node keeps everything."""
+        """Return the folder of a node."""
         return self.folder / f"node-{node_id}"
 
     def data_folder(self, node_id: int) -> Path:
-        """A node's log directory, the first where it has several."""
+        """Return the first log directory of a node."""
         return self.data_folders(node_id)[0]
 
     def data_folders(self, node_id: int) -> list[Path]:
-        """All log directories of a node."""
+        """Return all log directories of a node."""
         names = ["data", *(f"data-{number}" for number in range(2, self.directories + 1))]
         return [self.node_folder(node_id) / name for name in names]
 
     def properties(self, node: NodePlace) -> dict[str, str]:
-        """A node's settings: its place, what a cluster of this size asks for, and what was chosen."""
+        """Return the configuration of a node: its addresses, replication for this many nodes, `settings`."""
         voters = ",".join(f"{each.node_id}@{each.host}:{each.controller_port}" for each in self.nodes)
         replicas = min(REPLICAS_AT_MOST, len(self.nodes))
-        # A majority must be enough to go on, and more than one must have a record before it counts.
+        # One node may fail, and an acknowledged record is on more than one node.
         in_sync = max(1, replicas - 1)
         rack = {"broker.rack": f"rack-{node.node_id}"} if self.has_racks else {}
         return {
@@ -127,11 +127,11 @@ class ClusterLayout:
         }
 
     def write(self) -> None:
-        """Make the folders, mark them as of this cluster, and keep the layout."""
+        """Create and format the folders, and write the layout."""
         for node in self.nodes:
             for data in self.data_folders(node.node_id):
                 data.mkdir(parents=True)
-            self.mark(node)
+            self.format(node)
             lines = (f"{key}={value}\n" for key, value in self.properties(node).items())
             (self.node_folder(node.node_id) / "server.properties").write_text("".join(lines))
         document = {
@@ -143,8 +143,8 @@ class ClusterLayout:
         }
         (self.folder / CLUSTER_FILE).write_text(json.dumps(document, indent=2) + "\n")
 
-    def mark(self, node: NodePlace) -> None:
-        """Write `meta.properties` into each log directory, as formatting does."""
+    def format(self, node: NodePlace) -> None:
+        """Write `meta.properties` into each log directory of a node."""
         for data in self.data_folders(node.node_id):
             properties = MetaProperties(
                 cluster_id=self.cluster_id, node_id=node.node_id, directory_id=uuid4()
@@ -162,22 +162,22 @@ def new_layout(
     directories: int = 1,
     has_racks: bool = False,
 ) -> ClusterLayout:
-    """A layout of `count` nodes: on free ports, or from `first_port` on, controllers after the brokers.
+    """Return a layout of `count` nodes on free ports, or from `first_port`, controllers after the brokers.
 
-    `hosts`: an address per node, 127.0.0.1 for all by default. `has_racks`: each node stands in a rack of
-    its own, rack-1, rack-2, ...
+    `hosts` has an address for each node; by default it is 127.0.0.1. With `has_racks` each node is in a rack
+    of its own: rack-1, rack-2, ...
     """
-    where = list(hosts) or ["127.0.0.1"] * count
+    addresses = list(hosts) or ["127.0.0.1"] * count
     ports = _free_ports(2 * count) if first_port is None else list(range(first_port, first_port + 2 * count))
     nodes = tuple(
-        NodePlace(index + 1, where[index], ports[index], ports[count + index]) for index in range(count)
+        NodePlace(index + 1, addresses[index], ports[index], ports[count + index]) for index in range(count)
     )
     cluster_id = uuid_text(uuid4())
     return ClusterLayout(folder.absolute(), cluster_id, nodes, dict(settings or {}), directories, has_racks)
 
 
 def read_layout(folder: Path) -> ClusterLayout:
-    """The layout that was written to `folder`."""
+    """Return the layout that was written to `folder`."""
     path = folder.absolute() / CLUSTER_FILE
     try:
         document = json.loads(path.read_text())
@@ -185,7 +185,7 @@ def read_layout(folder: Path) -> ClusterLayout:
         shape = (document["directories"], document["has_racks"])
         return ClusterLayout(folder.absolute(), document["cluster_id"], nodes, document["settings"], *shape)
     except (KeyError, TypeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is not a cluster's layout: {error}") from error
+        raise ValueError(f"cannot read the layout of a cluster in {path}: {error}") from error
 
 
 def _free_ports(count: int) -> list[int]:

@@ -1,7 +1,7 @@
-"""One node of a local cluster as a process: started, stopped, killed, paused, and found again by its pid.
+"""The process of one node of a local cluster: start, stop, kill, pause, and find it by its pid.
 
-A node outlives the command that started it; its pid file says which process it is. A pid that was
-given to another program since is told apart by the command line that the system shows for it.
+A node continues to run when the command that started it ends; its pid file contains the process id. If the
+system has reused the id for another program, the command line of the process shows that.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ POLL_S: Final = 0.02
 
 
 class NodeProcess:
-    """A node in its own process: `python -m tidelog.broker`, or another `module`, on a properties file.
+    """A node in its own process: `python -m tidelog.broker`, or another `module`, with a properties file.
 
-    `folder` keeps its pid and its log.
+    `folder` contains the properties, the pid and the log.
     """
 
     def __init__(self, folder: Path, module: str = "tidelog.broker") -> None:
@@ -33,7 +33,7 @@ class NodeProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process, None when it does not run."""
+        """The process id, None if the process does not run."""
         if self._child is not None:
             return self._child.pid if self._child.poll() is None else None
         try:
@@ -44,11 +44,11 @@ class NodeProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there, paused or not."""
+        """Whether the process runs or is paused."""
         return self.pid is not None
 
     def start(self) -> None:
-        """Start it, in a session of its own: it shall outlive the terminal's command. Does not wait."""
+        """Start the process in a new session, so that it outlives this command; do not wait."""
         if self.is_running:
             return
         with self.log_path.open("ab") as log:
@@ -62,24 +62,24 @@ class NodeProcess:
         self._pid_path.write_text(f"{self._child.pid}\n")
 
     def terminate(self) -> None:
-        """Ask for a clean shutdown; does not wait."""
+        """Request a clean shutdown; do not wait."""
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it at once, as a crash would."""
+        """End the process at once, as after a crash."""
         self._signal(signal.SIGKILL)
         self.wait(10.0)
 
     def pause(self) -> None:
-        """Freeze it (SIGSTOP)."""
+        """Pause the process (SIGSTOP)."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a frozen one go on (SIGCONT)."""
+        """Resume a paused process (SIGCONT)."""
         self._signal(signal.SIGCONT)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until it has ended; False when it has not in time."""
+        """Wait until the process has ended; return False if it runs after `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         while self.is_running:
             if time.monotonic() > deadline:
@@ -89,13 +89,13 @@ class NodeProcess:
         self._pid_path.unlink(missing_ok=True)
         return True
 
-    def last_words(self, lines: int = 3) -> str:
-        """The end of its log, for whoever has to say why it is gone."""
+    def log_tail(self, lines: int = 3) -> str:
+        """Return the last `lines` of the log, for error messages."""
         try:
             text = self.log_path.read_text(errors="replace")
         except FileNotFoundError:
-            return "it logged nothing"
-        return "\n".join(text.strip().splitlines()[-lines:]) or "it logged nothing"
+            return "the log is empty"
+        return "\n".join(text.strip().splitlines()[-lines:]) or "the log is empty"
 
     def _signal(self, number: signal.Signals) -> None:
         pid = self.pid

@@ -1,4 +1,4 @@
-"""Tiered storage for clusters of this machine: a directory stands for the object store of all nodes."""
+"""Tiered storage for clusters on this machine: a directory is the object store of all nodes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _BACKEND_KEY: Final = "rsm.config.storage.backend.class"
 
 
 def tiered_settings(folder: Path, nodes: int, own: Mapping[str, str]) -> dict[str, str]:
-    """`own` over settings that switch tiered storage on.
+    """Return settings with tiered storage enabled, overridden by `own`.
 
-    Without a backend of their own the objects are below `folder`/tier, which is made.
+    If `own` has no backend, the objects are in `folder`/tier, which is created.
     """
     backend: dict[str, str] = {}
     if _BACKEND_KEY not in own:
@@ -33,9 +33,9 @@ def tiered_settings(folder: Path, nodes: int, own: Mapping[str, str]) -> dict[st
 
 
 def metadata_topic_settings(nodes: int) -> dict[str, str]:
-    """Return settings for a metadata topic that `nodes` brokers can hold, small enough for one machine.
+    """Return settings of a small remote log metadata topic for `nodes` brokers.
 
-    They are read only where tiered storage is on.
+    They are used only if tiered storage is enabled.
     """
     replicas = min(_REPLICAS_AT_MOST, nodes)
     return {
@@ -45,11 +45,11 @@ def metadata_topic_settings(nodes: int) -> dict[str, str]:
     }
 
 
-HURRIED_SETTINGS: Final[Mapping[str, str]] = {
+QUICK_TIERING: Final[Mapping[str, str]] = {
     "remote.log.manager.task.interval.ms": "100",
     "remote.log.manager.task.retry.backoff.ms": "50",
     "remote.log.manager.task.retry.backoff.max.ms": "500",
     "log.retention.check.interval.ms": "100",
     "log.segment.delete.delay.ms": "100",
 }
-"""What a test has over these, so that it does not wait for segments to move."""
+"""Short intervals for tests, so that segments are copied and deleted soon."""

@@ -1,1 +1,1 @@
-"""A real broker for tests: `EmbeddedCluster` and the pytest fixtures."""
+"""Brokers for tests: `EmbeddedCluster` and the pytest fixture."""

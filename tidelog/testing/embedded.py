@@ -1,7 +1,7 @@
-"""A broker, or several, inside a test or a notebook: started in milliseconds, on free ports, gone afterwards.
+"""One or several brokers inside a test or a notebook: started in milliseconds, on free ports.
 
-The nodes run on an event loop of their own in a thread of their own, so that synchronous clients
-(confluent-kafka, kafka-python) and asyncio ones can both use them from the test.
+The nodes run on an event loop of their own, in a thread of their own. Synchronous clients (confluent-kafka,
+kafka-python) and asyncio clients can both be used in the test.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidelog.local_cluster.layout import (
     read_layout,
 )
 from tidelog.local_cluster.tiering import (
-    HURRIED_SETTINGS,
+    QUICK_TIERING,
     TIER_FOLDER,
     metadata_topic_settings,
     tiered_settings,
@@ -39,7 +39,7 @@ ResultT = TypeVar("ResultT")
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
 
-# Nothing here should wait for the comfort of a large production cluster.
+# Defaults of a production cluster would make tests wait.
 EMBEDDED_DEFAULTS: Mapping[str, str] = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
@@ -58,14 +58,13 @@ CLUSTER_DEFAULTS: Mapping[str, str] = {**EMBEDDED_DEFAULTS, **QUICK_TIMEOUTS}
 
 
 class EmbeddedCluster:
-    """`nodes` brokers for the length of a `with` block, or between `start()` and `stop()`.
+    """A cluster of `nodes` brokers in a `with` block, or between `start()` and `stop()`.
 
-    `config` holds Kafka's keys over the defaults above; `data_dir` keeps the data after `stop()`,
-    without it a temporary folder is used and removed. With more than one node each is broker and
-    controller, topics have three replicas where there are as many nodes, `directories` says how
-    many log directories each node has, and `has_racks` puts each into a rack of its own. `tiered` gives
-    them remote storage, a directory `tier` beside their data, and short intervals; topics ask for it with
-    remote.storage.enable.
+    `config` has Kafka's keys, which override the defaults above. Data in `data_dir` remains after `stop()`;
+    without `data_dir` a temporary folder is used and removed. If there is more than one node, each is broker
+    and controller, and topics have up to three replicas. Each node has `directories` log directories, and a
+    rack of its own with `has_racks`. `tiered` enables tiered storage in the folder `tier` of the data, with
+    short intervals; a topic uses it with remote.storage.enable.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class EmbeddedCluster:
         tiered: bool = False,
     ) -> None:
         if nodes < 1:
-            raise ValueError(f"nodes is {nodes}, a cluster has at least one")
+            raise ValueError(f"nodes={nodes}: a cluster has at least one node")
         self._count = nodes
         self._shape: dict[str, Any] = {"directories": directories, "has_racks": has_racks}
         self._keeps_data = data_dir is not None
@@ -92,31 +91,31 @@ class EmbeddedCluster:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    # ---- what clients and tests ask
+    # ---- for clients and tests
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port`, as every Kafka client wants it; of several nodes all, separated by commas."""
+        """The addresses of all nodes, `host:port`, separated by commas."""
         return f"127.0.0.1:{self._port}" if self._layout is None else self._layout.bootstrap_servers
 
     @property
     def node(self) -> BrokerNode:
-        """The running broker, of several the one with the lowest id; touch it only through `run`."""
+        """The running broker with the lowest id; use it only in `run`, on its own event loop."""
         assert self.nodes, "the cluster is not started"
         return self.nodes[min(self.nodes)]
 
     def run(self, work: Callable[[BrokerNode], ResultT], node_id: int | None = None) -> ResultT:
-        """What `work` returns, called with a node on the nodes' own loop; raises what it raises."""
+        """Call `work` with a node on the event loop of the nodes, and return its result."""
 
         async def on_loop() -> ResultT:
             return work(self.node if node_id is None else self.nodes[node_id])
 
         return self._on_loop(on_loop())
 
-    # ---- the whole
+    # ---- the cluster
 
     def start(self) -> EmbeddedCluster:
-        """Start and return once clients are answered; raises what kept it from starting."""
+        """Start all nodes, and return when they serve clients. Errors: what prevents the start."""
         self._start_thread()
         try:
             self._prepare()
@@ -128,40 +127,40 @@ class EmbeddedCluster:
         return self
 
     def stop(self) -> None:
-        """Stop; the data goes too, unless `data_dir` was given: then it is shut down cleanly."""
+        """Stop all nodes: cleanly if `data_dir` was given, else at once, and remove the data."""
         self._end(clean=self._keeps_data)
         self._remove_data()
 
     def restart(self, *, clean: bool = True) -> None:
-        """Stop and start on the same data and ports; `clean=False` skips the shutdown, as a crash would."""
+        """Stop and start with the same data and ports; `clean=False` ends the nodes as after a crash."""
         self._end(clean=clean)
         self.start()
 
-    # ---- one of several nodes
+    # ---- one node
 
     def stop_node(self, node_id: int) -> None:
-        """Shut one node down cleanly; the others go on."""
+        """Stop one node cleanly; the others continue."""
         self._on_loop(self.nodes.pop(node_id).stop())
 
     def kill_node(self, node_id: int) -> None:
-        """End one node without a shutdown, as a crash would; the others go on."""
+        """End one node as after a crash; the others continue."""
         self._on_loop(self.nodes.pop(node_id).abandon())
 
     def start_node(self, node_id: int) -> None:
-        """Start a node that was stopped or killed, on its data and ports."""
+        """Start a node that was stopped or killed, with its data and ports."""
         self._on_loop(self._start_node(node_id))
-
-    # ---- how
 
     @property
     def tier_dir(self) -> Path:
-        """What stands for the object store of a tiered cluster."""
+        """The folder that is the object store of a tiered cluster."""
         return self.data_dir / TIER_FOLDER
+
+    # ---- parts of a start and an end
 
     def _prepare(self) -> None:
         if self._tiered:
-            hurried = {**HURRIED_SETTINGS, **self._own_config}
-            self._own_config = tiered_settings(self.data_dir, self._count, hurried)
+            quick = {**QUICK_TIERING, **self._own_config}
+            self._own_config = tiered_settings(self.data_dir, self._count, quick)
         if self._count == 1 or self._layout is not None:
             return
         if (self.data_dir / CLUSTER_FILE).exists():
@@ -172,7 +171,7 @@ class EmbeddedCluster:
             self._layout.write()
 
     async def _start_nodes(self) -> None:
-        # All at once: a majority has to be there before any can be let in.
+        # All at the same time: without a majority no broker can be unfenced.
         starts = [asyncio.create_task(self._start_node(node_id)) for node_id in range(1, self._count + 1)]
         try:
             await asyncio.gather(*starts)
@@ -188,13 +187,13 @@ class EmbeddedCluster:
     async def _start_node(self, node_id: int) -> None:
         node = self.nodes[node_id] = await BrokerNode.start(self._broker_config(node_id))
         if self._layout is None:
-            # A restart comes back where clients already look for it.
+            # A restart uses the same port, which clients know.
             self._port = node.bound_port()
 
     def _broker_config(self, node_id: int) -> BrokerConfig:
         if self._layout is not None:
             return BrokerConfig(self._layout.properties(self._layout.node(node_id)))
-        # What stands for the object store is no partition of ours.
+        # The object store must not be in a log directory.
         folder = self.data_dir / "data" if self._tiered else self.data_dir
         values = {**SINGLE_NODE_DEFAULTS, "log.dirs": str(folder), **self._own_config}
         if self._port and "listeners" not in self._own_config:

@@ -1,7 +1,6 @@
-"""The pytest fixture `tidelog_broker`: a real broker for one test, gone afterwards.
+"""The pytest fixture `tidelog_broker`: a broker for one test.
 
-A test that names it as an argument gets an `EmbeddedCluster` that runs; clients connect to its
-`bootstrap_servers`.
+A test with this argument gets a running `EmbeddedCluster`; clients connect to its `bootstrap_servers`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def tidelog_broker() -> Iterator[EmbeddedCluster]:
-    """A broker on a free port of the loopback address, its data in a temporary folder."""
+    """Yield a cluster of one broker on a free port of the loopback address, with temporary data."""
     from tidelog.testing.embedded import EmbeddedCluster
 
     with EmbeddedCluster() as cluster:

@@ -37,7 +37,7 @@ _CLEANING_THREADS_MAX: Final = 32
 
 
 class NodeFailure:
-    """Whether a node cannot continue, and why. Whoever runs the node waits for `event` and stops the node."""
+    """Whether a node cannot continue, and why. The process waits for `event` and stops the node."""
 
     def __init__(self, node_id: BrokerId) -> None:
         self.event = asyncio.Event()
