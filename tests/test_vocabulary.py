@@ -46,7 +46,6 @@ OCCURRENCES = {
     "broker/purgatory": 7,
     "broker/replication": 24,
     "broker/tier": 15,
-    "cli": 39,
     "cluster": 13,
     "cluster/controller": 61,
     "cluster/quorum": 97,

@@ -1,1 +1,1 @@
-"""The `tidelog` command: one module per group of commands, each loaded when it is called."""
+"""The `tidelog` command: one module for each command, which is imported when the command is called."""

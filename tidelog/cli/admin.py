@@ -1,4 +1,4 @@
-"""Running one piece of work with an admin client, and reporting items that failed (shell)."""
+"""Runs one operation with an admin client, and reports the items that failed (shell)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog.cli.running import run
 from tidelog.clients.admin.admin import Admin
 from tidelog.protocol.errors import KafkaError
 
-# What the cluster may take for a change, once it is reached.
+# The timeout of a change, once the cluster is reached.
 OPERATION_TIMEOUT_MS: Final = 60_000
 
 K = TypeVar("K")
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def with_admin(bootstrap: str, work: Callable[[Admin], Awaitable[T]]) -> T:
-    """What `work` returns for an admin client of the cluster. Errors: KafkaError and its own."""
+    """Run `work` with an admin client; return its result. Errors: KafkaError; those of `work`."""
 
     async def connected() -> T:
         async with Admin(bootstrap, default_api_timeout_ms=CONNECT_TIMEOUT_MS) as admin:
@@ -31,14 +31,14 @@ def with_admin(bootstrap: str, work: Callable[[Admin], Awaitable[T]]) -> T:
 
 
 def succeeded(results: Mapping[K, T | KafkaError]) -> dict[K, T]:
-    """The results that are not errors; each error is printed as a line."""
+    """Return the results that are not errors; print each error on one line."""
     for error in results.values():
         if isinstance(error, KafkaError):
             complain(kafka_error_text(error))
     return {key: result for key, result in results.items() if not isinstance(result, KafkaError)}
 
 
-def fail_unless_all(wanted: int, done: int) -> None:
-    """Exit with 1 when some of the items failed; their lines are printed already."""
-    if done < wanted:
+def fail_unless_all(requested: int, completed: int) -> None:
+    """Exit with 1 if some items have failed; their errors are already printed."""
+    if completed < requested:
         raise typer.Exit(EXIT_FAILURE)

@@ -1,7 +1,7 @@
-"""The commands of `tidelog` by name, loaded one at a time.
+"""The commands of `tidelog` by name.
 
-Only the command that is called is imported, so that `tidelog --help` and a small admin command do not
-pay for the broker.
+Only the command that is called is imported, so that `tidelog --help` and admin commands do not import the
+broker.
 """
 
 from __future__ import annotations
@@ -20,44 +20,54 @@ from tidelog.cli.failures import exit_codes_for_failures, exit_for_usage
 
 
 class LazyCommand(NamedTuple):
-    """Where a command lives and what it does."""
+    """The module of a command and the summary in the help."""
 
     module: str
     summary: str
 
 
 COMMANDS: Final[dict[str, LazyCommand]] = {
-    "dev": LazyCommand("tidelog.cli.dev", "Start a broker for development, with its data in a folder here."),
-    "broker": LazyCommand("tidelog.cli.broker", "Run a broker from a server.properties file; list brokers."),
-    "topic": LazyCommand("tidelog.cli.topic", "Create, list, describe, alter, move and delete topics."),
-    "produce": LazyCommand("tidelog.cli.produce", "Write records to a topic from standard input."),
-    "consume": LazyCommand("tidelog.cli.consume", "Read records from topics to standard output."),
+    "dev": LazyCommand(
+        "tidelog.cli.dev", "Start a broker for development; its data is in a local directory."
+    ),
+    "broker": LazyCommand(
+        "tidelog.cli.broker", "Run a broker with a server.properties file; list and unregister brokers."
+    ),
+    "topic": LazyCommand("tidelog.cli.topic", "Create, list, describe, alter, reassign and delete topics."),
+    "produce": LazyCommand("tidelog.cli.produce", "Write records from standard input to a topic."),
+    "consume": LazyCommand("tidelog.cli.consume", "Read records from topics and print them."),
     "group": LazyCommand("tidelog.cli.group", "List, describe and delete consumer groups."),
     "transactions": LazyCommand(
-        "tidelog.cli.transactions", "List, describe and abort transactions, and find those that hang."
+        "tidelog.cli.transactions", "List, describe and abort transactions; find hanging transactions."
     ),
     "cluster": LazyCommand(
-        "tidelog.cli.cluster", "Show a cluster and its health; start one on this machine."
+        "tidelog.cli.cluster", "Show the health of a cluster; start and stop a local cluster."
     ),
-    "config": LazyCommand("tidelog.cli.config", "Show and change configurations of topics and brokers."),
-    "quorum": LazyCommand("tidelog.cli.quorum", "Show the quorum of controllers, and change who votes."),
-    "storage": LazyCommand("tidelog.cli.storage", "Prepare the directories of a node for its cluster."),
-    "log": LazyCommand("tidelog.cli.log", "Print and verify files of a log directory."),
-    "tier": LazyCommand("tidelog.cli.tier", "Show what is in remote storage, why, and whether it is whole."),
-    "spark": LazyCommand("tidelog.cli.spark", "Run pipelines over topics on Spark."),
-    "perf": LazyCommand("tidelog.cli.perf", "Measure how fast a cluster takes and gives records."),
+    "config": LazyCommand(
+        "tidelog.cli.config", "Describe and change configurations of topics, brokers and groups."
+    ),
+    "quorum": LazyCommand(
+        "tidelog.cli.quorum", "Describe the controller quorum; add and remove controllers."
+    ),
+    "storage": LazyCommand("tidelog.cli.storage", "Format the log directories of a node."),
+    "log": LazyCommand("tidelog.cli.log", "Print and verify the files of a log directory."),
+    "tier": LazyCommand("tidelog.cli.tier", "Show and verify the segments in remote storage."),
+    "spark": LazyCommand(
+        "tidelog.cli.spark", "Run Spark jobs over topics: archive, verify, transform, stats."
+    ),
+    "perf": LazyCommand("tidelog.cli.perf", "Measure the throughput of a cluster."),
 }
 
 
 class LazyGroup(TyperGroup):
-    """Imports a command when it is called, and ends the process with an exit code and one line."""
+    """The root command: imports a command when it is called, and turns errors into exit codes."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names, in the order in which help shows them."""
+        """Return the names in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command, imported now; None when there is none by this name."""
+        """Import and return the command; None if there is no command with this name."""
         command = COMMANDS.get(cmd_name)
         if command is None:
             return None
@@ -66,12 +76,12 @@ class LazyGroup(TyperGroup):
         return loaded
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """List the commands without importing them."""
+        """Write the list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.summary) for name, command in COMMANDS.items()])
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; what goes wrong in it becomes a line and an exit code."""
+        """Run the command; an error is printed on one line and becomes an exit code."""
         with exit_codes_for_failures():
             return super().invoke(ctx)
 
@@ -84,7 +94,7 @@ class LazyGroup(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Parse and run; always ends in SystemExit."""
+        """Parse the arguments and run the command; always raise SystemExit."""
         with exit_for_usage():
             code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
         sys.exit(code if isinstance(code, int) else 0)
@@ -118,8 +128,8 @@ def tidelog(
         typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Tidelog: a log broker that speaks Apache Kafka's protocol, and its tools.
+    """Tidelog: a log broker with Apache Kafka's protocol, and its tools.
 
-    Commands that talk to a cluster take -b/--bootstrap, or TIDELOG_BOOTSTRAP from the environment.
-    They exit with 0 when all went well, 1 when something failed, 2 when they were called wrongly.
+    Commands for a cluster use -b/--bootstrap or the environment variable TIDELOG_BOOTSTRAP.
+    Exit codes: 0 success, 1 failure, 2 wrong usage.
     """

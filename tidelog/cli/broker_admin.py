@@ -1,4 +1,4 @@
-"""`tidelog broker list` and `tidelog broker unregister`: the brokers that the cluster knows."""
+"""`tidelog broker list` and `tidelog broker unregister`: the registered brokers of a cluster."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tidelog.cli.output import print_json, print_table
 from tidelog.clients.admin.admin import ClusterDescription
 
 COMMANDS: Final = ("list", "unregister")
-"""What stands behind `tidelog broker` when no broker is to be run."""
+"""The subcommands of `tidelog broker` that do not run a broker."""
 
 app = typer.Typer(
-    help="Show and forget the brokers of a cluster.",
+    help="List and unregister the brokers of a cluster.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -24,7 +24,7 @@ app = typer.Typer(
 
 @app.command("list")
 def list_brokers(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
-    """List the brokers, those that are dead or not let in included."""
+    """List the brokers, also fenced brokers such as stopped ones."""
     described = with_admin(bootstrap, lambda admin: admin.describe_cluster(include_fenced=True))
     rows = _rows(described)
     if as_json:
@@ -35,10 +35,12 @@ def list_brokers(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = Fal
 
 @app.command()
 def unregister(
-    broker: Annotated[int, typer.Argument(metavar="BROKER", help="The id of a broker that is gone.")],
+    broker: Annotated[
+        int, typer.Argument(metavar="BROKER", help="The id of a broker that was removed for good.")
+    ],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Have the cluster forget a broker that will not come back."""
+    """Remove the registration of a broker that will not return."""
     with_admin(bootstrap, lambda admin: admin.unregister_broker(broker, timeout_ms=OPERATION_TIMEOUT_MS))
     print(f"unregistered broker {broker}")
 

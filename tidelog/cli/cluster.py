@@ -1,4 +1,4 @@
-"""`tidelog cluster`: which brokers there are, and whether all is served; clusters of this machine."""
+"""`tidelog cluster`: the brokers and the health of a cluster; local clusters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidelog.clients.admin.admin import Admin, ClusterDescription, TopicDescript
 from tidelog.clients.metadata.cluster_metadata import PartitionMetadata
 
 app = typer.Typer(
-    help="Show a cluster and its health; start and stop one on this machine.",
+    help="Show the health of a cluster; start and stop a local cluster.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -25,7 +25,7 @@ local_cluster.register(app)
 
 
 class PartitionHealth(NamedTuple):
-    """How many partitions there are, and how many lack a leader or an in-sync replica."""
+    """The number of partitions, of those without a leader, and of under-replicated ones."""
 
     partitions: int
     without_leader: int
@@ -34,7 +34,7 @@ class PartitionHealth(NamedTuple):
 
 @app.command()
 def info(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
-    """Show the cluster's id, its brokers, and how its partitions are."""
+    """Show the cluster id, the brokers and the health of the partitions."""
     described, topics = with_admin(bootstrap, _describe)
     health = _health(topics)
     if as_json:

@@ -1,4 +1,4 @@
-"""`tidelog config`: configurations of topics, brokers and groups, and the levels of a node's loggers."""
+"""`tidelog config`: configurations of topics, brokers and groups, and log levels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidelog.clients.admin.admin import (
 from tidelog.protocol.errors import KafkaError
 
 app = typer.Typer(
-    help="Show and change configurations of topics and brokers, and log levels.",
+    help="Describe and change configurations of topics, brokers and groups, and log levels.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -30,7 +30,7 @@ app = typer.Typer(
 
 
 class Kind(StrEnum):
-    """Whose configuration is meant."""
+    """The kind of resource."""
 
     TOPIC = "topic"
     BROKER = "broker"
@@ -42,7 +42,7 @@ KindArgument = Annotated[Kind, typer.Argument(metavar="KIND", help="topic, broke
 NameArgument = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="The topic's name, the broker's or group's id; for broker-logger the broker's."
+        metavar="NAME", help="The name of a topic, the id of a broker (also for broker-logger) or of a group."
     ),
 ]
 
@@ -56,10 +56,13 @@ def describe(
     kind: KindArgument,
     name: NameArgument,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    everything: Annotated[bool, typer.Option("-a", "--all", help="Defaults, too.")] = False,
+    everything: Annotated[bool, typer.Option("-a", "--all", help="Also show default values.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what is set, or every key; of a broker's loggers the level of each."""
+    """Show the configuration of a resource.
+
+    For broker-logger, show the level of each logger.
+    """
     entries = with_admin(bootstrap, lambda admin: _entries(admin, _resource(kind, name)))
     shown = [entry for key, entry in sorted(entries.items()) if everything or not entry.is_default]
     if as_json:
@@ -84,16 +87,16 @@ async def _entries(admin: Admin, resource: ConfigResource) -> dict[str, ConfigEn
 def set_values(
     kind: KindArgument,
     name: NameArgument,
-    settings: Annotated[list[str], typer.Argument(metavar="[KEY=VALUE]...", help="What to set.")] = [],  # noqa: B006
+    settings: Annotated[list[str], typer.Argument(metavar="[KEY=VALUE]...", help="The values to set.")] = [],  # noqa: B006
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     unset: Annotated[
-        list[str], typer.Option("-d", "--delete", metavar="KEY", help="Go back to this key's default.")
+        list[str], typer.Option("-d", "--delete", metavar="KEY", help="Reset this key to its default.")
     ] = [],  # noqa: B006
 ) -> None:
-    """Change keys, leaving the others as they are.
+    """Change single keys; other keys do not change.
 
-    For broker-logger the keys are names of loggers, root among them, and the values TRACE, DEBUG, INFO, WARN,
-    ERROR or FATAL, until the broker's next start.
+    For broker-logger, the keys are names of loggers, including root, and the values are TRACE, DEBUG, INFO,
+    WARN, ERROR or FATAL. Log levels are reset when the broker restarts.
     """
     changes = [ConfigChange(name=key, value=value) for key, value in key_values(settings, "setting").items()]
     changes += [ConfigChange(name=key, value=None, operation=AlterOperation.DELETE) for key in unset]

@@ -1,4 +1,4 @@
-"""`tidelog consume`: records from topics to standard output."""
+"""`tidelog consume`: prints records of topics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tidelog.protocol.ids import TopicPartition
 
 POLL_MS = 100
 FETCH_WAIT_MS = 500
-# Reading at the terminal is not in a hurry for the first record, but for all of them.
+# Large polls: total throughput is more important here than the latency of the first record.
 RECORDS_PER_POLL = 10_000
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -37,8 +37,8 @@ FormatOption = Annotated[
         "-f",
         "--format",
         metavar="FORMAT",
-        help=r"What to print: %s value, %k key, %S %K lengths, %t topic, %p partition, %o offset, "
-        r"%T timestamp, %h headers, %% percent, \n \t \xNN.",
+        help=r"Output format: %s value, %k key, %S %K their lengths, %t topic, %p partition, %o offset, "
+        r"%T timestamp, %h headers, %% percent sign, \n \t \xNN.",
     ),
 ]
 OffsetOption = Annotated[
@@ -47,30 +47,33 @@ OffsetOption = Annotated[
         "-o",
         "--offset",
         metavar="OFFSET",
-        help="beginning, end, stored, N, -N, s@MS (start at time), e@MS (stop).",
+        help="beginning, end, stored, N, -N, s@MS (start at a time), e@MS (stop at a time).",
     ),
 ]
 GroupOption = Annotated[
-    str | None, typer.Option("-g", "--group", metavar="GROUP", help="Read as a member of this group.")
+    str | None,
+    typer.Option("-g", "--group", metavar="GROUP", help="Read as a member of this consumer group."),
 ]
 CountOption = Annotated[
-    int | None, typer.Option("-n", "--count", metavar="N", min=1, help="Stop after so many records.")
+    int | None, typer.Option("-n", "--count", metavar="N", min=1, help="Stop after N records.")
 ]
 ExitOption = Annotated[
-    bool, typer.Option("-e", "--exit", help="Stop at what is the end when reading begins.")
+    bool, typer.Option("-e", "--exit", help="Stop at the end offsets of the time when reading starts.")
 ]
 PartitionOption = Annotated[
     list[int],
-    typer.Option("-p", "--partition", metavar="N", min=0, help="Read this partition only; may be repeated."),
+    typer.Option("-p", "--partition", metavar="N", min=0, help="Read only this partition; may be repeated."),
 ]
 IsolationOption = Annotated[
     str,
     typer.Option(
-        "--isolation", metavar="LEVEL", help="read_uncommitted, or read_committed to skip open and aborted."
+        "--isolation",
+        metavar="LEVEL",
+        help="read_uncommitted, or read_committed to skip open and aborted transactions.",
     ),
 ]
 NullOption = Annotated[bool, typer.Option("-Z", "--print-null", help="Print null keys and values as NULL.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 
 
 @app.command()
@@ -88,7 +91,7 @@ def consume(
     as_json: JsonOption = False,
     client_option: ClientOptions = [],  # noqa: B006
 ) -> None:
-    """Read records and print them, from the beginning or where the group left off.
+    """Read records and print them, from the beginning or from the group's committed offsets.
 
     Example: tidelog consume tides -o beginning -e -f '%p:%o %k=%s\\n'
     """
@@ -97,7 +100,7 @@ def consume(
         render = json_line if as_json else compile_format(format_text, null=b"NULL" if null else b"")
     except ValueError as error:
         raise UsageFailure(str(error)) from None
-    _refuse_contradictions(group, partition, choice)
+    _check_options(group, partition, choice)
     options: dict[str, Any] = {
         "group_id": group,
         "isolation_level": isolation,
@@ -105,7 +108,7 @@ def consume(
         "default_api_timeout_ms": CONNECT_TIMEOUT_MS,
         "max_poll_records": RECORDS_PER_POLL,
         "allow_auto_create_topics": False,
-        # The question for the end waits behind a fetch that is under way.
+        # The request for the end offsets waits behind a fetch in progress.
         "fetch_max_wait_ms": POLL_MS if exit_at_end else FETCH_WAIT_MS,
         **client_options(client_option, ConsumerConfig),
     }
@@ -117,14 +120,14 @@ def consume(
         run(_consume(consumer, topics, partition, choice, bounds, render))
 
 
-def _refuse_contradictions(group: str | None, partitions: list[int], choice: OffsetChoice) -> None:
-    """A group gives partitions and offsets to its members; without one there are no stored offsets."""
+def _check_options(group: str | None, partitions: list[int], choice: OffsetChoice) -> None:
+    """Raise UsageFailure for stored offsets without a group, and for partitions or offsets with a group."""
     if group is None:
         if choice.start is Start.STORED:
             raise UsageFailure("-o stored needs --group")
     elif partitions or choice.start not in (Start.STORED, Start.BEGINNING, Start.END):
         raise UsageFailure(
-            "with --group the broker assigns partitions and offsets: only -o beginning, end, stored"
+            "--group assigns partitions and offsets: omit -p, and use only -o beginning, end or stored"
         )
 
 
@@ -136,19 +139,19 @@ async def _consume(
     bounds: Bounds,
     render: RecordFormatter,
 ) -> None:
-    """Read the partitions without a group."""
+    """Print the records of the partitions, without a group."""
     async with consumer:
         assigned = await topics_partitions(consumer, topics, partitions)
         consumer.assign(assigned)
         await start_at(consumer, assigned, choice)
-        await bounds.learn_ends(consumer, assigned)
+        await bounds.fetch_ends(consumer, assigned)
         await _print_until_done(consumer, bounds, render)
 
 
 async def _consume_in_group(
     consumer: Consumer, topics: list[str], bounds: Bounds, render: RecordFormatter
 ) -> None:
-    """Read what the group assigns; commits what was printed."""
+    """Print the records of the assigned partitions, and commit the printed records."""
     async with consumer:
         await topics_partitions(consumer, topics, [])
         consumer.subscribe(topics)
@@ -158,14 +161,14 @@ async def _consume_in_group(
 async def _print_until_done(consumer: Consumer, bounds: Bounds, render: RecordFormatter) -> None:
     output = sys.stdout.buffer
     known: tuple[TopicPartition, ...] = ()
-    while not await bounds.reached(consumer):
+    while not await bounds.are_reached(consumer):
         polled = await consumer.poll(POLL_MS, bounds.records_left(RECORDS_PER_POLL))
         assigned = consumer.assignment()
         if assigned != known:
             known = assigned
-            await bounds.learn_ends(consumer, assigned)
+            await bounds.fetch_ends(consumer, assigned)
         for topic_partition, records in polled.items():
             wanted = bounds.take(topic_partition, records)
             output.write(b"".join([render(record) for record in wanted]))
         output.flush()
-        bounds.give_back(consumer)
+        bounds.rewind(consumer)

@@ -1,4 +1,4 @@
-"""`tidelog dev`: a broker on this machine, for development."""
+"""`tidelog dev`: a local broker for development."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidelog.local_cluster.tiering import metadata_topic_settings
 DEFAULT_PORT: Final = 9092
 DEFAULT_DATA: Final = Path("tidelog-data")
 
-# One person on one machine: nothing waits for others to join, nothing is kept for many.
+# For one user: no rebalance delay, and few partitions of internal topics.
 DEV_SETTINGS: Final = {
     "node.id": "1",
     "offsets.topic.num.partitions": "4",
@@ -41,20 +41,21 @@ def dev(
             metavar="PORT",
             min=0,
             max=65535,
-            help="Where clients connect; 0 takes a free one.",
+            help="The port for clients; 0 selects a free port.",
         ),
     ] = DEFAULT_PORT,
     data: Annotated[
-        Path, typer.Option("-d", "--data", metavar="FOLDER", help="The folder of the data; made if missing.")
+        Path,
+        typer.Option("-d", "--data", metavar="DIRECTORY", help="The data directory; created if missing."),
     ] = DEFAULT_DATA,
     override: Annotated[
-        list[str], typer.Option("-o", "--override", metavar="KEY=VALUE", help="A setting of the broker.")
+        list[str], typer.Option("-o", "--override", metavar="KEY=VALUE", help="A broker setting.")
     ] = [],  # noqa: B006
     log_level: Annotated[
-        str, typer.Option("--log-level", metavar="LEVEL", help="What is logged to standard error.")
+        str, typer.Option("--log-level", metavar="LEVEL", help="The level of logs on standard error.")
     ] = "WARNING",
 ) -> None:
-    """Start a broker for development and keep it running until ctrl-C."""
+    """Start a broker for development; it runs until ctrl-C."""
     try:
         configure_logging(level=log_level.upper())
     except ValueError as error:
@@ -74,9 +75,9 @@ def dev(
 
 
 def welcome(host: str, port: int, data: Path) -> str:
-    """What to do next, for somebody who has just started a broker."""
+    """Return a text with the address and the next commands to try."""
     address = f"{host}:{port}"
-    lines = [f"Tidelog is ready on {address}, its data is in {data}. Ctrl-C stops it.", ""]
+    lines = [f"Tidelog is ready at {address}, with its data in {data}. Ctrl-C stops it.", ""]
     if address.replace("127.0.0.1", "localhost") != DEFAULT_BOOTSTRAP:
         lines.append(f"  first     export {BOOTSTRAP_VARIABLE}={address}")
     lines += [

@@ -1,4 +1,4 @@
-"""Dumping one file of a log directory, by the kind that its name tells."""
+"""Prints and verifies one file of a log directory; its name shows the format."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SUFFIXES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES, SNAPSHOT_SUFFIX, METADATA_SNAPS
 
 
 def kind_of(path: Path) -> str | None:
-    """The suffix or the name by which a file's format is known, whatever its place in life."""
+    """Return the suffix or name that shows the format of a file, also of a deleted one; None if unknown."""
     name, suffixes = path.name, path.suffixes
     if name in SMALL_FILES:
         return name
@@ -43,9 +43,9 @@ def kind_of(path: Path) -> str | None:
 
 
 def files_to_dump(path: Path) -> Iterator[Path]:
-    """The file itself, or those of a partition or log directory that have a known format.
+    """Yield the file itself, or the files with known formats in a partition or log directory.
 
-    A segment comes before its indexes, as the pass over it judges them, too.
+    A segment comes before its indexes, because the scan of the segment also verifies them.
     """
     if not path.is_dir():
         if kind_of(path) is None:
@@ -66,7 +66,7 @@ def _dump_order(path: Path) -> tuple[str, bool, str]:
 
 
 class FileDumper:
-    """Prints what files hold and returns what is wrong with them."""
+    """Prints the contents of files and returns the damage that it finds."""
 
     def __init__(
         self, output: Output, *, records: bool, choose_decoder: Callable[[Path], Decoder | None], quiet: bool
@@ -76,10 +76,10 @@ class FileDumper:
         self._choose_decoder = choose_decoder
         self._quiet = quiet
         self._fs = ReadOnlyFileSystem()
-        self._judged_indexes: dict[str, bool] = {}
+        self._verified_indexes: dict[str, bool] = {}
 
     def dump(self, path: Path) -> list[CorruptFile]:
-        """Print one file; what is wrong with it and its indexes, unless it was said before."""
+        """Print one file; return the damage of it and its indexes that was not returned before."""
         kind = kind_of(path)
         assert kind is not None, f"{path} was chosen although its format is unknown"
         self._line("dumping", {"path": str(path)})
@@ -91,7 +91,7 @@ class FileDumper:
             entries = entries_of(self._fs, path, kind)
         except CorruptFile as damage:
             self._summary(path, kind, False, {})
-            return [] if self._judged_indexes.get(str(path)) is False else [damage]
+            return [] if self._verified_indexes.get(str(path)) is False else [damage]
         for entry in entries:
             self._line("entry", entry)
         self._summary(path, kind, True, {"entries": len(entries)})
@@ -101,8 +101,8 @@ class FileDumper:
         if not self._quiet:
             self._output.line(kind, fields)
 
-    def _summary(self, path: Path, kind: str, sound: bool, fields: dict[str, Any]) -> None:
-        state = "ok" if sound else "damaged"
+    def _summary(self, path: Path, kind: str, is_intact: bool, fields: dict[str, Any]) -> None:
+        state = "ok" if is_intact else "damaged"
         self._output.line("file", {"path": str(path), "state": state, "type": kind.lstrip("."), **fields})
 
     # -- segments
@@ -121,7 +121,7 @@ class FileDumper:
         damaged = {damage.path for damage in damages}
         for index_kind in INDEX_SUFFIXES:
             index_path = inspection.index_path(index_kind)
-            self._judged_indexes[index_path] = index_path not in damaged
+            self._verified_indexes[index_path] = index_path not in damaged
         fields = {
             "batches": inspection.batch_count,
             "records": inspection.record_count,
@@ -157,15 +157,16 @@ class FileDumper:
 
     def _batch_records(self, batch: CheckedBatch, decoder: Decoder | None) -> None:
         for record in read_records(batch.data, 0, batch.header):
-            place = {"offset": record.offset, "timestamp": record.timestamp}
+            position = {"offset": record.offset, "timestamp": record.timestamp}
             if batch.header.is_control:
-                self._line("record", {**place, **_control(record)})
+                self._line("record", {**position, **_control(record)})
             elif decoder is not None:
-                self._line("record", {**place, **decoder(record)})
+                self._line("record", {**position, **decoder(record)})
             else:
                 headers = [{"key": key, "value": value} for key, value in record.headers]
                 self._line(
-                    "record", {**place, "key": record.key, "value": record.value, "headers": headers or None}
+                    "record",
+                    {**position, "key": record.key, "value": record.value, "headers": headers or None},
                 )
 
     # -- indexes
@@ -180,20 +181,20 @@ class FileDumper:
             count = index.entry_count
         finally:
             index.close()
-        damages = self._judge(path, kind)
-        sound = self._judged_indexes.get(str(path), True)
-        self._summary(path, kind, sound, {"entries": count})
+        damages = self._verify(path, kind)
+        is_intact = self._verified_indexes.get(str(path), True)
+        self._summary(path, kind, is_intact, {"entries": count})
         return damages
 
-    def _judge(self, path: Path, kind: str) -> list[CorruptFile]:
-        """Compare an index with its segment, unless that was done; without a segment it stands alone."""
+    def _verify(self, path: Path, kind: str) -> list[CorruptFile]:
+        """Verify an index against its segment, if there is one and the index was not verified before."""
         log_path = path.with_name(path.name.replace(kind, LOG_SUFFIX, 1))
-        if str(path) in self._judged_indexes or not log_path.exists():
+        if str(path) in self._verified_indexes or not log_path.exists():
             return []
         inspection = SegmentInspection(self._fs, str(log_path), index_kinds=(kind,))
         inspection.run()
         damages = [damage for damage in inspection.damages if damage.path == str(path)]
-        self._judged_indexes[str(path)] = not damages
+        self._verified_indexes[str(path)] = not damages
         return damages
 
 
@@ -206,7 +207,7 @@ def _control(record: Record) -> dict[str, Any]:
 
 
 def _next_base_offset(path: Path) -> int | None:
-    """Where the next segment in use starts; None for the last one and for files out of use."""
+    """Return the base offset of the next active segment file; None for the last one and for deleted files."""
     if not is_segment_log(path.name):
         return None
     own = base_offset_of(path.name)

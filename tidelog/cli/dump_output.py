@@ -1,4 +1,4 @@
-"""How `log dump` writes: lines of `kind name=value ...` for people, or one JSON object a line."""
+"""The output of `log dump`: lines of `kind name=value ...`, or one JSON object per line."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ _INDENTS: Final = {"dumping": "", "file": "", "record": "    "}
 
 
 class Output(Protocol):
-    """Where the dump goes."""
+    """Receives the entries of a dump."""
 
     def line(self, kind: str, fields: Mapping[str, Any]) -> None:
-        """One thing that was found: a file, a batch, a record, an entry."""
+        """Print one file, batch, record or index entry."""
 
 
 class TextOutput:
-    """`batch position=0 base_offset=0 ...`; what belongs to a file is indented under it."""
+    """Lines such as `batch position=0 base_offset=0 ...`; the entries of a file are indented."""
 
     def line(self, kind: str, fields: Mapping[str, Any]) -> None:
-        """Print one line; text with spaces or quotes in it is quoted as in JSON."""
+        """Print one line; text with spaces or quotes is quoted as in JSON."""
         words = " ".join(f"{name}={_text(value)}" for name, value in fields.items() if value is not None)
         print(f"{_INDENTS.get(kind, '  ')}{kind} {words}")
 
 
 class JsonOutput:
-    """`{"kind":"batch","position":0,...}`."""
+    """Lines such as `{"kind":"batch","position":0,...}`."""
 
     def line(self, kind: str, fields: Mapping[str, Any]) -> None:
         """Print one object."""

@@ -1,6 +1,6 @@
 """The entries of the small files of a log directory: snapshots of producers and checkpoints.
 
-Errors: CorruptFile, naming the file and the place in it.
+Errors: CorruptFile, with the file and the position of the damage.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SMALL_FILES: Final = frozenset(
 
 
 def entries_of(fs: FileSystem, path: Path, kind: str) -> list[dict[str, Any]]:
-    """What a file of the given kind (its name, or `.snapshot`) says, one dict an entry."""
+    """Return the entries of a file; `kind` is its name, or `.snapshot`."""
     if kind == SNAPSHOT_SUFFIX:
         return _producers(fs, path)
     if kind == LEADER_EPOCH_CHECKPOINT:

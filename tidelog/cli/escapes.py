@@ -1,6 +1,6 @@
-r"""Backslash escapes in delimiters and format strings, as kcat reads them.
+r"""Backslash escapes in delimiters and format strings, as in kcat.
 
-`\n` `\r` `\t` `\\`, `\xNN` and `\0`; a backslash before anything else stands for that character.
+`\n` `\r` `\t` `\\`, `\xNN` and `\0`; a backslash before another character means that character.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _NAMED: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0"}
 
 
 def read_escape(text: str, position: int) -> tuple[bytes, int]:
-    """The bytes of the escape whose backslash is at `position`, and where the text goes on.
+    """Return the bytes of the escape whose backslash is at `position`, and the position after it.
 
     Errors: ValueError for a backslash at the end and for `\\x` without two hexadecimal digits.
     """
@@ -28,7 +28,7 @@ def read_escape(text: str, position: int) -> tuple[bytes, int]:
 
 
 def unescape(text: str) -> bytes:
-    """`text` with its escapes replaced; ValueError as `read_escape`."""
+    """Return `text` with its escapes replaced. Errors: see `read_escape`."""
     result = bytearray()
     position = 0
     while position < len(text):

@@ -1,11 +1,11 @@
-"""What a person sees when a command fails: one line on standard error, and an exit code.
+"""The errors of commands: one line on standard error, and an exit code.
 
 | code | |
 |---|---|
-| 1 | it failed: a broker's error, damage in a file, no connection |
-| 2 | it was called wrongly: options, values, settings |
+| 1 | failure: an error of a broker, a damaged file, no connection |
+| 2 | wrong usage: options, values, settings |
 | 130 | ctrl-C |
-| 141 | whoever read the output has gone |
+| 141 | broken pipe: the reader of the output has exited |
 | 143 | SIGTERM |
 """
 
@@ -34,11 +34,11 @@ TRACEBACK_VARIABLE: Final = "TIDELOG_TRACEBACK"
 
 
 class UsageFailure(Exception):
-    """The command was called wrongly; the text says with what."""
+    """The command was used wrongly; the text says how."""
 
 
 class Terminated(Exception):
-    """SIGTERM came."""
+    """The process has received SIGTERM."""
 
 
 def complain(text: str) -> None:
@@ -48,16 +48,16 @@ def complain(text: str) -> None:
 
 
 def kafka_error_text(error: KafkaError) -> str:
-    """The error's words, with Kafka's name for it, by which it is found in Kafka's documentation."""
+    """Return the error's text with Kafka's name of the error code."""
     name = f"[{error.code.name}]"
     return str(error) if name in str(error) else f"{error} {name}"
 
 
 @contextmanager
 def exit_codes_for_failures() -> Iterator[None]:
-    """Turn what a command raises into one line and typer.Exit; a traceback only if the environment asks.
+    """Print an exception of a command on one line and raise typer.Exit with its exit code.
 
-    Errors: typer's own pass, `exit_for_usage` handles them.
+    With TIDELOG_TRACEBACK, also print the traceback. Typer's own exceptions are for `exit_for_usage`.
     """
     try:
         yield
@@ -78,8 +78,8 @@ def exit_codes_for_failures() -> Iterator[None]:
 
 
 def _explain(error: Exception) -> tuple[int, str]:
-    """Exit code and words for an error."""
-    # Imported here: nothing of these is needed while all goes well.
+    """Return exit code and text of an error."""
+    # Imported here: successful commands do not need these modules.
     from tidelog.base.config_definition import ConfigError
     from tidelog.clients.config.options import ConfigError as ClientConfigError
     from tidelog.protocol.errors import DecodeError, KafkaError
@@ -98,13 +98,13 @@ def _explain(error: Exception) -> tuple[int, str]:
         place = f"{error.filename}: " if error.filename else ""
         return EXIT_FAILURE, f"{place}{error.strerror or error}"
     return EXIT_FAILURE, (
-        f"internal error: {type(error).__name__}: {error} (set {TRACEBACK_VARIABLE}=1 to see where)"
+        f"internal error: {type(error).__name__}: {error} (set {TRACEBACK_VARIABLE}=1 for the traceback)"
     )
 
 
 @contextmanager
 def exit_for_usage() -> Iterator[None]:
-    """Turn typer's complaints about arguments into one line and SystemExit(2), help into SystemExit(2)."""
+    """Print an argument error of typer on one line, or the help, and raise SystemExit(2)."""
     try:
         yield
     except TyperException as error:
@@ -120,11 +120,11 @@ def exit_for_usage() -> Iterator[None]:
 
 
 def _forget_output() -> None:
-    """Let the interpreter's last flush of standard output go nowhere."""
+    """Redirect standard output to the null device, so that the final flush does not fail."""
     try:
         descriptor = sys.stdout.fileno()
     except (OSError, ValueError):
         return
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, descriptor)
-    os.close(nowhere)
+    null_device = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null_device, descriptor)
+    os.close(null_device)

@@ -21,12 +21,12 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Groups = Annotated[list[str], typer.Argument(metavar="GROUP...", help="Groups by id.")]
+Groups = Annotated[list[str], typer.Argument(metavar="GROUP...", help="The ids of the groups.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLag:
-    """How far a group is in one partition; None for what is not known."""
+    """A group's position in one partition; unknown values are None."""
 
     topic: str
     partition: int
@@ -44,12 +44,12 @@ def list_groups(
     state: Annotated[
         list[str],
         typer.Option(
-            "-s", "--state", metavar="STATE", help="Only groups in this state, e.g. Stable or Empty."
+            "-s", "--state", metavar="STATE", help="Only groups in this state, such as Stable or Empty."
         ),
     ] = [],  # noqa: B006
     as_json: AsJson = False,
 ) -> None:
-    """List groups."""
+    """List consumer groups."""
     found = with_admin(bootstrap, lambda admin: admin.list_groups(states=state))
     groups = [found[name] for name in sorted(found)]
     if as_json:
@@ -61,7 +61,7 @@ def list_groups(
 
 @app.command()
 def describe(names: Groups, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
-    """Show groups with their members and how far behind they are."""
+    """Show groups with their members and their lag in each partition."""
     described = with_admin(bootstrap, lambda admin: _describe(admin, names))
     if as_json:
         print_json([_as_document(group, lags) for group, lags in described])
@@ -164,7 +164,7 @@ def _as_document(group: GroupDescription, lags: list[PartitionLag]) -> dict[str,
 
 @app.command()
 def delete(names: Groups, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
-    """Delete groups that have no members, with their committed offsets."""
+    """Delete groups without members, and their offsets."""
     deleted = succeeded(with_admin(bootstrap, lambda admin: admin.delete_groups(names)))
     for name in deleted:
         print(f"deleted {name}")

@@ -1,17 +1,17 @@
-"""Finding transactions that hang: open in a partition, and no coordinator will end them.
+"""Finds hanging transactions: they are open in a partition, but no coordinator will end them.
 
-A transaction that is open for longer than any may be hangs when its producer has no transactional id that a
-coordinator knows, or when the coordinator does not count the partition among those of its transaction.
+A transaction hangs if it is open for longer than the maximum timeout, and no coordinator knows a transaction
+of its producer that includes the partition.
 
 Source: KIP-664.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tidelog.base.clock import SystemClock
 from tidelog.cli.admin import succeeded
 from tidelog.clients.admin.admin import ActiveProducer, Admin, TransactionDescription
 from tidelog.clients.admin.types import TopicDescription
@@ -23,7 +23,7 @@ _PARTITIONS_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangingTransaction:
-    """One of them; `last_timestamp` in ms since 1970."""
+    """A hanging transaction; `last_timestamp` is in ms since 1970."""
 
     topic: str
     partition: int
@@ -35,38 +35,33 @@ class HangingTransaction:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Where it is open."""
+        """The partition in which it is open."""
         return TopicPartition(self.topic, self.partition)
-
-
-def now_ms() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 async def find_hanging(
     admin: Admin, topics: Sequence[str], broker_id: BrokerId | None, max_timeout_ms: int
 ) -> tuple[list[HangingTransaction], bool]:
-    """Those open for longer than `max_timeout_ms` that nobody will end, in `topics` or (none named) all.
+    """Return the hanging transactions in `topics` (empty: all topics) that are open for `max_timeout_ms`.
 
-    Whether all partitions could be looked at comes second; the errors of the others are printed.
+    The second value is False if some partitions could not be checked; their errors are printed.
     """
     names = list(topics) or sorted(await admin.list_topics(include_internal=True))
     described = succeeded(await admin.describe_topics(names))
-    is_whole = len(described) == len(set(names))
+    is_complete = len(described) == len(set(names))
     partitions = _partitions(described.values(), broker_id)
     open_long: list[HangingTransaction] = []
     for start in range(0, len(partitions), _PARTITIONS_AT_ONCE):
         some = partitions[start : start + _PARTITIONS_AT_ONCE]
-        before_ms = now_ms() - max_timeout_ms
+        before_ms = SystemClock().wall_ms() - max_timeout_ms
         producers = succeeded(await admin.describe_producers(some))
-        is_whole = is_whole and len(producers) == len(some)
+        is_complete = is_complete and len(producers) == len(some)
         open_long += _open_for_long(producers, before_ms)
     if not open_long:
-        return [], is_whole
+        return [], is_complete
     known = await _known_transactions(admin, {one.producer_id for one in open_long})
     hanging = [one for one in open_long if one.topic_partition not in known.get(one.producer_id, ())]
-    return hanging, is_whole
+    return hanging, is_complete
 
 
 def _partitions(described: Iterable[TopicDescription], broker_id: BrokerId | None) -> list[TopicPartition]:
@@ -98,7 +93,7 @@ def _open_for_long(
 
 
 async def _known_transactions(admin: Admin, producer_ids: set[int]) -> dict[int, tuple[TopicPartition, ...]]:
-    """The partitions in which coordinators will end what these producers have open."""
+    """Return the partitions of these producers' transactions, as known to the coordinators."""
     listed = await admin.list_transactions(producer_ids=sorted(producer_ids))
     described = await admin.describe_transactions(sorted(listed))
     known: dict[int, tuple[TopicPartition, ...]] = {}

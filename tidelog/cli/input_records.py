@@ -1,6 +1,6 @@
-"""Records from the text that `produce` reads: one per delimiter, with a key in front if asked for.
+"""Splits the input of `produce` into records at delimiters, and records into key and value.
 
-Bounds: a record without a delimiter grows to `record_bytes_max` at most, then reading fails.
+Bounds: a record has at most `record_bytes_max` bytes; a longer one is an error.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ DEFAULT_DELIMITER: Final = b"\n"
 
 
 class InputRecord(NamedTuple):
-    """What one piece of the input says."""
+    """The key and value of one record in the input."""
 
     key: bytes | None
     value: bytes | None
 
 
 class RecordSplitter:
-    """Cuts a stream of bytes into records; no I/O.
+    """Splits a stream of bytes into records, without I/O.
 
-    `key_separator`: what stands between key and value; a record without it has the fixed key.
+    `key_separator`: the bytes between key and value; a record without it has `fixed_key`.
     `null_empty`: empty keys and values are null, so that a line may be a tombstone.
     """
 
@@ -43,32 +43,32 @@ class RecordSplitter:
         self._records = 0
 
     def feed(self, data: bytes) -> list[InputRecord]:
-        """The records that are complete with `data`; ValueError when one is too long."""
-        self._refuse_long_rest()
-        pieces = (self._rest + data).split(self._delimiter)
-        self._rest = pieces.pop()
-        if not pieces:
-            self._refuse_long_rest()
-        self._records += len(pieces)
-        return [self._record(piece) for piece in pieces]
+        """Return the records that are complete with `data`; raise ValueError if one is too long."""
+        self._check_rest()
+        parts = (self._rest + data).split(self._delimiter)
+        self._rest = parts.pop()
+        if not parts:
+            self._check_rest()
+        self._records += len(parts)
+        return [self._record(part) for part in parts]
 
     def finish(self) -> list[InputRecord]:
-        """The last record, if the input did not end with a delimiter; ValueError when it is too long."""
-        self._refuse_long_rest()
+        """Return the last record if the input has no final delimiter; raise ValueError if it is too long."""
+        self._check_rest()
         rest, self._rest = self._rest, b""
         return [self._record(rest)] if rest else []
 
-    def _refuse_long_rest(self) -> None:
+    def _check_rest(self) -> None:
         if len(self._rest) > self._record_bytes_max:
             raise ValueError(
                 f"record {self._records + 1}: no delimiter {self._delimiter!r} within"
                 f" {self._record_bytes_max} bytes of input (max.request.size)"
             )
 
-    def _record(self, piece: bytes) -> InputRecord:
-        key, value = self._fixed_key, piece
+    def _record(self, part: bytes) -> InputRecord:
+        key, value = self._fixed_key, part
         if self._key_separator is not None:
-            before, separator, after = piece.partition(self._key_separator)
+            before, separator, after = part.partition(self._key_separator)
             if separator:
                 key, value = before, after
         if self._null_empty:

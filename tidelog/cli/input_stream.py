@@ -1,7 +1,7 @@
-"""Reading standard input beside the event loop (shell).
+"""Reads standard input while the event loop runs (shell).
 
-A file, a pipe and a terminal are read alike: by a daemon thread, as not all of them can be polled. It
-reads the raw stream, so that it holds no lock when the interpreter ends while it waits.
+A daemon thread reads files, pipes and terminals, because not all of them can be polled. It reads the raw
+stream, so that it holds no lock if the interpreter exits while the thread waits.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator
 from typing import BinaryIO, Final
 
 CHUNK_BYTES: Final = 64 * 1024
-# Chunks that are read ahead of the consumer.
+# Chunks that are read in advance.
 QUEUE_CHUNKS_MAX: Final = 4
 
 
 async def read_input() -> AsyncIterator[bytes]:
-    """Standard input in chunks of what is there, up to its end. Errors: OSError."""
+    """Yield standard input in chunks until its end. Errors: OSError."""
     loop = asyncio.get_running_loop()
     arrived: asyncio.Queue[bytes | OSError] = asyncio.Queue()
     room = threading.Semaphore(QUEUE_CHUNKS_MAX)
@@ -34,7 +34,7 @@ async def read_input() -> AsyncIterator[bytes]:
                 if not data or isinstance(data, OSError):
                     return
         except RuntimeError:
-            return  # the loop is closed: nobody waits any more
+            return  # the loop is closed
 
     threading.Thread(target=read_all, name="tidelog-stdin", daemon=True).start()
     while True:
@@ -53,4 +53,4 @@ def _read(stream: BinaryIO) -> bytes | OSError:
     except OSError as error:
         return error
     except ValueError:
-        return b""  # closed, as when the interpreter ends
+        return b""  # the stream is closed because the interpreter exits

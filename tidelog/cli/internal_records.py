@@ -1,4 +1,4 @@
-"""What the records of Kafka's internal topics say, as values for JSON.
+"""Decodes the records of Kafka's internal topics to values for JSON.
 
 | topic | name | |
 |---|---|---|
@@ -6,7 +6,7 @@
 | `__transaction_state` | transactions | states of transactions |
 | `__cluster_metadata` | metadata | KRaft metadata records |
 
-Errors: DecodeError for bytes that are none of these.
+Errors: DecodeError for other bytes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NAMES: Final = {
 
 
 def decoder_for_directory(name: str) -> Decoder | None:
-    """The decoder for the partition directory of an internal topic; None for any other."""
+    """Return the decoder for the partition directory of an internal topic; None for other topics."""
     directory = parse_directory_name(name)
     if directory is None or directory.topic_partition.topic not in _NAMES:
         return None
@@ -42,7 +42,7 @@ def decoder_for_directory(name: str) -> Decoder | None:
 
 
 def decoder_named(name: str) -> Decoder:
-    """The decoder called offsets, transactions or metadata."""
+    """Return the decoder with the name offsets, transactions or metadata."""
     return {"offsets": _offsets, "transactions": _transactions, "metadata": _metadata}[name]
 
 

@@ -1,6 +1,6 @@
 """Percentiles of many durations in little memory.
 
-Buckets are 64 to each doubling, so a percentile is at most 1.6 % too high; the largest value is exact.
+There are 64 buckets for each power of two, so a percentile is at most 1.6 % too high. The maximum is exact.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _BUCKETS_MAX: Final = _STEPS * 64
 
 
 class LatencyHistogram:
-    """Counts durations in µs. Bounds: 4096 buckets, whatever is recorded."""
+    """Counts durations in µs. Bounds: 4096 buckets."""
 
     def __init__(self) -> None:
         self._counts = [0] * _BUCKETS_MAX
@@ -23,7 +23,7 @@ class LatencyHistogram:
         self.max_us = 0
 
     def record(self, duration_us: int) -> None:
-        """Count one duration; a negative one (a clock that was set back) counts as none."""
+        """Count one duration; a negative one (the clock was set back) counts as 0."""
         value = max(0, duration_us)
         shift = max(0, value.bit_length() - _STEP_BITS)
         self._counts[min(shift * _STEPS + (value >> shift), _BUCKETS_MAX - 1)] += 1
@@ -31,7 +31,7 @@ class LatencyHistogram:
         self.max_us = max(self.max_us, value)
 
     def percentile_us(self, percent: float) -> int:
-        """The duration that `percent` of those recorded do not exceed; 0 when there are none."""
+        """Return the duration that `percent` of all durations do not exceed; 0 if there are none."""
         if not self.count:
             return 0
         needed = max(1, -(-self.count * percent // 100))
@@ -43,13 +43,13 @@ class LatencyHistogram:
         return self.max_us
 
     def summary_ms(self) -> dict[str, float]:
-        """The usual percentiles and the maximum, in ms, by name: p50 ... p99.9, max."""
+        """Return the percentiles and the maximum in ms by name: p50 ... p99.9, max."""
         summary = {f"p{percent:g}": self.percentile_us(percent) / 1000 for percent in PERCENTILES}
         return {**summary, "max": self.max_us / 1000}
 
 
 def _upper_end(bucket: int) -> int:
-    """The largest value that falls into a bucket."""
+    """Return the largest value of a bucket."""
     if bucket < 2 * _STEPS:
         return bucket
     shift = bucket // _STEPS - 1

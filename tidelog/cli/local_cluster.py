@@ -1,4 +1,4 @@
-"""`tidelog cluster start|stop|status|kill|logs`: a cluster of several nodes on this machine."""
+"""`tidelog cluster start|stop|status|kill|logs`: a local cluster of several nodes."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ FOLLOW_S: Final = 0.2
 
 Folder = Annotated[
     Path,
-    typer.Option("-d", "--data", metavar="FOLDER", help="The folder of the cluster, with everything in it."),
+    typer.Option("-d", "--data", metavar="DIRECTORY", help="The directory of the cluster's data."),
 ]
-Node = Annotated[int, typer.Argument(metavar="NODE", help="The node's id.")]
+Node = Annotated[int, typer.Argument(metavar="NODE", help="The node id.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -49,7 +49,7 @@ def start(
             min=1,
             max=NODES_AT_MOST,
             show_default=str(DEFAULT_NODES),
-            help="Nodes of a new cluster.",
+            help="The number of nodes of a new cluster.",
         ),
     ] = None,
     port: Annotated[
@@ -61,7 +61,7 @@ def start(
             min=1,
             max=65000,
             show_default=str(DEFAULT_FIRST_PORT),
-            help="First port of a new cluster.",
+            help="The first port of a new cluster.",
         ),
     ] = None,
     override: Annotated[
@@ -72,43 +72,50 @@ def start(
     ] = [],  # noqa: B006
     tiered: Annotated[
         bool,
-        typer.Option("--tiered", help="Give a new cluster remote storage, a directory beside its nodes."),
+        typer.Option("--tiered", help="Enable remote storage for a new cluster, in its directory."),
     ] = False,
 ) -> None:
-    """Start a cluster, or those of its nodes that do not run; they go on in the background."""
+    """Create and start a local cluster in the background.
+
+    If the cluster exists, start its stopped nodes.
+    """
     if (folder / CLUSTER_FILE).exists():
-        cluster = _opened(folder)
-        _require_as_it_is(cluster.layout, nodes, port, key_values(override, "--override"), tiered)
+        cluster = _open(folder)
+        _check_same_options(cluster.layout, nodes, port, key_values(override, "--override"), tiered)
     else:
         if folder.exists() and any(folder.iterdir()):
-            raise UsageFailure(f"--data {folder} is neither empty nor a cluster's folder")
+            raise UsageFailure(f"--data {folder} is neither empty nor the directory of a cluster")
         settings = key_values(override, "--override")
         count = nodes or DEFAULT_NODES
         if tiered:
             settings = tiered_settings(folder, count, settings)
         first_port = port or DEFAULT_FIRST_PORT
         cluster = LocalCluster.create(folder, count, first_port=first_port, settings=settings)
-    seconds = _unless_failed(cluster.start)
-    print(f"{len(cluster.running)} nodes run, ready after {seconds:.1f} s, all their data is in {folder}")
+    seconds = _run(cluster.start)
+    _print_next_steps(cluster, folder, seconds)
+
+
+def _print_next_steps(cluster: LocalCluster, folder: Path, seconds: float) -> None:
+    print(f"{len(cluster.running)} nodes are ready after {seconds:.1f} s; their data is in {folder}")
     print()
     print(f"  first     export {BOOTSTRAP_VARIABLE}={cluster.bootstrap_servers}")
     here = "" if folder == DEFAULT_FOLDER else f" -d {shlex.quote(str(folder))}"
-    print(f"  look      tidelog cluster status{here}; tidelog cluster info; tidelog quorum describe")
-    print(f"  break     tidelog cluster kill 1{here}; tidelog cluster start{here}")
-    print(f"  end       tidelog cluster stop{here}")
+    print(f"  inspect   tidelog cluster status{here}; tidelog cluster info; tidelog quorum describe")
+    print(f"  kill      tidelog cluster kill 1{here}; tidelog cluster start{here}")
+    print(f"  stop      tidelog cluster stop{here}")
 
 
 def stop(folder: Folder = DEFAULT_FOLDER) -> None:
-    """Shut all nodes down cleanly; their data stays."""
-    cluster = _opened(folder)
+    """Stop all nodes cleanly; their data is kept."""
+    cluster = _open(folder)
     running = cluster.running
-    _unless_failed(lambda: cluster.stop(running))
+    _run(lambda: cluster.stop(running))
     print(f"{len(running)} nodes stopped")
 
 
 def status(folder: Folder = DEFAULT_FOLDER, as_json: AsJson = False) -> None:
-    """Show the nodes, their processes, and whether clients are told of them."""
-    cluster = _opened(folder)
+    """Show the nodes, their processes and whether they serve clients."""
+    cluster = _open(folder)
     known = cluster.known_brokers()
     rows = [
         (place.node_id, place.address, cluster.nodes[place.node_id].pid, place.node_id in known)
@@ -118,32 +125,32 @@ def status(folder: Folder = DEFAULT_FOLDER, as_json: AsJson = False) -> None:
         keys = ("node", "address", "pid", "serves")
         print_json([dict(zip(keys, row, strict=True)) for row in rows])
         return
-    words = {True: "serves", False: "not reached"}
+    states = {True: "serving", False: "not reached"}
     print_table(
         ("node", "address", "pid", "state"),
-        [(*row[:3], words[row[3]] if row[2] is not None else "stopped") for row in rows],
+        [(*row[:3], states[row[3]] if row[2] is not None else "stopped") for row in rows],
     )
 
 
 def kill(node: Node, folder: Folder = DEFAULT_FOLDER) -> None:
-    """End a node at once (SIGKILL), as a crash would."""
-    cluster = _opened(folder)
-    _known(cluster, node)
+    """Kill a node (SIGKILL), as in a crash."""
+    cluster = _open(folder)
+    _check_node(cluster, node)
     cluster.kill(node)
-    print(f"node {node} was killed; `tidelog cluster start` brings it back")
+    print(f"node {node} was killed; `tidelog cluster start` starts it again")
 
 
 def logs(
     node: Node,
     folder: Folder = DEFAULT_FOLDER,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Print new lines until ctrl-C.")] = False,
 ) -> None:
-    """Print what a node has logged."""
-    cluster = _opened(folder)
-    _known(cluster, node)
+    """Print the log of a node."""
+    cluster = _open(folder)
+    _check_node(cluster, node)
     path = cluster.nodes[node].log_path
     if not path.exists():
-        complain(f"node {node} has not run yet")
+        complain(f"node {node} was not started yet")
         raise typer.Exit(1)
     with path.open(errors="replace") as log:
         print(log.read(), end="")
@@ -152,16 +159,16 @@ def logs(
             time.sleep(FOLLOW_S)
 
 
-def _opened(folder: Path) -> LocalCluster:
+def _open(folder: Path) -> LocalCluster:
     try:
         return LocalCluster.open(folder)
     except FileNotFoundError:
-        raise UsageFailure(f"--data {folder} holds no cluster; `tidelog cluster start` makes one") from None
+        raise UsageFailure(f"--data {folder} has no cluster; `tidelog cluster start` creates one") from None
     except ValueError as error:
         raise UsageFailure(str(error)) from None
 
 
-def _require_as_it_is(
+def _check_same_options(
     layout: ClusterLayout, nodes: int | None, port: int | None, settings: Mapping[str, str], tiered: bool
 ) -> None:
     differs = {
@@ -172,19 +179,19 @@ def _require_as_it_is(
     }
     for option in (name for name, is_other in differs.items() if is_other):
         raise UsageFailure(
-            f"{option} is for a new cluster, and {layout.folder} has one that is otherwise: "
-            "leave the option out, or take another folder by --data"
+            f"{option} differs from the cluster in {layout.folder}: "
+            "omit the option, or use another directory with --data"
         )
 
 
-def _known(cluster: LocalCluster, node: int) -> None:
+def _check_node(cluster: LocalCluster, node: int) -> None:
     try:
         cluster.layout.node(node)
     except ValueError as error:
         raise UsageFailure(str(error)) from None
 
 
-def _unless_failed(work: Callable[[], T]) -> T:
+def _run(work: Callable[[], T]) -> T:
     try:
         return work()
     except ClusterFailure as error:

@@ -1,4 +1,4 @@
-"""`tidelog log dump`: what stands in the files of a log directory, and whether it is sound."""
+"""`tidelog log dump`: prints and verifies the files of a log directory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidelog.cli.internal_records import Decoder, decoder_for_directory, decoder
 from tidelog.storage.disk.errors import CorruptFile
 
 app = typer.Typer(
-    help="Print and verify files of a log directory.",
+    help="Print and verify the files of a log directory.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -23,7 +23,7 @@ app = typer.Typer(
 
 
 class RecordKind(StrEnum):
-    """What the records of an internal topic are."""
+    """The kinds of records in internal topics."""
 
     OFFSETS = "offsets"
     TRANSACTIONS = "transactions"
@@ -32,7 +32,7 @@ class RecordKind(StrEnum):
 
 @app.callback()
 def log() -> None:
-    """Keep `dump` a command of its own, as more will stand beside it."""
+    """Make `dump` a subcommand; without a callback, typer would make it the command itself."""
 
 
 @app.command()
@@ -41,23 +41,23 @@ def dump(
         list[Path],
         typer.Argument(metavar="PATH...", help="Files, partition directories, or a whole log directory."),
     ],
-    records: Annotated[bool, typer.Option("-r", "--records", help="Print every record, too.")] = False,
+    records: Annotated[bool, typer.Option("-r", "--records", help="Also print every record.")] = False,
     decode: Annotated[
-        bool, typer.Option("-d", "--decode", help="Print what the records of internal topics say.")
+        bool, typer.Option("-d", "--decode", help="Decode the records of internal topics.")
     ] = False,
     kind: Annotated[
         RecordKind | None,
-        typer.Option("--as", help="Decode records as these, whatever the directory is called."),
+        typer.Option("--as", help="Decode all records as this kind, for any directory name."),
     ] = None,
     quiet: Annotated[
-        bool, typer.Option("-q", "--quiet", help="Verify, and print one line a file only.")
+        bool, typer.Option("-q", "--quiet", help="Verify, and print only one line per file.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """Print and verify segments, indexes, snapshots and checkpoints.
 
-    Of a segment every batch is read: checksum, offsets, and its indexes are compared with it. Damage
-    is one line on standard error that names file and position; the exit code is then 1.
+    Every batch of a segment is verified: its checksum, its offsets and its index entries. Each damage is
+    reported on standard error with file and position; the exit code is then 1.
     """
     for path in paths:
         if not path.exists():
@@ -70,7 +70,7 @@ def dump(
     for path in paths:
         files = list(files_to_dump(path))
         if not files:
-            raise UsageFailure(f"{path} has no segment, index, snapshot or checkpoint, nor partitions")
+            raise UsageFailure(f"{path} has no segments, indexes, snapshots, checkpoints or partitions")
         for file in files:
             damages += dumper.dump(file)
     for damage in damages:

@@ -1,7 +1,7 @@
 """The entry of the `tidelog` command.
 
-`tidelog broker` goes straight to `tidelog.broker.__main__`: a container starts it, and neither typer nor rich
-has anything to add there.
+`tidelog broker` calls `tidelog.broker.__main__` directly, because a container's main process does not need
+typer and rich.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import suppress
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; ends the process with its exit code."""
+    """Run the command line; exit with its exit code."""
     _open_closed_streams()
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given[:1] == ["broker"] and given[1:2] not in (["list"], ["unregister"]):
@@ -27,12 +27,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _open_closed_streams() -> None:
-    """Point streams that the caller closed (`<&-`) to nowhere, else other files would take their place."""
+    """Open closed standard streams (`<&-`) on the null device, to reserve their descriptors."""
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             with suppress(OSError):
                 os.fstat(descriptor)
-                continue  # open, though Python has no use for it
+                continue  # the descriptor is open, although Python has no stream for it
             os.open(os.devnull, os.O_RDWR)
             setattr(sys, name, os.fdopen(descriptor, "w" if descriptor else "r", closefd=False))
 

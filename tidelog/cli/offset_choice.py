@@ -1,9 +1,9 @@
-"""Where `consume -o` begins and ends, in kcat's words.
+"""The start and end offsets of `consume -o`, in the syntax of kcat.
 
 | -o | |
 |---|---|
-| beginning, end | the first offset there is, or behind the last record |
-| stored | where the group left off (with -g) |
+| beginning, end | the first offset, or the offset after the last record |
+| stored | the committed offset of the group (with -g) |
 | 42 | this offset |
 | -10 | ten records before the end |
 | s@1700000000000 | the first record at or after this time, in ms since 1970 |
@@ -25,7 +25,7 @@ _TIME: Final = re.compile(r"[se]@([0-9]{1,18})")
 
 
 class Start(Enum):
-    """How the first offset is chosen."""
+    """The kind of the start offset."""
 
     BEGINNING = auto()
     END = auto()
@@ -37,16 +37,16 @@ class Start(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OffsetChoice:
-    """`number` is the offset, the count before the end, or the time in ms, as `start` says."""
+    """A start and an end; `number` is an offset, a count before the end, or a time in ms, as `start` says."""
 
     start: Start
     number: int = 0
     stop_at_timestamp: int | None = None
 
     def resolve(self, beginning: Offset, end: Offset, at_timestamp: Offset | None) -> Offset:
-        """The offset to start from in a partition that reaches from `beginning` to `end` (exclusive).
+        """Return the start offset in a partition that extends from `beginning` to `end` (exclusive).
 
-        `at_timestamp` is what the broker found for a time, None when all records are older.
+        `at_timestamp` is the broker's offset for a time; None if all records are older.
         """
         match self.start:
             case Start.OFFSET:
@@ -62,17 +62,17 @@ class OffsetChoice:
 
 
 def parse_offset_choices(texts: Iterable[str], *, default: Start) -> OffsetChoice:
-    """One choice from all `-o` options: at most one start and one end. ValueError names the bad text."""
+    """Return the choice of all `-o` options: at most one start and one end. Errors: ValueError."""
     start: tuple[Start, int] | None = None
     stop: int | None = None
     for text in texts:
         if text.startswith("e@"):
             if stop is not None:
-                raise ValueError(f"{text!r} is a second end")
+                raise ValueError(f"-o {text!r} is a second end")
             stop = _time_of(text)
             continue
         if start is not None:
-            raise ValueError(f"{text!r} is a second start")
+            raise ValueError(f"-o {text!r} is a second start")
         start = _start_of(text)
     chosen, number = start or (default, 0)
     return OffsetChoice(chosen, number, stop)
@@ -99,5 +99,5 @@ def _start_of(text: str) -> tuple[Start, int]:
 def _time_of(text: str) -> int:
     found = _TIME.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r}: expected milliseconds since 1970 behind {text[:2]}")
+        raise ValueError(f"{text!r}: expected milliseconds since 1970 after {text[:2]}")
     return int(found.group(1))

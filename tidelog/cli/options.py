@@ -1,4 +1,4 @@
-"""Options that many commands share, and the reading of `key=value`."""
+"""The options of many commands, and the parsing of `key=value`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidelog.cli.failures import UsageFailure
 
 BOOTSTRAP_VARIABLE: Final = "TIDELOG_BOOTSTRAP"
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
-# Somebody waits at the terminal: a cluster that is away should be known soon.
+# A user waits at the terminal: an unreachable cluster should be reported soon.
 CONNECT_TIMEOUT_MS: Final = 5_000
 
 Bootstrap = Annotated[
@@ -22,23 +22,21 @@ Bootstrap = Annotated[
         "--bootstrap",
         envvar=BOOTSTRAP_VARIABLE,
         metavar="HOST:PORT",
-        help="Servers, separated by commas.",
+        help="Bootstrap servers, separated by commas.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ClientOptions = Annotated[
     list[str],
-    typer.Option(
-        "-X", "--client-option", metavar="KEY=VALUE", help="An option of the client, e.g. linger.ms=50."
-    ),
+    typer.Option("-X", "--client-option", metavar="KEY=VALUE", help="A client option, such as linger.ms=50."),
 ]
 
 
-_OF_THE_COMMAND: Final = {"bootstrap_servers": "--bootstrap", "group_id": "--group"}
+_COMMAND_OPTIONS: Final = {"bootstrap_servers": "--bootstrap", "group_id": "--group"}
 
 
 def key_values(texts: Iterable[str], option: str) -> dict[str, str]:
-    """`key=value` texts as a dict; UsageFailure names the option and the bad text."""
+    """Parse `key=value` texts; raise UsageFailure with `option` and the wrong text."""
     pairs: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -49,20 +47,20 @@ def key_values(texts: Iterable[str], option: str) -> dict[str, str]:
 
 
 def client_options(texts: Iterable[str], config_type: type[Any]) -> dict[str, Any]:
-    """`-X key=value` texts as keyword options of `config_type`, with values of the options' types.
+    """Parse `-X key=value` texts to options of `config_type`, with values of the options' types.
 
-    Dots and underscores are the same. Errors: UsageFailure for options that the command has itself;
-    ConfigError for unknown ones, and for those that no text can stand for.
+    Dots and underscores are equivalent. Errors: UsageFailure for options that the command has itself;
+    ConfigError for unknown options, and for options whose values are not text.
     """
     defaults = {field.name: field for field in fields(config_type) if field.name != "ssl_context"}
     options: dict[str, Any] = {}
     for key, text in key_values(texts, "-X").items():
         name = key.replace(".", "_").replace("-", "_")
-        if name in _OF_THE_COMMAND:
-            raise UsageFailure(f"-X {key}={text}: give {_OF_THE_COMMAND[name]}")
+        if name in _COMMAND_OPTIONS:
+            raise UsageFailure(f"-X {key}={text}: use {_COMMAND_OPTIONS[name]} instead")
         if name not in defaults:
             from tidelog.clients.config.options import (
-                unknown_option,  # nothing of the clients is loaded for help
+                unknown_option,  # imported here: help does not need the clients
             )
 
             raise unknown_option(key, text, defaults)
@@ -79,7 +77,7 @@ def _typed(key: str, text: str, annotation: str) -> Any:
         try:
             return int(text)
         except ValueError:
-            raise UsageFailure(f"-X {key}={text}: expected a whole number") from None
+            raise UsageFailure(f"-X {key}={text}: expected an integer") from None
     if annotation == "Sequence[str]":
         return tuple(part.strip() for part in text.split(","))
     return text

@@ -1,7 +1,7 @@
-"""Writing results: tables that align, JSON that scripts read, bytes as they are.
+"""Prints results: aligned tables, or JSON.
 
-On a terminal tables are drawn by rich; in a pipe they are plain columns without colours, never
-wrapped or cut.
+On a terminal, rich draws the tables. In a pipe, they are plain columns without colours, and never wrapped or
+cut.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NOTHING: Final = "-"
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows under headings; None is shown as '-'. Numbers are aligned right."""
+    """Print rows under headings; None is printed as '-'. Columns of numbers are right-aligned."""
     written = [[_cell(value) for value in row] for row in rows]
     numeric = [bool(written) and all(_is_number(row[i]) for row in written) for i in range(len(columns))]
     headings = [column.upper() for column in columns]
@@ -51,17 +51,17 @@ def _draw(headings: list[str], rows: list[list[str]], numeric: list[bool]) -> No
 
 
 def print_json(value: object) -> None:
-    """One JSON document on one line."""
+    """Print one JSON document on one line."""
     print(json_text(value))
 
 
 def json_text(value: object) -> str:
-    """`value` as JSON on one line: ids as Kafka prints them, bytes as text or {"base64": ...}."""
+    """Return `value` as JSON on one line: ids as in Kafka, bytes as text or {"base64": ...}."""
     return json.dumps(to_json(value), ensure_ascii=False, separators=(",", ":"))
 
 
 def to_json(value: Any) -> Any:
-    """`value` with nothing in it that JSON lacks."""
+    """Convert `value` to types of JSON."""
     match value:
         case None | bool() | str() | float():
             return value
@@ -83,7 +83,7 @@ def to_json(value: Any) -> Any:
 
 
 def bytes_to_json(data: bytes | None) -> str | dict[str, str] | None:
-    """UTF-8 text as a string; anything else as {"base64": "..."}, so that the two cannot be confused."""
+    """Return UTF-8 text as a string, other bytes as {"base64": "..."}."""
     if data is None:
         return None
     try:
@@ -93,7 +93,7 @@ def bytes_to_json(data: bytes | None) -> str | dict[str, str] | None:
 
 
 def numbers_text(numbers: Iterable[int]) -> str:
-    """`1,2,3`; '-' for none."""
+    """Return text such as `1,2,3`; '-' if there are no numbers."""
     return ",".join(map(str, numbers)) or NOTHING
 
 

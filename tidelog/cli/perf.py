@@ -1,4 +1,4 @@
-"""`tidelog perf`: how fast a cluster takes and gives records, seen from one client."""
+"""`tidelog perf`: measures the throughput of a cluster with one client."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ POLL_MS: Final = 500
 RECORDS_PER_POLL: Final = 50_000
 
 app = typer.Typer(
-    help="Measure how fast a cluster takes and gives records. MB are 10^6 bytes.",
+    help="Measure the throughput of a cluster. 1 MB is 10^6 bytes.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -48,7 +48,7 @@ Show = Callable[[int, str], None]
 
 @dataclass(slots=True)
 class Measurement:
-    """What was counted; `latency` is of deliveries when writing, of polls when reading."""
+    """A measurement; `latency` is that of deliveries for writes, and of polls for reads."""
 
     records: int
     value_bytes: int
@@ -57,7 +57,7 @@ class Measurement:
     latency_of: str
 
     def as_document(self) -> dict[str, object]:
-        """The measurement for JSON."""
+        """Return the measurement for JSON."""
         return {
             "records": self.records,
             "bytes": self.value_bytes,
@@ -68,7 +68,7 @@ class Measurement:
         }
 
     def as_text(self) -> str:
-        """The measurement in two lines."""
+        """Return the measurement as two lines."""
         rate = (
             f"{self.records / self.seconds:,.0f} records/s, {self.value_bytes / self.seconds / 1e6:.2f} MB/s"
         )
@@ -82,33 +82,36 @@ def produce(
     topic: Topic,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     records: Annotated[
-        int, typer.Option("-n", "--records", metavar="N", min=1, help="How many to write.")
+        int, typer.Option("-n", "--records", metavar="N", min=1, help="The number of records to write.")
     ] = 100_000,
     record_size: Annotated[
-        int, typer.Option("-s", "--record-size", metavar="BYTES", min=0, help="Bytes of each value.")
+        int, typer.Option("-s", "--record-size", metavar="BYTES", min=0, help="The size of each value.")
     ] = 1_024,
     batch_size: Annotated[
-        int, typer.Option("--batch-size", metavar="BYTES", help="Bytes of a batch.")
+        int, typer.Option("--batch-size", metavar="BYTES", help="The size of a batch.")
     ] = 65_536,
     linger_ms: Annotated[
-        int, typer.Option("--linger-ms", metavar="MS", help="How long a batch waits to fill.")
+        int, typer.Option("--linger-ms", metavar="MS", help="How long a batch waits for more records.")
     ] = 5,
     compression: Annotated[
         str, typer.Option("-z", "--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
     ] = "none",
     acks: Annotated[
-        str, typer.Option("--acks", metavar="ACKS", help="Who must have the record: all, 1 or 0.")
+        str, typer.Option("--acks", metavar="ACKS", help="Required acknowledgements: all, 1 or 0.")
     ] = "all",
     throughput: Annotated[
         int,
         typer.Option(
-            "--throughput", metavar="N", min=0, help="At most so many records a second; 0 for no limit."
+            "--throughput",
+            metavar="N",
+            min=0,
+            help="The maximum number of records per second; 0 means no limit.",
         ),
     ] = 0,
     as_json: AsJson = False,
     client_option: ClientOptions = [],  # noqa: B006
 ) -> None:
-    """Write records of random letters and measure."""
+    """Write records of random letters, and measure."""
     options: dict[str, Any] = {
         "batch_size": batch_size,
         "linger_ms": linger_ms,
@@ -150,7 +153,7 @@ async def _produce(
         for number in range(records):
             watch(await producer.send(topic, payloads[number % PAYLOADS]))
             if number % RECORDS_PER_STEP == RECORDS_PER_STEP - 1 or throughput:
-                await _keep_to(throughput, number + 1, clock() - start)
+                await _limit_rate(throughput, number + 1, clock() - start)
                 show(number + 1, f"{record_size * number / (clock() - start) / 1e6:.1f} MB/s")
                 if failure:
                     raise failure[0]
@@ -162,14 +165,14 @@ async def _produce(
     return measured
 
 
-async def _keep_to(throughput: int, sent: int, elapsed_s: float) -> None:
+async def _limit_rate(throughput: int, sent: int, elapsed_s: float) -> None:
     ahead_s = sent / throughput - elapsed_s if throughput else 0.0
     if ahead_s > 0:
         await asyncio.sleep(ahead_s)
 
 
 def _payloads(record_size: int) -> list[bytes]:
-    """Different values of random letters; always the same ones, so that runs compare."""
+    """Return different values of random letters; they are the same in every run."""
     letters = random.Random(1)
     return [bytes(letters.choices(range(65, 91), k=record_size)) for _ in range(PAYLOADS)]
 
@@ -181,13 +184,17 @@ def consume(
     records: Annotated[
         int | None,
         typer.Option(
-            "-n", "--records", metavar="N", min=1, help="How many to read; without it what is there."
+            "-n",
+            "--records",
+            metavar="N",
+            min=1,
+            help="The number of records to read; default: up to the present end.",
         ),
     ] = None,
     as_json: AsJson = False,
     client_option: ClientOptions = [],  # noqa: B006
 ) -> None:
-    """Read a topic from the beginning and measure."""
+    """Read a topic from the beginning, and measure."""
     options: dict[str, Any] = {
         "auto_offset_reset": "earliest",
         "default_api_timeout_ms": CONNECT_TIMEOUT_MS,
@@ -209,12 +216,12 @@ async def _consume(consumer: Consumer, topic: str, records: int | None, show: Sh
         assigned = await topics_partitions(consumer, [topic], [])
         consumer.assign(assigned)
         await start_at(consumer, assigned, OffsetChoice(Start.BEGINNING))
-        await bounds.learn_ends(consumer, assigned)
+        await bounds.fetch_ends(consumer, assigned)
         start = clock()
-        while not await bounds.reached(consumer):
-            asked_at = clock()
+        while not await bounds.are_reached(consumer):
+            poll_started = clock()
             polled = await consumer.poll(POLL_MS, bounds.records_left(RECORDS_PER_POLL))
-            measured.latency.record(int((clock() - asked_at) * 1e6))
+            measured.latency.record(int((clock() - poll_started) * 1e6))
             for partition, found in polled.items():
                 taken = bounds.take(partition, found)
                 measured.records += len(taken)

@@ -1,4 +1,4 @@
-"""`tidelog produce`: records from standard input into a topic."""
+"""`tidelog produce`: writes records from standard input to a topic."""
 
 from __future__ import annotations
 
@@ -30,22 +30,20 @@ from tidelog.clients.producer.producer import DeliveryFuture, Producer
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.record import RecordHeader
 
-# Lines are small: fewer, larger requests, at the price of some latency.
+# Lines are small: fewer and larger requests, with a little more latency.
 LINGER_MS = 5
 BATCH_BYTES = 256 * 1024
-# How long a command that is stopped goes on for records that it has read.
+# How long an interrupted command continues to write the records that it has read.
 SAVE_TIMEOUT_MS = 3_000
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to write to.")]
-KeyOption = Annotated[
-    str | None, typer.Option("-k", "--key", metavar="KEY", help="One key for every record.")
-]
+KeyOption = Annotated[str | None, typer.Option("-k", "--key", metavar="KEY", help="The key of every record.")]
 SeparatorOption = Annotated[
     str | None,
     typer.Option(
-        "-K", "--key-separator", metavar="TEXT", help=r"What stands between key and value, e.g. ':' or '\t'."
+        "-K", "--key-separator", metavar="TEXT", help=r"The text between key and value, such as ':' or '\t'."
     ),
 ]
 HeaderOption = Annotated[
@@ -55,28 +53,36 @@ CompressionOption = Annotated[
     str, typer.Option("-z", "--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
 ]
 PartitionOption = Annotated[
-    int | None, typer.Option("-p", "--partition", metavar="N", min=0, help="Write to this partition only.")
+    int | None, typer.Option("-p", "--partition", metavar="N", min=0, help="Write only to this partition.")
 ]
 TombstoneOption = Annotated[
     bool,
-    typer.Option("-Z", "--tombstone", help="Empty values (and keys) are null, which deletes when compacted."),
+    typer.Option(
+        "-Z",
+        "--tombstone",
+        help="Write empty values and keys as null, which deletes the key in compacted topics.",
+    ),
 ]
 DelimiterOption = Annotated[
-    str, typer.Option("-D", "--delimiter", metavar="TEXT", help="What ends a record on standard input.")
+    str, typer.Option("-D", "--delimiter", metavar="TEXT", help="The text at the end of each record.")
 ]
 AcksOption = Annotated[
-    str, typer.Option("--acks", metavar="ACKS", help="Who must have the record: all, 1 or 0.")
+    str, typer.Option("--acks", metavar="ACKS", help="Required acknowledgements: all, 1 or 0.")
 ]
 TransactionOption = Annotated[
     str | None,
-    typer.Option("--transaction", metavar="ID", help="Write all or nothing, as this transactional id."),
+    typer.Option(
+        "--transaction",
+        metavar="ID",
+        help="Write all records in one transaction, with this transactional id.",
+    ),
 ]
 VerboseOption = Annotated[bool, typer.Option("-v", "--verbose", help="Print where each record was written.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where records go and what every one of them gets."""
+    """The topic, partition and headers of all records."""
 
     topic: str
     partition: int | None
@@ -137,7 +143,7 @@ def _not_empty(text: str, option: str) -> bytes:
 
 
 def _headers(texts: Sequence[str]) -> tuple[RecordHeader, ...]:
-    """`name=value` pairs; a name alone is a header whose value is null."""
+    """Parse `name=value` pairs; a name alone is a header with a null value."""
     headers: list[RecordHeader] = []
     for text in texts:
         name, equals, value = text.partition("=")
@@ -148,17 +154,18 @@ def _headers(texts: Sequence[str]) -> tuple[RecordHeader, ...]:
 
 
 async def _produce(producer: Producer, splitter: RecordSplitter, target: Target) -> None:
-    """Send everything that is read; stops reading at the first record that cannot be written."""
+    """Write the input; stop reading at the first record that cannot be written."""
     deliveries = Deliveries(target)
     async with producer:
         if target.partition is not None:
             known = await producer.partitions_for(target.topic)
             if target.partition not in known:
                 raise UsageFailure(
-                    f"topic {target.topic!r} has no partition {target.partition}, only {len(known)}"
+                    f"topic {target.topic!r} has no partition {target.partition}:"
+                    f" it has {len(known)} partitions"
                 )
         if producer.config.transactional_id is not None:
-            # Markers of many partitions may take longer than it takes to connect.
+            # Transaction markers for many partitions may take longer than the connection timeout.
             await producer.init_transactions(OPERATION_TIMEOUT_MS)
             async with producer.transaction(OPERATION_TIMEOUT_MS):
                 await _send_input(producer, splitter, deliveries)
@@ -167,7 +174,7 @@ async def _produce(producer: Producer, splitter: RecordSplitter, target: Target)
         try:
             await _send_input(producer, splitter, deliveries)
         except (asyncio.CancelledError, UsageFailure):
-            await deliveries.save_what_was_read(producer)
+            await deliveries.flush_read_records(producer)
             raise
     deliveries.raise_failure()
 
@@ -192,7 +199,7 @@ def _split(split: Callable[..., list[InputRecord]], *data: bytes) -> list[InputR
 
 
 class Deliveries:
-    """Counts records that were sent and remembers the first that failed."""
+    """Counts sent and written records, and keeps the first error."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -202,7 +209,7 @@ class Deliveries:
         self.failure: BaseException | None = None
 
     async def send(self, producer: Producer, records: Sequence[InputRecord]) -> None:
-        """Put records into their batches; waits only where the producer has no room."""
+        """Send records; wait only if the producer has no memory."""
         target = self._target
         for record in records:
             if self.failure is not None:
@@ -214,10 +221,10 @@ class Deliveries:
                 headers=target.headers,
                 partition=target.partition,
             )
-            future.add_done_callback(partial(self._done, target.verbose))
+            future.add_done_callback(partial(self._on_delivery, target.verbose))
             self.sent += 1
 
-    def _done(self, verbose: bool, future: DeliveryFuture) -> None:
+    def _on_delivery(self, verbose: bool, future: DeliveryFuture) -> None:
         if future.cancelled():
             return
         error = future.exception()
@@ -233,8 +240,8 @@ class Deliveries:
             except OSError as unprinted:
                 self.failure = unprinted
 
-    async def save_what_was_read(self, producer: Producer) -> None:
-        """Deliver what is in the producer's hands, for a moment: nobody can read it from its pipe again."""
+    async def flush_read_records(self, producer: Producer) -> None:
+        """Flush for a short time: the records were read from the pipe and would be lost."""
         with suppress(KafkaError):
             await producer.flush(SAVE_TIMEOUT_MS)
         missing = self.sent - self.written
@@ -242,7 +249,7 @@ class Deliveries:
             complain(f"{missing} of {self.sent} records that were read were not written")
 
     def raise_failure(self) -> None:
-        """Raise the first delivery's error with the number of those that failed, if any did."""
+        """Raise the error of the first failed delivery, with the number of failed records."""
         error = self.failure
         if isinstance(error, KafkaError):
             text = f"{self.failed} of {self.sent} records were not written: {kafka_error_text(error)}"

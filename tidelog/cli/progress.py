@@ -1,4 +1,4 @@
-"""Progress on a terminal's standard error; silence anywhere else."""
+"""Shows progress on standard error if it is a terminal."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def counting(noun: str) -> Iterator[Callable[[int], None]]:
-    """A function that shows how many there are so far, with their rate.
+    """Yield a function that shows a count and its rate.
 
-    Not while somebody types the input: the display would run through the words.
+    It shows nothing if the user types the input in the terminal, because the display would mix with the text.
     """
     if not sys.stderr.isatty() or sys.stdin.isatty():
         yield lambda done: None
@@ -37,7 +37,7 @@ def counting(noun: str) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def bar(noun: str, total: int | None) -> Iterator[Callable[[int, str], None]]:
-    """A function that moves a bar to `done` of `total` and shows a few words behind it."""
+    """Yield a function that moves a bar to `done` of `total`, followed by a short text."""
     if not sys.stderr.isatty():
         yield lambda done, words: None
         return

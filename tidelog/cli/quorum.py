@@ -1,4 +1,4 @@
-"""`tidelog quorum`: the controllers that vote, and changes of who they are."""
+"""`tidelog quorum`: describes the controller quorum, and adds and removes voters."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from tidelog.storage.directories.meta_properties import MetaPropertiesFile
 from tidelog.storage.disk.files import OsFileSystem
 
 app = typer.Typer(
-    help="Show the quorum of controllers, and change who votes.",
+    help="Describe the controller quorum; add and remove controllers.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the change without making it.")]
 
 
 @app.command()
 def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    status: Annotated[bool, typer.Option("--status", help="A summary; the default.")] = False,
+    status: Annotated[bool, typer.Option("--status", help="Show a summary (default).")] = False,
     replication: Annotated[
-        bool, typer.Option("--replication", help="How far every replica of the metadata log has come.")
+        bool, typer.Option("--replication", help="Show the offsets of each replica of the metadata log.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show who leads the quorum of controllers, and who follows how far behind."""
+    """Show the leader, the voters and the observers."""
     if status and replication:
-        raise UsageFailure("one of --status and --replication is enough")
+        raise UsageFailure("--status and --replication exclude each other")
     cluster, quorum = with_admin(bootstrap, _describe)
     if as_json:
         print_json({"cluster_id": cluster.cluster_id, **_json(quorum)})
@@ -112,18 +112,24 @@ def _row(replica: QuorumReplica, status: str, end_offset: int) -> tuple[object, 
 @app.command("add-controller")
 def add_controller(
     config: Annotated[
-        str, typer.Option("-c", "--config", metavar="FILE", help="server.properties of the new controller.")
+        str,
+        typer.Option("-c", "--config", metavar="FILE", help="The server.properties of the new controller."),
     ],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     dry_run: DryRun = False,
     override: Annotated[
-        list[str], typer.Option("--override", metavar="KEY=VALUE", help="A setting over that of the file.")
+        list[str], typer.Option("--override", metavar="KEY=VALUE", help="A setting that overrides the file.")
     ] = [],  # noqa: B006
 ) -> None:
-    """Let a controller vote that runs already and follows the metadata."""
+    """Make a running controller a voter.
+
+    The controller must already replicate the metadata log.
+    """
     node = load_config(config, key_values(override, "--override"))
     if not node.is_controller or not node.controller_listeners:
-        raise UsageFailure(f"{config} is not of a controller with a listener of controller.listener.names")
+        raise UsageFailure(
+            f"{config} does not configure a controller with a listener of controller.listener.names"
+        )
     file = MetaPropertiesFile(OsFileSystem(), node.metadata_log_directory)
     directory_id = file.read().directory_id if file.exists() else None
     if directory_id is None:
@@ -141,12 +147,14 @@ def add_controller(
 
 @app.command("remove-controller")
 def remove_controller(
-    controller_id: Annotated[int, typer.Argument(metavar="ID", help="Its node id.")],
-    directory_id: Annotated[str, typer.Argument(metavar="DIRECTORY-ID", help="As `describe` shows it.")],
+    controller_id: Annotated[int, typer.Argument(metavar="ID", help="The node id of the controller.")],
+    directory_id: Annotated[
+        str, typer.Argument(metavar="DIRECTORY-ID", help="The directory id, as in `describe --replication`.")
+    ],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     dry_run: DryRun = False,
 ) -> None:
-    """Have a controller vote no more."""
+    """Remove a controller from the voters."""
     parsed = _directory_id(directory_id)
     if not dry_run:
         with_admin(bootstrap, lambda admin: admin.remove_raft_voter(controller_id, parsed))

@@ -1,4 +1,4 @@
-"""Where a consumer of the command line begins, and how it knows that it is done."""
+"""The start offsets and the end conditions of a consumer on the command line."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ from tidelog.protocol.ids import Offset, TopicPartition
 async def topics_partitions(
     consumer: Consumer, topics: Iterable[str], numbers: Sequence[int]
 ) -> list[TopicPartition]:
-    """The partitions of the topics, only `numbers` if any are given; KafkaError for a missing topic."""
+    """Return the partitions of the topics, or only `numbers` of each; KafkaError if one is missing."""
     found: list[TopicPartition] = []
     for topic in dict.fromkeys(topics):
         known = sorted(await consumer.partitions_for(topic))
         for number in numbers:
             if number not in known:
-                raise UsageFailure(f"topic {topic!r} has no partition {number}, only {len(known)}")
+                raise UsageFailure(
+                    f"topic {topic!r} has no partition {number}: it has {len(known)} partitions"
+                )
         found += [TopicPartition(topic, number) for number in (sorted(set(numbers)) or known)]
     return found
 
 
 async def start_at(consumer: Consumer, assigned: Sequence[TopicPartition], choice: OffsetChoice) -> None:
-    """Seek every assigned partition to where `choice` says.
+    """Seek each assigned partition to the offset of `choice`.
 
-    A partition that ends before the offset is read from its end on; UsageFailure when all of them do.
+    A partition that ends before the offset is read from its end. Raise UsageFailure if all of them do.
     """
     beginnings = await consumer.beginning_offsets(assigned)
     ends = await consumer.end_offsets(assigned)
     last_end = max(ends.values(), default=0)
     if choice.start is Start.OFFSET and choice.number > last_end:
-        raise UsageFailure(f"offset {choice.number} is behind the end, {last_end}")
+        raise UsageFailure(f"offset {choice.number} is after the end offset {last_end}")
     at_times: dict[TopicPartition, Offset | None] = dict.fromkeys(assigned)
     if choice.start is Start.TIMESTAMP:
         found = await consumer.offsets_for_times(dict.fromkeys(assigned, choice.number))
@@ -44,9 +46,9 @@ async def start_at(consumer: Consumer, assigned: Sequence[TopicPartition], choic
 
 
 class Bounds:
-    """When to stop: after `count` records, before a timestamp, at the end; each may be absent.
+    """When to stop reading: after `count` records, before a timestamp, or at the end; each is optional.
 
-    Invariant: `_done` holds partitions of which nothing more is wanted.
+    Invariant: `_done` has the partitions of which no more records are read.
     """
 
     def __init__(self, *, count: int | None, stop_at_timestamp: int | None, at_end: bool) -> None:
@@ -55,20 +57,20 @@ class Bounds:
         self._at_end = at_end
         self._ends: dict[TopicPartition, Offset] = {}
         self._done: set[TopicPartition] = set()
-        self._unwanted: dict[TopicPartition, Offset] = {}
+        self._excess: dict[TopicPartition, Offset] = {}
 
-    async def learn_ends(self, consumer: Consumer, partitions: Iterable[TopicPartition]) -> None:
-        """Take the present ends of partitions that are new as their ends."""
+    async def fetch_ends(self, consumer: Consumer, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch the end offsets of new partitions, at which reading stops."""
         new = [partition for partition in partitions if partition not in self._ends]
         if self._at_end and new:
             self._ends |= await consumer.end_offsets(new)
 
     def records_left(self, most: int) -> int:
-        """How many records the next poll may give."""
+        """Return how many records the next poll may return."""
         return most if self._left is None else min(most, self._left)
 
     def take(self, partition: TopicPartition, records: Sequence[ConsumerRecord]) -> Sequence[ConsumerRecord]:
-        """Those of the partition's next records that are within the bounds."""
+        """Return the records of one poll that are within the bounds."""
         wanted = len(records)
         end, limit = self._ends.get(partition), self._stop_at_timestamp
         if partition in self._done:
@@ -79,20 +81,20 @@ class Bounds:
             )
         if wanted < len(records):
             self._done.add(partition)
-            self._unwanted[partition] = records[wanted].offset
+            self._excess[partition] = records[wanted].offset
         if self._left is not None:
             self._left -= wanted
         return records[:wanted]
 
-    def give_back(self, consumer: Consumer) -> None:
-        """Go back before records that were handed out but are not wanted, so as not to commit them."""
-        for partition, offset in self._unwanted.items():
+    def rewind(self, consumer: Consumer) -> None:
+        """Seek back before polled records that are outside the bounds, so that they are not committed."""
+        for partition, offset in self._excess.items():
             consumer.seek(partition, offset)
             consumer.pause(partition)
-        self._unwanted.clear()
+        self._excess.clear()
 
-    async def reached(self, consumer: Consumer) -> bool:
-        """Whether nothing more is wanted."""
+    async def are_reached(self, consumer: Consumer) -> bool:
+        """Return whether no more records are read."""
         if self._left == 0:
             return True
         assigned = consumer.assignment()

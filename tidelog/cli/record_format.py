@@ -1,4 +1,4 @@
-r"""The format strings of `consume -f`: kcat's tokens, compiled once, applied to each record.
+r"""The format strings of `consume -f`, with the tokens of kcat.
 
 | token | |
 |---|---|
@@ -10,8 +10,8 @@ r"""The format strings of `consume -f`: kcat's tokens, compiled once, applied to
 | %h | headers as name=value, separated by commas |
 | %% | a percent sign |
 
-with `\n`, `\t`, `\r`, `\xNN` as in `tidelog.cli.escapes`. A null key or value prints nothing, or
-`NULL` when asked for.
+`\n`, `\t`, `\r` and `\xNN` are escapes, see `tidelog.cli.escapes`. A null key or value prints nothing, or
+`NULL` with `--print-null`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ _TOKENS: Final = "sSRkKtpoTh%"
 
 
 def compile_format(text: str, *, null: bytes = b"") -> RecordFormatter:
-    """A function from record to bytes; `null` is what null keys and values print (a null header prints NULL).
+    """Return a function from record to bytes; `null` is printed for null keys and values.
+
+    A null header is always printed as NULL.
 
     Errors: ValueError for an unknown token, a bad escape, or a `%` at the end.
     """
@@ -48,7 +50,7 @@ def compile_format(text: str, *, null: bytes = b"") -> RecordFormatter:
 
 
 def json_line(record: ConsumerRecord) -> bytes:
-    """A record as one line of JSON."""
+    """Return a record as one line of JSON."""
     fields = {
         "topic": record.topic,
         "partition": record.partition,
@@ -79,7 +81,9 @@ def _parse(text: str, null: bytes) -> list[bytes | RecordFormatter]:
             continue
         token = text[position + 1 : position + 2]
         if not token or token not in _TOKENS:
-            raise ValueError(f"format {text!r}: unknown token '%{token}', known are %{' %'.join(_TOKENS)}")
+            raise ValueError(
+                f"format {text!r}: unknown token '%{token}', expected one of %{' %'.join(_TOKENS)}"
+            )
         if token == "%":
             literal += b"%"
         else:

@@ -1,6 +1,6 @@
-"""Running a command's coroutine: on uvloop, with ctrl-C and SIGTERM as a cancellation (shell).
+"""Runs a command's coroutine on uvloop; ctrl-C and SIGTERM cancel it (shell).
 
-So a consumer leaves its group and commits before the process ends.
+A consumer therefore commits and leaves its group before the process exits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOG_LEVEL_VARIABLE: Final = "TIDELOG_LOG_LEVEL"
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` to its end. Errors: its own; KeyboardInterrupt; Terminated."""
+    """Run `work` and return its result. Errors: those of `work`; KeyboardInterrupt; Terminated."""
     set_up_logging()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_until_terminated(work))
@@ -53,23 +53,23 @@ async def _until_terminated(work: Coroutine[Any, Any, T]) -> T:
         loop.remove_signal_handler(signal.SIGTERM)
 
 
-class _Complaints(logging.Handler):
-    """Prints each warning as the line that a failure would be."""
+class _WarningHandler(logging.Handler):
+    """Prints each warning on one line, as an error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         complain(record.getMessage())
 
 
 def set_up_logging() -> None:
-    """Keep logs out of the way: a command says itself what failed. TIDELOG_LOG_LEVEL shows them.
+    """Hide logs, because a command prints its errors itself; TIDELOG_LOG_LEVEL shows them.
 
-    Only that the cluster was lost, and came back, is told: a command that waits for it would seem idle.
+    Only the loss and the return of the cluster are printed, because the command waits meanwhile.
     """
     level = os.environ.get(LOG_LEVEL_VARIABLE)
     if level:
         logging.basicConfig(level=level.upper())
     elif not logging.getLogger().handlers:
         logging.getLogger().addHandler(logging.NullHandler())
-    told = logging.getLogger("tidelog.clients.metadata.cluster_metadata")
-    if not level and not told.handlers:
-        told.addHandler(_Complaints(logging.WARNING))
+    metadata_log = logging.getLogger("tidelog.clients.metadata.cluster_metadata")
+    if not level and not metadata_log.handlers:
+        metadata_log.addHandler(_WarningHandler(logging.WARNING))

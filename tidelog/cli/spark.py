@@ -1,4 +1,4 @@
-"""`tidelog spark`: pipelines over topics on Spark. PySpark is imported when a job runs, not before."""
+"""`tidelog spark`: runs Spark jobs over topics. PySpark is imported when a job runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 
 app = typer.Typer(
-    help="Run pipelines over topics on Spark: archive, verify, transform, count.",
+    help="Run Spark jobs over topics: archive, verify, transform, stats.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -52,23 +52,29 @@ Sql = Annotated[
     typer.Option(
         "--sql",
         metavar="QUERY",
-        help="A query FROM source that gives value, and key, headers, partition, timestamp as it likes.",
+        help="A query FROM source with the column value; optional: key, headers, partition, timestamp.",
     ),
 ]
 Checkpoint = Annotated[
-    str, typer.Option("--checkpoint", metavar="DIR", help="Where Spark notes how far it is.")
+    str, typer.Option("--checkpoint", metavar="DIR", help="The directory of Spark's checkpoint.")
 ]
 TargetBootstrap = Annotated[
-    str | None, typer.Option("--target-bootstrap", metavar="HOST:PORT", help="Servers of TARGET, if others.")
+    str | None,
+    typer.Option(
+        "--target-bootstrap", metavar="HOST:PORT", help="The servers of TARGET, if it is in another cluster."
+    ),
 ]
 Starting = Annotated[
     str,
-    typer.Option("--starting", metavar="OFFSETS", help="Where a new checkpoint begins: earliest or latest."),
+    typer.Option("--starting", metavar="OFFSETS", help="Where a new checkpoint starts: earliest or latest."),
 ]
 SinkValues = Annotated[
     list[str],
     typer.Option(
-        "-O", "--target-option", metavar="KEY=VALUE", help="An option of the sink, e.g. kafka.linger.ms=50."
+        "-O",
+        "--target-option",
+        metavar="KEY=VALUE",
+        help="An option of the sink, such as kafka.linger.ms=50.",
     ),
 ]
 
@@ -77,13 +83,17 @@ SinkValues = Annotated[
 def archive(
     topic: Topic,
     output: Annotated[
-        str, typer.Argument(metavar="OUTPUT", help="The folder for Parquet files, as Spark names it.")
+        str,
+        typer.Argument(metavar="OUTPUT", help="The directory for Parquet files, as a path or URL of Spark."),
     ],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     begin: From = None,
     end: To = None,
     max_offsets: Annotated[
-        int, typer.Option("--commit-records", metavar="N", min=1, help="About how many records a commit has.")
+        int,
+        typer.Option(
+            "--commit-records", metavar="N", min=1, help="The approximate number of records in a commit."
+        ),
     ] = 5_000_000,
     compression: Annotated[
         str, typer.Option("--compression", metavar="CODEC", help="zstd, snappy, gzip, lz4_raw or none.")
@@ -96,9 +106,11 @@ def archive(
     conf: SparkConf = [],  # noqa: B006
     as_json: AsJson = False,
 ) -> None:
-    """Write what is in a topic and not in OUTPUT yet to Parquet files, by topic and date.
+    """Write the new records of a topic to Parquet files.
 
-    A further run goes on at the next offset, also after a crash; nothing is written twice.
+    Files are partitioned by topic and date.
+
+    The next run continues at the next offset, also after a crash. No record is written twice.
     """
     from tidelog.cli.progress import bar
     from tidelog.cli.spark_output import print_archive
@@ -140,26 +152,28 @@ def verify(
     conf: SparkConf = [],  # noqa: B006
     as_json: AsJson = False,
 ) -> None:
-    """Prove that remote storage is whole, as `tier fsck --deep` does, with Spark's tasks reading the bytes.
+    """Verify remote storage with the tasks of Spark.
 
-    Exits with 0 when it is clean, 1 when something was found, 2 when it could not be looked at.
+    The checks are those of `tier fsck --deep`.
+
+    Exit codes: 0 no findings, 1 findings, 2 remote storage could not be checked.
     """
     from tidelog.cli.progress import bar
-    from tidelog.cli.tier_fsck import FsckOptions, exit_when_blind, run_fsck
+    from tidelog.cli.tier_fsck import FsckOptions, exit_if_unchecked, run_fsck
     from tidelog.spark_connector.jobs.verify import inspect_with_spark
 
     if bool(topics) is everything:
         raise UsageFailure("give topics, or --all")
     values = storage_values(config, storage)
 
-    def deep_look(segments: Sequence[RemoteLogSegmentMetadata]) -> list[Finding]:
+    def deep_check(segments: Sequence[RemoteLogSegmentMetadata]) -> list[Finding]:
         total = sum(segment.segment_size_bytes for segment in segments)
         with spark_session("verify", master, conf) as spark, bar("bytes", total) as show:
             return inspect_with_spark(
                 spark, values, segments, lambda done, tasks: show(total * done // tasks, f"{done}/{tasks}")
             )
 
-    with exit_when_blind():
+    with exit_if_unchecked():
         require_spark()
         with opened_bucket(values) as bucket:
             run_fsck(
@@ -171,7 +185,7 @@ def verify(
                     is_offline=offline,
                     patience_ms=patience * 1000,
                     as_json=as_json,
-                    deep_look=deep_look,
+                    deep_check=deep_check,
                 ),
             )
 
@@ -185,7 +199,7 @@ def transform(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     target_bootstrap: TargetBootstrap = None,
     follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Go on with what comes, until ctrl-C.")
+        bool, typer.Option("-f", "--follow", help="Continue with new records until ctrl-C.")
     ] = False,
     starting: Starting = "earliest",
     tier: Tier = None,
@@ -197,9 +211,10 @@ def transform(
     conf: SparkConf = [],  # noqa: B006
     as_json: AsJson = False,
 ) -> None:
-    """Write a topic into another one by SQL: what is new since the last run with this checkpoint.
+    """Transform a topic with SQL into another topic.
 
-    At least once: after a crash the last records may be written again.
+    Each run reads the records since the last run with this checkpoint. Delivery is at least once: after a
+    crash, the last records may be written again.
     """
     from tidelog.cli.progress import counting
     from tidelog.cli.spark_output import print_transform
@@ -231,12 +246,12 @@ def transform(
 
 @app.command()
 def stats(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics to count.")],
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics to analyse.")],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     begin: From = None,
     end: To = None,
     top: Annotated[
-        int, typer.Option("-n", "--top", metavar="N", min=0, help="How many of the largest keys to name.")
+        int, typer.Option("-n", "--top", metavar="N", min=0, help="How many of the largest keys to list.")
     ] = 10,
     tier: Tier = None,
     config: ConfigFile = None,
@@ -246,7 +261,10 @@ def stats(
     conf: SparkConf = [],  # noqa: B006
     as_json: AsJson = False,
 ) -> None:
-    """Count keys, sizes and times, and tell how unequal the partitions are."""
+    """Show statistics of the records of topics.
+
+    Count records, keys, sizes and times, and show the skew of partitions.
+    """
     from tidelog.cli.progress import bar
     from tidelog.cli.spark_output import print_stats
     from tidelog.spark_connector.jobs.stats import StatsRequest, count_topics

@@ -1,4 +1,4 @@
-"""What the jobs of `tidelog spark` have in common: their options, a session, how they fail (shell)."""
+"""The common parts of the jobs of `tidelog spark`: options, session and signals (shell)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SourceValues = Annotated[
         "-o",
         "--option",
         metavar="KEY=VALUE",
-        help="An option of the source tidelog, e.g. failOnDataLoss=false (docs/spark.md).",
+        help="An option of the tidelog source, such as failOnDataLoss=false (docs/spark.md).",
     ),
 ]
 Tier = Annotated[
@@ -40,42 +40,44 @@ Tier = Annotated[
     typer.Option(
         "--tier",
         metavar="MODE",
-        help="direct: tasks read remote segments from the bucket; offline: without brokers.",
+        help="direct: tasks read remote segments from the bucket; offline: also without brokers.",
     ),
 ]
 Master = Annotated[
     str | None,
-    typer.Option("--master", metavar="URL", help="Spark's master; this machine, local[*], if none is given."),
+    typer.Option("--master", metavar="URL", help="The master URL of Spark; default: local[*]."),
 ]
 SparkConf = Annotated[
     list[str],
-    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark, e.g. spark.driver.memory=4g."),
+    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark, such as spark.driver.memory=4g."),
 ]
 From = Annotated[
     str | None,
-    typer.Option("--from", metavar="TIME", help="Begin with the first record at or after, e.g. 2026-01-31."),
+    typer.Option(
+        "--from", metavar="TIME", help="Start at the first record at or after this time, such as 2026-01-31."
+    ),
 ]
 To = Annotated[
     str | None,
-    typer.Option("--to", metavar="TIME", help="End before the first record at or after; the end if none."),
+    typer.Option(
+        "--to", metavar="TIME", help="Stop before the first record at or after this time; default: the end."
+    ),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class TierChoice:
-    """How remote segments are read: `mode` as the source's option `tier`, with the bucket's settings."""
+    """How remote segments are read: the source's option `tier`, and the settings of the bucket."""
 
     mode: str | None
     config: Path | None
     storage: Sequence[str]
 
     def options(self) -> dict[str, str]:
-        """Options of the source. Errors: UsageFailure."""
+        """Return the options of the source. Errors: UsageFailure."""
         if self.mode is None:
             if self.config is not None or self.storage:
-                raise UsageFailure(
-                    "--config and -C say where the bucket is: give --tier direct or offline, too"
-                )
+                raise UsageFailure("--config and -C need --tier direct or --tier offline")
             return {}
         values = storage_values(self.config, self.storage)
         return {"tier": self.mode, **{f"{STORAGE_PREFIX}{key}": text for key, text in values.items()}}
@@ -84,13 +86,13 @@ class TierChoice:
 def topic_source(
     bootstrap: str, topics: Sequence[str], values: Sequence[str], tier: TierChoice
 ) -> TopicSource:
-    """The topics a job reads. Errors: OptionError; UsageFailure."""
+    """Return the topics that a job reads. Errors: OptionError; UsageFailure."""
     options = {**tier.options(), **key_values(values, "-o")}
     return TopicSource(servers=bootstrap, topics=tuple(dict.fromkeys(topics)), options=options)
 
 
 def times(begin: str | None, end: str | None) -> tuple[int | None, int | None]:
-    """`--from` and `--to` in ms. Errors: OptionError."""
+    """Return `--from` and `--to` in ms. Errors: OptionError."""
     return (
         None if begin is None else read_time_ms("--from", begin),
         None if end is None else read_time_ms("--to", end),
@@ -98,26 +100,27 @@ def times(begin: str | None, end: str | None) -> tuple[int | None, int | None]:
 
 
 def span_of(source: TopicSource, begin: str | None, end: str | None) -> TopicSpan:
-    """What is between the times, asked of brokers."""
+    """Return the offsets between the times, from the brokers."""
     return find_span(source, *times(begin, end), {})
 
 
 @contextmanager
 def spark_session(name: str, master: str | None, conf: Sequence[str]) -> Iterator[SparkSession]:
-    """A session for the job `name`; ctrl-C and SIGTERM end it. Errors: JobFailure; UsageFailure."""
+    """Open a session for a job; ctrl-C and SIGTERM end the job. Errors: JobFailure; UsageFailure."""
     settings = SessionSettings(master=master, conf=key_values(conf, "--conf"))
     set_up_logging()
     with _ended_by_signals() as take_signals, job_session(name, settings) as session:
-        # PySpark has put a handler of its own that calls the JVM in the midst of another call.
+        # PySpark has set a handler that calls the JVM during another call.
         take_signals()
         yield session
 
 
 @contextmanager
 def _ended_by_signals() -> Iterator[Callable[[], None]]:
-    """Both signals raise KeyboardInterrupt, which PySpark lets through; Terminated comes out for SIGTERM.
+    """Make SIGINT and SIGTERM raise KeyboardInterrupt, which PySpark does not catch.
 
-    Yields what makes it so again when somebody else has taken them.
+    SIGTERM then becomes Terminated. Yield a function that sets the handlers again after other code replaced
+    them.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None

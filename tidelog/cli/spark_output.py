@@ -1,4 +1,4 @@
-"""What the jobs of `tidelog spark` print: tables for people, one JSON document for machines."""
+"""The output of the jobs of `tidelog spark`: tables, or one JSON document."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEY_CHARACTERS = 40
 
 
 def print_archive(topic: str, output: str, result: ArchiveResult, as_json: bool) -> None:
-    """What one run archived, and how far each partition is."""
+    """Print what one run has archived, and the next offset of each partition."""
     span, commits = result.span, result.commits
     rows = sum(commit.rows for commit in commits)
     size_bytes = sum(commit.size_bytes for commit in commits)
@@ -45,11 +45,11 @@ def print_archive(topic: str, output: str, result: ArchiveResult, as_json: bool)
         ],
     )
     done = f"{rows} rows, {len(result.files)} files, {size_bytes} bytes, {len(commits)} commits"
-    print(f"{topic} to {output}: {done if commits else 'nothing is new'}")
+    print(f"{topic} to {output}: {done if commits else 'no new records'}")
 
 
 def print_transform(request_words: str, result: TransformResult, as_json: bool) -> None:
-    """What one run of a transformation did."""
+    """Print what one run of a transformation has read and written."""
     if as_json:
         print_json(
             {
@@ -61,11 +61,11 @@ def print_transform(request_words: str, result: TransformResult, as_json: bool) 
         )
         return
     counts = f"{result.records_read} records read, {result.records_written} written, {result.batches} batches"
-    print(f"{request_words}: {counts if result.batches else 'nothing is new'}")
+    print(f"{request_words}: {counts if result.batches else 'no new records'}")
 
 
 def print_stats(found: Sequence[TopicStats], as_json: bool) -> None:
-    """Figures of partitions, and behind them those of the whole and the largest keys."""
+    """Print the statistics of partitions, then those of the topic and its largest keys."""
     if as_json:
         print_json(found)
         return

@@ -1,4 +1,4 @@
-"""`tidelog storage`: preparing the directories of a node for its cluster."""
+"""`tidelog storage`: formats the log directories of a node."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ from tidelog.storage.directories.meta_properties import MetaPropertiesFile
 from tidelog.storage.disk.files import OsFileSystem
 
 app = typer.Typer(
-    help="Prepare the directories of a node for its cluster.",
+    help="Format the log directories of a node.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 ConfigFile = Annotated[
-    str, typer.Option("-c", "--config", metavar="FILE", help="Kafka's server.properties of the node.")
+    str, typer.Option("-c", "--config", metavar="FILE", help="The server.properties of the node.")
 ]
 Overrides = Annotated[
-    list[str], typer.Option("--override", metavar="KEY=VALUE", help="A setting over that of the file.")
+    list[str], typer.Option("--override", metavar="KEY=VALUE", help="A setting that overrides the file.")
 ]
 
 
 @app.command("random-uuid")
 def random_uuid() -> None:
-    """Print a new id, for a cluster or a directory."""
+    """Print a new id for a cluster or a directory."""
     print(uuid_text(new_uuid(random.SystemRandom())))
 
 
 @app.command("format")
 def format_storage(
     config: ConfigFile,
-    cluster_id: Annotated[str, typer.Option("-t", "--cluster-id", help="The id of the cluster.")],
+    cluster_id: Annotated[str, typer.Option("-t", "--cluster-id", help="The cluster id.")],
     standalone: Annotated[
-        bool, typer.Option("-s", "--standalone", help="This controller is the first and only voter.")
+        bool, typer.Option("-s", "--standalone", help="Make this controller the only initial voter.")
     ] = False,
     initial_controllers: Annotated[
         str | None,
@@ -58,15 +58,15 @@ def format_storage(
             "-I",
             "--initial-controllers",
             metavar="ID@HOST:PORT:DIRECTORY-ID,...",
-            help="The first voters; the same for every one of them.",
+            help="The initial voters; the same value for all of them.",
         ),
     ] = None,
     no_initial_controllers: Annotated[
         bool,
-        typer.Option("-N", "--no-initial-controllers", help="The voters are found through the others."),
+        typer.Option("-N", "--no-initial-controllers", help="Join an existing quorum with dynamic voters."),
     ] = False,
     ignore_formatted: Annotated[
-        bool, typer.Option("-g", "--ignore-formatted", help="Leave what is formatted as it is.")
+        bool, typer.Option("-g", "--ignore-formatted", help="Ignore directories that are already formatted.")
     ] = False,
     override: Overrides = [],  # noqa: B006
 ) -> None:
@@ -74,15 +74,15 @@ def format_storage(
     node = load_config(config, key_values(override, "--override"))
     if sum((standalone, initial_controllers is not None, no_initial_controllers)) > 1:
         raise UsageFailure(
-            "one of --standalone, --initial-controllers and --no-initial-controllers is enough"
+            "--standalone, --initial-controllers and --no-initial-controllers exclude each other"
         )
     try:
         voters = _voters(node, standalone, initial_controllers)
         is_dynamic = node.is_controller and not node.controller_quorum_voters and not node.has_own_quorum
         if is_dynamic and not voters and not no_initial_controllers:
             raise FormatError(
-                "controller.quorum.voters is not set on this controller, so that one of --standalone, "
-                "--initial-controllers and --no-initial-controllers must say who votes"
+                "controller.quorum.voters is not set on this controller: give --standalone, "
+                "--initial-controllers or --no-initial-controllers"
             )
         lines = format_directories(
             OsFileSystem(),
@@ -107,18 +107,16 @@ def _voters(
     if not standalone:
         return ()
     if not node.is_controller or not node.controller_listeners:
-        raise FormatError("--standalone is for a controller with a listener of controller.listener.names")
+        raise FormatError("--standalone needs a controller with a listener of controller.listener.names")
     if node.controller_quorum_voters:
-        raise FormatError(
-            "--standalone is for a quorum with dynamic voters, not with controller.quorum.voters"
-        )
+        raise FormatError("--standalone needs dynamic voters, without controller.quorum.voters")
     listener = node.advertised_controllers("localhost", {})[0]
     return (InitialVoter(node.node_id, listener.host, listener.port, new_uuid(random.SystemRandom())),)
 
 
 @app.command()
 def info(config: ConfigFile, override: Overrides = [], as_json: AsJson = False) -> None:  # noqa: B006
-    """Show what the log directories of a node are formatted for."""
+    """Show the ids in the log directories of a node."""
     node = load_config(config, key_values(override, "--override"))
     fs = OsFileSystem()
     found: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""`tidelog tier`: what is in remote storage, why, and whether it is whole."""
+"""`tidelog tier`: shows and verifies the segments in remote storage."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tidelog.cli.tier_sources import (
     gather_named,
     gather_one,
     opened_bucket,
-    split_name,
+    parse_partition_name,
     storage_values,
 )
 
 app = typer.Typer(
-    help="Show what is in remote storage, why, and whether it is whole.",
+    help="Show and verify the segments in remote storage.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -37,15 +37,22 @@ app = typer.Typer(
 def list_partitions(
     names: Annotated[
         list[str],
-        typer.Argument(metavar="[TOPIC[-PARTITION]]...", help="All tiered topics if none is given."),
+        typer.Argument(
+            metavar="[TOPIC[-PARTITION]]...", help="Topics or partitions; default: all tiered topics."
+        ),
     ] = [],  # noqa: B006
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    segments: Annotated[bool, typer.Option("-s", "--segments", help="Every remote segment, too.")] = False,
+    segments: Annotated[
+        bool, typer.Option("-s", "--segments", help="Also list every remote segment.")
+    ] = False,
     config: ConfigFile = None,
     storage: StorageValues = [],  # noqa: B006
     as_json: AsJson = False,
 ) -> None:
-    """Show how far partitions are in remote storage, and what waits."""
+    """List the offsets of partitions in remote storage.
+
+    Also list how much is not copied yet.
+    """
     from tidelog.cli import tier_output as output
 
     values = storage_values(config, storage)
@@ -72,25 +79,30 @@ def list_partitions(
 def explain(
     name: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="The partition.")],
     offset: Annotated[
-        int | None, typer.Option("-o", "--offset", metavar="N", min=0, help="Where is it?")
+        int | None, typer.Option("-o", "--offset", metavar="N", min=0, help="Show where this offset is.")
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     count: Annotated[
-        int, typer.Option("-n", "--next", metavar="N", min=0, help="How many of the next segments to go.")
+        int,
+        typer.Option(
+            "-n", "--next", metavar="N", min=0, help="How many of the segments that expire next to list."
+        ),
     ] = 3,
     config: ConfigFile = None,
     storage: StorageValues = [],  # noqa: B006
     as_json: AsJson = False,
 ) -> None:
-    """Say where an offset is, which leader epochs there are, what is not tiered yet, and what goes next.
+    """Show where an offset of a partition is.
 
-    With the bucket's settings also in which bytes of which object the offset is.
+    Also show the leader epochs, what is not tiered and why, and which segments expire next.
+
+    With the settings of the bucket, also show the object and the bytes with the offset.
     """
     from tidelog.cli import tier_output as output
     from tidelog.remote.inspection.byte_range import byte_range
     from tidelog.remote.inspection.placing import locate
 
-    topic, number = split_name(name)
+    topic, number = parse_partition_name(name)
     if number is None:
         raise UsageFailure(f"{name!r} is not TOPIC-PARTITION, such as tides-0")
     values = storage_values(config, storage)
@@ -112,7 +124,7 @@ def fsck(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     everything: Everything = False,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Read every byte: checksums, offsets, indexes, small files.")
+        bool, typer.Option("--deep", help="Read every byte: checksums, offsets, indexes and other files.")
     ] = False,
     offline: Offline = False,
     patience: Patience = 600,
@@ -120,15 +132,17 @@ def fsck(
     storage: StorageValues = [],  # noqa: B006
     as_json: AsJson = False,
 ) -> None:
-    """Prove that remote storage is whole: offsets, states, objects; with --deep every byte.
+    """Verify that remote storage is complete.
 
-    Exits with 0 when it is clean, 1 when something was found, 2 when it could not be looked at.
+    Check offsets, states and objects; with --deep, every byte.
+
+    Exit codes: 0 no findings, 1 findings, 2 remote storage could not be checked.
     """
-    from tidelog.cli.tier_fsck import FsckOptions, exit_when_blind, run_fsck
+    from tidelog.cli.tier_fsck import FsckOptions, exit_if_unchecked, run_fsck
 
     if bool(topics) is everything:
         raise UsageFailure("give topics, or --all")
-    with exit_when_blind(), opened_bucket(storage_values(config, storage)) as bucket:
+    with exit_if_unchecked(), opened_bucket(storage_values(config, storage)) as bucket:
         run_fsck(
             bucket,
             FsckOptions(

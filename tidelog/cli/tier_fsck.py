@@ -2,9 +2,9 @@
 
 | status | |
 |---|---|
-| 0 | clean; notes do not count |
-| 1 | something was found |
-| 2 | it could not be looked at: no broker, no bucket, wrong settings |
+| 0 | no findings, except notes |
+| 1 | findings |
+| 2 | could not be checked: no broker, no bucket, wrong settings |
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.ports.storage_manager import RemoteStorageError
 from tidelog.spark_connector.jobs.failures import JobFailure
 
-EXIT_CANNOT_LOOK: Final = 2
+EXIT_UNCHECKED: Final = 2
 
-DeepLook = Callable[[Sequence[RemoteLogSegmentMetadata]], list[Finding]]
-"""Reads every byte of segments."""
+DeepCheck = Callable[[Sequence[RemoteLogSegmentMetadata]], list[Finding]]
+"""Reads every byte of segments and returns the findings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FsckOptions:
-    """What to look at, and how closely."""
+    """What to check, and how thoroughly."""
 
     bootstrap: str
     topics: Sequence[str]
@@ -57,13 +57,13 @@ class FsckOptions:
     is_offline: bool = False
     patience_ms: int = 0
     as_json: bool = False
-    deep_look: DeepLook | None = None
-    """Who reads the bytes; None for threads of this process."""
+    deep_check: DeepCheck | None = None
+    """Reads the bytes; None means threads of this process."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What was looked at and found."""
+    """The partitions that were checked, and the findings."""
 
     findings: list[Finding] = field(default_factory=list)
     views: list[PartitionView] = field(default_factory=list)
@@ -71,13 +71,13 @@ class Report:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing but notes was found."""
+        """Whether there are no findings except notes."""
         return all(finding.kind.severity is Severity.NOTE for finding in self.findings)
 
 
 @contextmanager
-def exit_when_blind() -> Iterator[None]:
-    """What keeps fsck from looking becomes one line and status 2."""
+def exit_if_unchecked() -> Iterator[None]:
+    """Print an error that prevents the check on one line, and exit with status 2."""
     try:
         yield
     except KafkaError as error:
@@ -88,22 +88,22 @@ def exit_when_blind() -> Iterator[None]:
         complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     else:
         return
-    raise typer.Exit(EXIT_CANNOT_LOOK)
+    raise typer.Exit(EXIT_UNCHECKED)
 
 
 def run_fsck(bucket: Bucket, options: FsckOptions) -> None:
-    """Look, print, and end with the status."""
-    report = _look_offline(bucket, options) if options.is_offline else _look(bucket, options)
+    """Check remote storage, print the report and exit with its status."""
+    report = _check_offline(bucket, options) if options.is_offline else _check(bucket, options)
     _print(report, options.as_json)
     if not report.is_clean:
         raise typer.Exit(EXIT_FAILURE)
 
 
-def _look(bucket: Bucket, options: FsckOptions) -> Report:
+def _check(bucket: Bucket, options: FsckOptions) -> Report:
     views, found = _shallow(bucket, options)
     report = Report(found, views)
     if options.is_deep:
-        report.findings += _deep(bucket, report, options.deep_look)
+        report.findings += _deep(bucket, report, options.deep_check)
     if report.findings:
         views, again = _shallow(bucket, options)
         report.findings = confirmed(report.findings, again, views)
@@ -128,30 +128,30 @@ def _shallow(bucket: Bucket, options: FsckOptions) -> tuple[list[PartitionView],
     return views, found
 
 
-def _look_offline(bucket: Bucket, options: FsckOptions) -> Report:
+def _check_offline(bucket: Bucket, options: FsckOptions) -> Report:
     with bar("manifests", None) as show:
         views, found = offline_views(bucket, options.topics, _Steps(show))
     if not views and not found:
-        raise UsageFailure(f"there is nothing of {', '.join(options.topics) or 'any topic'} in the bucket")
+        raise UsageFailure(f"the bucket has no segments of {', '.join(options.topics) or 'any topic'}")
     report = Report(found, views)
     with _segments_bar(views) as on_segment:
         for view in views:
             report.findings += metadata_findings(view, options.patience_ms)
             sizes = bucket.sizes(view.partition)
-            mine = {finding.segment for finding in found}
+            reported = {finding.segment for finding in found}
             seen = bucket.findings(view, sizes, on_segment)
-            report.findings += [finding for finding in seen if finding.segment not in mine]
+            report.findings += [finding for finding in seen if finding.segment not in reported]
     if options.is_deep:
-        report.findings += _deep(bucket, report, options.deep_look)
+        report.findings += _deep(bucket, report, options.deep_check)
     return report
 
 
-def _deep(bucket: Bucket, report: Report, deep_look: DeepLook | None) -> list[Finding]:
+def _deep(bucket: Bucket, report: Report, deep_check: DeepCheck | None) -> list[Finding]:
     segments = segments_to_read(report.views, report.findings)
     total = sum(segment.segment_size_bytes for segment in segments)
-    if deep_look is not None:
+    if deep_check is not None:
         report.bytes_read = total
-        return deep_look(segments)
+        return deep_check(segments)
     with bar("bytes", total) as show:
         steps = _Steps(show)
         found = deep_findings(bucket, report.views, report.findings, steps.add)
@@ -160,7 +160,7 @@ def _deep(bucket: Bucket, report: Report, deep_look: DeepLook | None) -> list[Fi
 
 
 class _Steps:
-    """Counts from several threads and shows."""
+    """Counts steps in several threads and shows the count."""
 
     def __init__(self, show: Callable[[int, str], None]) -> None:
         self._show = show

@@ -1,4 +1,4 @@
-"""How `tidelog tier` shows what it sees: figures of partitions, segments, places, departures."""
+"""The output of `tidelog tier`: partitions, segments, positions of offsets, and expiry of segments."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SEGMENT_COLUMNS = ("partition", "start", "end", "epochs", "state", "bytes", "new
 
 
 def partition_document(view: PartitionView) -> dict[str, Any]:
-    """One partition, for machines."""
+    """Return one partition for JSON."""
     offsets, partition = view.offsets, view.partition
     visible = finished(view.segments)
     behind_bytes = None if view.local_size_bytes is None else local_only_bytes(view)
@@ -67,7 +67,7 @@ def partition_document(view: PartitionView) -> dict[str, Any]:
 
 
 def print_partitions(views: Iterable[PartitionView]) -> None:
-    """A line for each partition."""
+    """Print one line for each partition."""
     rows = []
     for view in views:
         shown = partition_document(view)
@@ -92,7 +92,7 @@ def print_partitions(views: Iterable[PartitionView]) -> None:
 
 
 def segment_document(segment: RemoteLogSegmentMetadata, bucket: Bucket | None) -> dict[str, Any]:
-    """One segment, for machines; `object_key` is that of its log."""
+    """Return one segment for JSON; `object_key` is the key of its log."""
     return {
         "segment_id": segment.remote_log_segment_id.id,
         "start_offset": segment.start_offset,
@@ -110,7 +110,7 @@ def segment_document(segment: RemoteLogSegmentMetadata, bucket: Bucket | None) -
 
 
 def object_key(segment: RemoteLogSegmentMetadata, bucket: Bucket | None) -> str:
-    """The key of the segment's log; without a bucket as it is without a prefix."""
+    """Return the key of the segment's log object; without a bucket, the key without a prefix."""
     from tidelog.remote.objects.layout.object_keys import ObjectKeys
 
     keys = ObjectKeys().of(segment) if bucket is None else bucket.keys(segment)
@@ -118,7 +118,7 @@ def object_key(segment: RemoteLogSegmentMetadata, bucket: Bucket | None) -> str:
 
 
 def custom_text(segment: RemoteLogSegmentMetadata) -> str | None:
-    """Custom metadata in words where it is the bundled storage manager's, else in hex."""
+    """Return custom metadata as text: fields of the bundled storage manager, otherwise hexadecimal."""
     data = segment.custom_metadata
     if not data:
         return None
@@ -130,7 +130,7 @@ def custom_text(segment: RemoteLogSegmentMetadata) -> str | None:
 
 
 def print_segments(views: Iterable[PartitionView], bucket: Bucket | None) -> None:
-    """A line for each segment that is known."""
+    """Print one line for each segment."""
     rows = [
         (
             view.partition.topic_partition,
@@ -150,7 +150,7 @@ def print_segments(views: Iterable[PartitionView], bucket: Bucket | None) -> Non
 
 
 def moment(timestamp_ms: int | None) -> str | None:
-    """A timestamp in UTC."""
+    """Return a timestamp as text in UTC; None if there is no timestamp."""
     if timestamp_ms is None or timestamp_ms < 0:
         return None
     try:
@@ -165,7 +165,7 @@ def moment(timestamp_ms: int | None) -> str | None:
 def explain_document(
     view: PartitionView, place: Whereabouts | None, where: ByteRange | None, count: int
 ) -> dict[str, Any]:
-    """All that `explain` has to say, for machines."""
+    """Return the output of `explain` for JSON."""
     return {
         **partition_document(view),
         "lineage": [{"leader_epoch": epoch, "start_offset": start} for epoch, start in view.lineage],
@@ -189,7 +189,7 @@ def explain_document(
 
 
 def not_tiered(view: PartitionView, place: Whereabouts | None) -> list[UploadReason]:
-    """Why the offset asked about, or else the next one, is not in the tier; empty when it is."""
+    """Return why the requested offset, or the next pending one, is not in the tier; empty if it is."""
     if place is not None:
         return list(upload_reasons(view, place.offset)) if place.place is Place.LOCAL else []
     first = pending_offset(view)
@@ -199,7 +199,7 @@ def not_tiered(view: PartitionView, place: Whereabouts | None) -> list[UploadRea
 def print_explanation(
     view: PartitionView, place: Whereabouts | None, where: ByteRange | None, count: int
 ) -> None:
-    """All that `explain` has to say, for people."""
+    """Print the output of `explain`."""
     print_partitions([view])
     print()
     spans = list(epoch_spans(view.lineage, view.offsets.log_end_offset))
@@ -215,8 +215,8 @@ def print_explanation(
             print(f"  {reason.obstacle.value}{f' ({reason.detail})' if reason.detail else ''}")
     going = departures(view, count)
     if going:
-        print("\nnext to go:")
-        print_table(("start", "end", "when", "why"), [_departure_row(view, each) for each in going])
+        print("\nnext segments to expire:")
+        print_table(("start", "end", "when", "reason"), [_departure_row(view, each) for each in going])
 
 
 def _place_document(place: Whereabouts, where: ByteRange | None) -> dict[str, Any]:
@@ -238,7 +238,7 @@ def _print_place(place: Whereabouts, where: ByteRange | None) -> None:
     if place.segment is not None:
         segment = place.segment
         print(f"  segment       {uuid_text(segment.remote_log_segment_id.id)}")
-        print(f"  holds         {segment.start_offset}-{segment.end_offset}")
+        print(f"  offsets       {segment.start_offset}-{segment.end_offset}")
         if where is None:
             print(f"  object        {object_key(segment, None)}")
     if where is not None:

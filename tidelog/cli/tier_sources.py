@@ -1,4 +1,4 @@
-"""What `tidelog tier` looks at: a cluster, and the bucket that its brokers write to (shell)."""
+"""The sources of `tidelog tier`: a cluster, and the bucket of its brokers (shell)."""
 
 from __future__ import annotations
 
@@ -21,24 +21,29 @@ if TYPE_CHECKING:
 
 _PREFIX_KEY: Final = "remote.log.storage.manager.impl.prefix"
 _PREFIX: Final = "rsm.config."
-_GONE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_DELETED: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _ATTEMPTS_MAX: Final = 5
 
-FsckTopics = Annotated[list[str], typer.Argument(metavar="[TOPIC]...", help="Topics by name.")]
+FsckTopics = Annotated[list[str], typer.Argument(metavar="[TOPIC]...", help="The names of the topics.")]
 Everything = Annotated[
-    bool, typer.Option("-a", "--all", help="Every tiered topic, and what is left of others.")
+    bool, typer.Option("-a", "--all", help="All tiered topics, and leftovers of other topics.")
 ]
-Offline = Annotated[bool, typer.Option("--offline", help="By the bucket alone, without a broker.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Check only the bucket, without brokers.")]
 Patience = Annotated[
     int,
-    typer.Option("--patience", metavar="SECONDS", min=0, help="How long a copy or a deletion may take."),
+    typer.Option(
+        "--patience",
+        metavar="SECONDS",
+        min=0,
+        help="The time after which an unfinished copy or deletion is a finding.",
+    ),
 ]
 ConfigFile = Annotated[
     Path | None,
     typer.Option(
         "--config",
         metavar="FILE",
-        help="A broker's properties; of them those for the storage manager (rsm.config.).",
+        help="A broker's properties with the settings of the storage manager (rsm.config.).",
     ),
 ]
 StorageValues = Annotated[
@@ -46,13 +51,13 @@ StorageValues = Annotated[
     typer.Option(
         "-C",
         metavar="KEY=VALUE",
-        help="A setting of the storage manager, with or without rsm.config., e.g. storage.root=/tier.",
+        help="A setting of the storage manager, with or without rsm.config., such as storage.root=/tier.",
     ),
 ]
 
 
 def storage_values(file: Path | None, given: Sequence[str]) -> dict[str, str]:
-    """The storage manager's settings without prefix; what is `given` counts more than the `file`."""
+    """Return the storage manager's settings without prefix; `given` overrides `file`."""
     from tidelog.base.properties import parse_properties
 
     values: dict[str, str] = {}
@@ -73,9 +78,11 @@ def storage_values(file: Path | None, given: Sequence[str]) -> dict[str, str]:
 
 @contextmanager
 def opened_bucket(values: dict[str, str]) -> Iterator[Bucket]:
-    """The bucket of these settings. Errors: ConfigError; UsageFailure when there are none."""
+    """Open the bucket of these settings. Errors: ConfigError; UsageFailure if there are no settings."""
     if not values:
-        raise UsageFailure("which bucket? Give --config FILE, or -C storage.backend.class=... and its keys")
+        raise UsageFailure(
+            "no bucket: give --config FILE, or -C storage.backend.class=... and the settings of the backend"
+        )
     from tidelog.remote.inspection.bucket import Bucket
 
     bucket = Bucket.open(values)
@@ -92,7 +99,7 @@ def gather(
     *,
     whole_history: bool = False,
 ) -> ClusterView:
-    """What brokers know of the topics `names` (None: of all tiered ones)."""
+    """Return the brokers' view of the topics `names` (None: of all tiered topics)."""
     from tidelog.remote.inspection.cluster import Gatherer
 
     async def work(admin: Admin) -> ClusterView:
@@ -105,17 +112,17 @@ def gather(
             try:
                 return await gatherer.view(topics, whole_history=whole_history)
             except KafkaError as error:
-                # A topic may go between the list and the look.
+                # A topic may be deleted after it was listed.
                 attempts += 1
-                if error.code not in _GONE or attempts == _ATTEMPTS_MAX:
+                if error.code not in _DELETED or attempts == _ATTEMPTS_MAX:
                     raise
 
     return with_admin(bootstrap, work)
 
 
 def gather_named(bootstrap: str, text: str) -> ClusterView:
-    """What brokers know of TOPIC, or of TOPIC-PARTITION when no topic has the whole name."""
-    topic, number = split_name(text)
+    """Return the brokers' view of TOPIC, or of TOPIC-PARTITION if no topic has the whole name."""
+    topic, number = parse_partition_name(text)
     if number is None:
         return gather(bootstrap, [text])
     try:
@@ -127,7 +134,7 @@ def gather_named(bootstrap: str, text: str) -> ClusterView:
 
 
 def gather_one(bootstrap: str, topic: str, number: int) -> ClusterView:
-    """What brokers know of one partition. Errors: KafkaError when there is none."""
+    """Return the brokers' view of one partition; raise KafkaError if it does not exist."""
     found = gather(bootstrap, [topic], [number])
     if not found.partitions:
         text = f"topic {topic!r} has no partition {number}"
@@ -135,8 +142,8 @@ def gather_one(bootstrap: str, topic: str, number: int) -> ClusterView:
     return found
 
 
-def split_name(text: str) -> tuple[str, int | None]:
-    """`tides-3` as topic and number; the number is None when `text` does not end with one."""
+def parse_partition_name(text: str) -> tuple[str, int | None]:
+    """Parse `tides-3` to topic and number; the number is None if `text` does not end with one."""
     topic, dash, number = text.rpartition("-")
     if dash and topic and number.isdecimal():
         return topic, int(number)

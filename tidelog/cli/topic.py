@@ -1,4 +1,4 @@
-"""`tidelog topic`: create, list, describe, alter and delete topics."""
+"""`tidelog topic`: creates, lists, describes, alters and deletes topics."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition, uuid_text
 
 app = typer.Typer(
-    help="Create, list, describe, alter, move and delete topics.",
+    help="Create, list, describe, alter, reassign and delete topics.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -38,10 +38,12 @@ app = typer.Typer(
 
 topic_moves.register(app)
 
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics by name.")]
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The names of the topics.")]
 Settings = Annotated[
     list[str],
-    typer.Option("-c", "--config", metavar="KEY=VALUE", help="A setting, e.g. retention.ms=3600000."),
+    typer.Option(
+        "-c", "--config", metavar="KEY=VALUE", help="A topic setting, such as retention.ms=3600000."
+    ),
 ]
 Offsets = dict[TopicPartition, ListedOffset | KafkaError]
 
@@ -51,17 +53,27 @@ def create(
     names: Names,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     partitions: Annotated[
-        int, typer.Option("-p", "--partitions", metavar="N", help="How many; -1 is the cluster's default.")
+        int,
+        typer.Option(
+            "-p",
+            "--partitions",
+            metavar="N",
+            help="The number of partitions; -1 means the cluster's default.",
+        ),
     ] = -1,
     replicas: Annotated[
         int,
-        typer.Option("-r", "--replicas", metavar="N", help="Copies of each; -1 is the cluster's default."),
+        typer.Option(
+            "-r", "--replicas", metavar="N", help="The replication factor; -1 means the cluster's default."
+        ),
     ] = -1,
     config: Settings = [],  # noqa: B006
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="A topic that is there already is fine.")
+        bool, typer.Option("--if-not-exists", help="Ignore topics that already exist.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say whether it would work.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only check whether the topics can be created.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Create topics."""
@@ -100,9 +112,7 @@ def _created_text(topic: CreatedTopic, dry_run: bool) -> str:
 @app.command("list")
 def list_topics(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    internal: Annotated[
-        bool, typer.Option("-i", "--internal", help="Also the cluster's own topics.")
-    ] = False,
+    internal: Annotated[bool, typer.Option("-i", "--internal", help="Also list internal topics.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List topics."""
@@ -216,18 +226,21 @@ def _offset(offsets: Offsets, topic: str, partition: int) -> int | None:
 
 @app.command()
 def alter(
-    name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to change.")],
+    name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to alter.")],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     partitions: Annotated[
-        int | None, typer.Option("-p", "--partitions", metavar="N", min=1, help="Grow to so many partitions.")
+        int | None,
+        typer.Option(
+            "-p", "--partitions", metavar="N", min=1, help="Increase the number of partitions to N."
+        ),
     ] = None,
     config: Settings = [],  # noqa: B006
     unset: Annotated[
         list[str],
-        typer.Option("-d", "--delete-config", metavar="KEY", help="Go back to this setting's default."),
+        typer.Option("-d", "--delete-config", metavar="KEY", help="Reset this setting to its default."),
     ] = [],  # noqa: B006
 ) -> None:
-    """Change a topic's settings, or give it more partitions."""
+    """Change the settings of a topic, or add partitions."""
     changes = [ConfigChange(name=key, value=value) for key, value in key_values(config, "--config").items()]
     changes += [ConfigChange(name=key, value=None, operation=AlterOperation.DELETE) for key in unset]
     if not changes and partitions is None:
@@ -254,9 +267,7 @@ async def _alter(admin: Admin, name: str, partitions: int | None, changes: list[
 def delete(
     names: Names,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="A topic that is not there is fine.")
-    ] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Ignore topics that do not exist.")] = False,
 ) -> None:
     """Delete topics with all their records."""
     results = with_admin(bootstrap, lambda admin: admin.delete_topics(names, timeout_ms=OPERATION_TIMEOUT_MS))

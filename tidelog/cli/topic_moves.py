@@ -1,4 +1,4 @@
-"""`tidelog topic elect` and `tidelog topic reassign`: who leads partitions, and where they are."""
+"""`tidelog topic elect` and `tidelog topic reassign`: leaders and replicas of partitions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,9 @@ from tidelog.protocol.ids import BrokerId, TopicPartition
 
 _POLL_S: Final = 0.2
 
-Places = Annotated[
-    list[str], typer.Argument(metavar="TOPIC[:N,N]...", help="Topics, or some partitions of them.")
-]
-MaybePlaces = Annotated[
-    list[str] | None, typer.Argument(metavar="[TOPIC[:N,N]...]", help="Topics, or some partitions of them.")
+Partitions = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[TOPIC[:N,N]...]", help="Topics, or the given partitions of a topic."),
 ]
 
 
@@ -33,23 +31,28 @@ def register(app: typer.Typer) -> None:
 
 
 def elect(
-    places: MaybePlaces = None,
+    texts: Partitions = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     unclean: Annotated[
         bool,
-        typer.Option("--unclean", help="Any replica where nobody leads, even if records are lost by it."),
+        typer.Option(
+            "--unclean", help="Elect any replica of partitions without a leader; records may be lost."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let the first replica of partitions lead, of all that need it if none are named."""
+    """Elect the preferred leaders of partitions.
+
+    Without TOPIC, elect the leaders of all partitions that need it.
+    """
     kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
 
     async def work(admin: Admin) -> dict[TopicPartition, KafkaError | None]:
-        wanted = None if not places else list(await _partitions(admin, places))
+        wanted = None if not texts else list(await _partitions(admin, texts))
         return await admin.elect_leaders(kind, wanted, timeout_ms=OPERATION_TIMEOUT_MS)
 
     results = with_admin(bootstrap, work)
-    needed = {where: result for where, result in results.items() if not _is_needless(result)}
+    needed = {where: result for where, result in results.items() if not _is_not_needed(result)}
     elected = sorted(succeeded(needed))
     if as_json:
         print_json([{"topic": topic, "partition": partition} for topic, partition in elected])
@@ -62,43 +65,49 @@ def elect(
 
 
 def reassign(
-    places: MaybePlaces = None,
+    texts: Partitions = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     to: Annotated[
-        str | None, typer.Option("--to", metavar="ID,ID", help="Exactly these brokers, the leader first.")
+        str | None,
+        typer.Option(
+            "--to", metavar="ID,ID", help="Exactly these brokers; the first is the preferred leader."
+        ),
     ] = None,
     over: Annotated[
         str | None,
         typer.Option(
-            "--over", metavar="ID,ID", help="Spread over these brokers, as many replicas as before."
+            "--over", metavar="ID,ID", help="Spread over these brokers, with the same replication factor."
         ),
     ] = None,
     replicas: Annotated[
         int | None,
-        typer.Option("-r", "--replicas", metavar="N", min=1, help="With --over: so many replicas."),
+        typer.Option("-r", "--replicas", metavar="N", min=1, help="With --over: the new replication factor."),
     ] = None,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Take reassignments back.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Return when the partitions have moved.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the reassignments.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the reassignments are complete.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Move partitions to other brokers; without --to, --over and --cancel show what is on its way."""
+    """Move partitions to other brokers.
+
+    Without --to, --over and --cancel, list the reassignments in progress.
+    """
     if sum((to is not None, over is not None, cancel)) > 1:
         raise UsageFailure("--to, --over and --cancel exclude each other")
     if replicas is not None and over is None:
-        raise UsageFailure("--replicas goes with --over")
+        raise UsageFailure("--replicas needs --over")
     if to is None and over is None and not cancel:
-        _show(with_admin(bootstrap, lambda admin: _under_way(admin, places or [])), as_json)
+        _show(with_admin(bootstrap, lambda admin: _reassignments(admin, texts or [])), as_json)
         return
-    if not places:
-        raise UsageFailure("name the topics or partitions to reassign")
+    if not texts:
+        raise UsageFailure("give the topics or partitions to reassign")
     brokers = _ids(to or over or "")
 
     async def work(admin: Admin) -> dict[TopicPartition, KafkaError | None]:
-        current = await _partitions(admin, places)
+        current = await _partitions(admin, texts)
         targets = _targets(current, None if cancel else brokers, is_spread=over is not None, count=replicas)
         results = await admin.alter_partition_reassignments(targets, timeout_ms=OPERATION_TIMEOUT_MS)
         if wait:
-            await _until_done(admin, [where for where, result in results.items() if result is None])
+            await _wait_until_complete(admin, [where for where, result in results.items() if result is None])
         return results
 
     results = with_admin(bootstrap, work)
@@ -106,13 +115,13 @@ def reassign(
     if as_json:
         print_json([{"topic": topic, "partition": partition} for topic, partition in done])
     else:
-        verb = "cancelled" if cancel else "moved" if wait else "began to move"
+        verb = "cancelled reassignment of" if cancel else "reassigned" if wait else "reassigning"
         for where in done:
             print(f"{verb} {where}")
     fail_unless_all(len(results), len(done))
 
 
-def _is_needless(result: KafkaError | None) -> bool:
+def _is_not_needed(result: KafkaError | None) -> bool:
     return isinstance(result, KafkaError) and result.code is ErrorCode.ELECTION_NOT_NEEDED
 
 
@@ -140,21 +149,23 @@ def _show(found: Mapping[TopicPartition, PartitionReassignment], as_json: bool) 
     )
 
 
-async def _under_way(admin: Admin, places: Sequence[str]) -> Mapping[TopicPartition, PartitionReassignment]:
-    wanted = list(await _partitions(admin, places)) if places else None
+async def _reassignments(
+    admin: Admin, texts: Sequence[str]
+) -> Mapping[TopicPartition, PartitionReassignment]:
+    wanted = list(await _partitions(admin, texts)) if texts else None
     return await admin.list_partition_reassignments(wanted)
 
 
-async def _until_done(admin: Admin, partitions: Sequence[TopicPartition]) -> None:
+async def _wait_until_complete(admin: Admin, partitions: Sequence[TopicPartition]) -> None:
     while True:
         if not partitions or not await admin.list_partition_reassignments(partitions):
             return
         await asyncio.sleep(_POLL_S)
 
 
-async def _partitions(admin: Admin, places: Iterable[str]) -> dict[TopicPartition, Sequence[BrokerId]]:
-    """The partitions that are meant, with their replicas; UsageFailure for one that is not there."""
-    wanted = [_place(text) for text in places]
+async def _partitions(admin: Admin, texts: Iterable[str]) -> dict[TopicPartition, Sequence[BrokerId]]:
+    """Return the given partitions with their replicas; raise UsageFailure if one does not exist."""
+    wanted = [_topic_and_numbers(text) for text in texts]
     topics = await admin.describe_topics(list(dict.fromkeys(name for name, _ in wanted)))
     found: dict[TopicPartition, Sequence[BrokerId]] = {}
     for name, numbers in wanted:
@@ -173,7 +184,7 @@ def _replicas_of(topic: TopicDescription) -> dict[int, Sequence[BrokerId]]:
     return {entry.partition: entry.replicas for entry in topic.partitions}
 
 
-def _place(text: str) -> tuple[str, tuple[int, ...] | None]:
+def _topic_and_numbers(text: str) -> tuple[str, tuple[int, ...] | None]:
     name, colon, numbers = text.partition(":")
     return name, _ids(numbers) if colon else None
 
@@ -192,7 +203,7 @@ def _targets(
     is_spread: bool,
     count: int | None,
 ) -> dict[TopicPartition, Sequence[BrokerId] | None]:
-    """Where each partition goes; spread out, each begins with the next broker, so that all lead some."""
+    """Return the new replicas of each partition; with `is_spread`, each one starts with the next broker."""
     targets: dict[TopicPartition, Sequence[BrokerId] | None] = {}
     for number, (where, replicas) in enumerate(sorted(current.items())):
         if brokers is None or not is_spread:
@@ -200,6 +211,6 @@ def _targets(
             continue
         size = count or len(replicas)
         if size > len(brokers):
-            raise UsageFailure(f"{where} needs {size} brokers, --over names {len(brokers)}")
+            raise UsageFailure(f"{where} needs {size} brokers, but --over has {len(brokers)}")
         targets[where] = [brokers[(number + step) % len(brokers)] for step in range(size)]
     return targets

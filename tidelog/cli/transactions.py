@@ -1,4 +1,4 @@
-"""`tidelog transactions`: what is open, who writes it, and how to end what hangs."""
+"""`tidelog transactions`: lists, describes and aborts transactions, and finds hanging ones."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
+from tidelog.base.clock import SystemClock
 from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, with_admin
 from tidelog.cli.failures import EXIT_FAILURE, UsageFailure
-from tidelog.cli.hanging_transactions import HangingTransaction, find_hanging, now_ms
+from tidelog.cli.hanging_transactions import HangingTransaction, find_hanging
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from tidelog.cli.output import print_json, print_table
 from tidelog.clients.admin.admin import ActiveProducer, Admin, TransactionDescription
@@ -16,10 +17,10 @@ from tidelog.clients.admin.admin_requests import result_for
 from tidelog.protocol.ids import TopicPartition
 
 DEFAULT_TIMEOUT_MINUTES = 15
-"""Kafka's default of transaction.max.timeout.ms: no transaction is open for longer, unless it hangs."""
+"""Kafka's default of transaction.max.timeout.ms; a transaction that is open for longer hangs."""
 
 app = typer.Typer(
-    help="List, describe and abort transactions, and find those that hang.",
+    help="List, describe and abort transactions; find hanging transactions.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -35,22 +36,26 @@ def list_transactions(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     state: Annotated[
         list[str],
-        typer.Option("-s", "--state", metavar="STATE", help="Only in this state, e.g. Ongoing or Empty."),
+        typer.Option(
+            "-s", "--state", metavar="STATE", help="Only ids in this state, such as Ongoing or Empty."
+        ),
     ] = [],  # noqa: B006
     producer_id: Annotated[
-        list[int], typer.Option("--producer-id", metavar="N", help="Only of this producer.")
+        list[int], typer.Option("--producer-id", metavar="N", help="Only the id of this producer.")
     ] = [],  # noqa: B006
     longer_than: Annotated[
         int | None,
-        typer.Option("--longer-than", metavar="MS", min=0, help="Only those open for longer."),
+        typer.Option(
+            "--longer-than", metavar="MS", min=0, help="Only transactions that are open for longer."
+        ),
     ] = None,
     pattern: Annotated[
         str | None,
-        typer.Option("--pattern", metavar="REGEX", help="Only ids that match as a whole."),
+        typer.Option("--pattern", metavar="REGEX", help="Only ids that match the whole expression."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List transactional ids."""
+    """List transactional ids and their states."""
     found = with_admin(
         bootstrap,
         lambda admin: admin.list_transactions(
@@ -67,7 +72,7 @@ def list_transactions(
 
 @app.command()
 def describe(ids: Ids, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
-    """Show transactional ids with their producers, and the partitions of what is open."""
+    """Show the producers and partitions of transactional ids."""
     described = succeeded(with_admin(bootstrap, lambda admin: admin.describe_transactions(ids)))
     if as_json:
         print_json([_as_document(one) for one in described.values()])
@@ -98,7 +103,7 @@ def describe_producers(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Show the producers that a partition remembers, and where their open transactions begin."""
+    """Show the producer states of a partition."""
     producers = with_admin(bootstrap, lambda admin: _producers(admin, TopicPartition(topic, partition)))
     if as_json:
         print_json(producers)
@@ -126,16 +131,27 @@ def abort(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     start_offset: Annotated[
         int | None,
-        typer.Option("-o", "--start-offset", metavar="N", min=0, help="Where the transaction begins."),
+        typer.Option("-o", "--start-offset", metavar="N", min=0, help="The start offset of the transaction."),
     ] = None,
     producer_id: Annotated[
         int | None,
-        typer.Option("--producer-id", metavar="N", help="In place of the offset; with epochs."),
+        typer.Option(
+            "--producer-id",
+            metavar="N",
+            help="The producer id, instead of the start offset; with both epochs.",
+        ),
     ] = None,
-    producer_epoch: Annotated[int | None, typer.Option("--producer-epoch", metavar="N")] = None,
-    coordinator_epoch: Annotated[int | None, typer.Option("--coordinator-epoch", metavar="N")] = None,
+    producer_epoch: Annotated[
+        int | None, typer.Option("--producer-epoch", metavar="N", help="The producer epoch.")
+    ] = None,
+    coordinator_epoch: Annotated[
+        int | None, typer.Option("--coordinator-epoch", metavar="N", help="The coordinator epoch.")
+    ] = None,
 ) -> None:
-    """End a transaction of a partition that hangs, without asking its coordinator."""
+    """Abort a hanging transaction in a partition.
+
+    Its coordinator is not involved.
+    """
     by_producer = (producer_id, producer_epoch, coordinator_epoch)
     if (start_offset is None) != all(part is not None for part in by_producer):
         raise UsageFailure(
@@ -159,22 +175,23 @@ def abort(
 def find_hanging_transactions(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     topic: Annotated[
-        list[str], typer.Option("-t", "--topic", metavar="TOPIC", help="Look only here; may be repeated.")
+        list[str],
+        typer.Option("-t", "--topic", metavar="TOPIC", help="Check only this topic; may be repeated."),
     ] = [],  # noqa: B006
     broker_id: Annotated[
         int | None,
-        typer.Option("--broker", metavar="ID", help="Only partitions that have a replica there."),
+        typer.Option("--broker", metavar="ID", help="Check only partitions with a replica on this broker."),
     ] = None,
     max_timeout_minutes: Annotated[
         int,
         typer.Option(
-            "--max-timeout", metavar="MINUTES", min=0, help="What no transaction is open for unless it hangs."
+            "--max-timeout", metavar="MINUTES", min=0, help="Transactions that are open for longer may hang."
         ),
     ] = DEFAULT_TIMEOUT_MINUTES,
     as_json: AsJson = False,
 ) -> None:
-    """Find transactions that are open in a partition and that no coordinator will end."""
-    hanging, is_whole = with_admin(
+    """Find open transactions that no coordinator will end."""
+    hanging, is_complete = with_admin(
         bootstrap, lambda admin: find_hanging(admin, topic, broker_id, max_timeout_minutes * 60_000)
     )
     if as_json:
@@ -182,8 +199,8 @@ def find_hanging_transactions(
     else:
         columns = "topic partition producer epoch coordinator_epoch start_offset last_timestamp"
         print_table(columns.split(), [_hanging_row(one) for one in hanging])
-    if not is_whole:
-        raise typer.Exit(EXIT_FAILURE)  # there may be more
+    if not is_complete:
+        raise typer.Exit(EXIT_FAILURE)  # some partitions were not checked
 
 
 def _hanging_row(one: HangingTransaction) -> tuple[object, ...]:
@@ -203,7 +220,7 @@ async def _producers(admin: Admin, where: TopicPartition) -> tuple[ActiveProduce
 
 
 async def _open_at(admin: Admin, where: TopicPartition, start_offset: int) -> tuple[int, int, int]:
-    """Producer id and the two epochs of the transaction that begins at an offset."""
+    """Return the producer id and both epochs of the transaction that begins at an offset."""
     for one in await _producers(admin, where):
         if one.current_transaction_start_offset == start_offset:
             return one.producer_id, one.producer_epoch, one.coordinator_epoch
@@ -211,7 +228,7 @@ async def _open_at(admin: Admin, where: TopicPartition, start_offset: int) -> tu
 
 
 def _duration_ms(one: TransactionDescription) -> int | None:
-    return None if one.start_time_ms is None else max(0, now_ms() - one.start_time_ms)
+    return None if one.start_time_ms is None else max(0, SystemClock().wall_ms() - one.start_time_ms)
 
 
 def _as_document(one: TransactionDescription) -> dict[str, object]:

@@ -220,7 +220,7 @@ def test_a_measurement_for_people(run: Command, fail: Any, topic: str) -> None:
         (["consume", "t", "-f", "%y"], "tidelog: format '%y': unknown token '%y'"),
         (["consume", "t", "-o", "x"], "tidelog: 'x' is not beginning, end, stored"),
         (["consume", "t", "-o", "stored"], "tidelog: -o stored needs --group"),
-        (["consume", "t", "-g", "g", "-p", "0"], "tidelog: with --group the broker assigns"),
+        (["consume", "t", "-g", "g", "-p", "0"], "tidelog: --group assigns partitions and offsets"),
         (["consume", "t", "--isolation", "none"], "tidelog: isolation_level='none' is not allowed"),
         (["produce", "t", "-z", "brotli"], "tidelog: compression_type='brotli' is not allowed"),
         (["produce", "t", "--acks", "2"], "tidelog: acks='2' is not allowed"),
@@ -253,7 +253,7 @@ def test_an_error_of_ours_is_one_line_too(monkeypatch: pytest.MonkeyPatch) -> No
     runner_result = _invoke_without_checks("topic", "list")
     assert runner_result.exit_code == 1
     assert runner_result.stderr.splitlines() == [
-        "tidelog: internal error: ZeroDivisionError: of ours (set TIDELOG_TRACEBACK=1 to see where)"
+        "tidelog: internal error: ZeroDivisionError: of ours (set TIDELOG_TRACEBACK=1 for the traceback)"
     ]
 
 
@@ -297,8 +297,11 @@ def test_leaders_that_are_right_need_no_election(run: Command, fail: Any, topic:
 
 
 def test_partitions_move_to_where_they_are_told_to(run: Command, fail: Any, topic: str) -> None:
-    assert run("topic", "reassign", topic, "--to", "1", "--wait") == f"moved {topic}-0\nmoved {topic}-1\n"
-    assert run("topic", "reassign", f"{topic}:1", "--over", "1") == f"began to move {topic}-1\n"
+    assert (
+        run("topic", "reassign", topic, "--to", "1", "--wait")
+        == f"reassigned {topic}-0\nreassigned {topic}-1\n"
+    )
+    assert run("topic", "reassign", f"{topic}:1", "--over", "1") == f"reassigning {topic}-1\n"
     assert words(run("topic", "reassign"))[0] == ["TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING"]
     assert json.loads(run("topic", "reassign", topic, "--json")) == []
     assert f"{topic}-0" in fail("topic", "reassign", f"{topic}:0", "--cancel")
@@ -310,4 +313,4 @@ def test_a_move_that_makes_no_sense_is_a_usage_error(fail: Any, topic: str) -> N
     assert "--over" in fail("topic", "reassign", topic, "--replicas", "2", code=2)
     assert "needs 2 brokers" in fail("topic", "reassign", topic, "--over", "1", "-r", "2", code=2)
     assert "not a list of numbers" in fail("topic", "reassign", topic, "--to", "one", code=2)
-    assert "name the topics" in fail("topic", "reassign", "--to", "1", code=2)
+    assert "give the topics" in fail("topic", "reassign", "--to", "1", code=2)

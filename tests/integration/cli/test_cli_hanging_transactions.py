@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from tidelog.cli.hanging_transactions import find_hanging, now_ms
+from tidelog.base.clock import SystemClock
+from tidelog.cli.hanging_transactions import find_hanging
 from tidelog.clients.admin.admin import ActiveProducer, Admin, TransactionDescription
 from tidelog.clients.admin.transactions import TransactionListing
 from tidelog.clients.admin.types import TopicDescription
@@ -25,7 +26,7 @@ class Told:
 
     def __init__(self, *, age_ms: int = 2 * HOUR_MS, known_to: tuple[TopicPartition, ...] | None) -> None:
         self._known_to = known_to
-        self._last_timestamp = now_ms() - age_ms
+        self._last_timestamp = SystemClock().wall_ms() - age_ms
         self.topic_error: KafkaError | None = None
         self.partition_error: KafkaError | None = None
         self.coordinator_error: KafkaError | None = None

@@ -46,7 +46,7 @@ def test_a_cluster_is_started_used_broken_mended_and_stopped(cluster: LocalClust
     folder = cluster.layout.folder
     started = tidelog("cluster", "start", "-d", str(folder))
     assert started.returncode == 0, started.stderr
-    assert "3 nodes run" in started.stdout and cluster.bootstrap_servers in started.stdout
+    assert "3 nodes are ready" in started.stdout and cluster.bootstrap_servers in started.stdout
     assert f"tidelog cluster stop -d {folder}\n" in started.stdout
     assert [node["serves"] for node in status(folder)] == [True, True, True]
     servers = cluster.bootstrap_servers
@@ -70,7 +70,7 @@ def test_a_folder_without_a_cluster_and_an_unknown_node_are_one_clear_line(
     tmp_path: Path, cluster: LocalCluster
 ) -> None:
     nothing = tidelog("cluster", "status", "-d", str(tmp_path / "nowhere"))
-    assert nothing.returncode == 2 and "holds no cluster" in nothing.stderr
+    assert nothing.returncode == 2 and "has no cluster" in nothing.stderr
     assert len(nothing.stderr.strip().splitlines()) == 1
     unknown = tidelog("cluster", "kill", "7", "-d", str(cluster.layout.folder))
     assert unknown.returncode == 2 and "there is no node 7; nodes are 1, 2, 3" in unknown.stderr
@@ -78,7 +78,7 @@ def test_a_folder_without_a_cluster_and_an_unknown_node_are_one_clear_line(
     full.mkdir()
     (full / "file").write_text("mine")
     refused = tidelog("cluster", "start", "-d", str(full))
-    assert refused.returncode == 2 and "neither empty nor a cluster's folder" in refused.stderr
+    assert refused.returncode == 2 and "neither empty nor the directory of a cluster" in refused.stderr
 
 
 @pytest.mark.parametrize("given", [["--tiered"], ["--nodes", "5"], ["--port", "1"], ["-o", "log.roll.ms=9"]])
@@ -87,6 +87,6 @@ def test_what_only_a_new_cluster_can_be_given_is_not_passed_over(
 ) -> None:
     """A cluster started "--tiered" whose segments never move would say nothing of it."""
     refused = tidelog("cluster", "start", "-d", str(cluster.layout.folder), *given)
-    assert refused.returncode == 2 and "is for a new cluster" in refused.stderr
+    assert refused.returncode == 2 and "differs from the cluster in" in refused.stderr
     assert len(refused.stderr.strip().splitlines()) == 1
     assert cluster.running == []

@@ -292,7 +292,7 @@ def test_a_segment_that_reaches_into_the_next_is_damage(tmp_path: Path) -> None:
 
 def test_paths_that_are_not_there_or_nothing_known_are_wrong_usage(tmp_path: Path) -> None:
     (tmp_path / "picture.png").write_bytes(b"")
-    assert "has no segment, index" in tidelog_failure("log", "dump", str(tmp_path), code=2)
+    assert "has no segments, indexes" in tidelog_failure("log", "dump", str(tmp_path), code=2)
     assert "does not exist" in tidelog_failure("log", "dump", str(tmp_path / "no"), code=2)
     assert "not the name of a segment" in tidelog_failure(
         "log", "dump", str(tmp_path / "picture.png"), code=2

@@ -243,7 +243,7 @@ def test_dev_starts_a_broker_that_clients_use_and_keeps_its_data(tmp_path: Path)
         with process("dev", "--port", "0", "--data", "here", cwd=tmp_path) as dev:
             assert dev.stdout is not None
             first = dev.stdout.readline().decode()
-            assert first.startswith("Tidelog is ready on 127.0.0.1:")
+            assert first.startswith("Tidelog is ready at 127.0.0.1:")
             address = first.split()[4].rstrip(",")
             welcome = b"".join(iter(dev.stdout.readline, b"\n")) + b"".join(iter(dev.stdout.readline, b"\n"))
             assert f"export TIDELOG_BOOTSTRAP={address}".encode() in welcome

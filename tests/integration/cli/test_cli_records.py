@@ -114,7 +114,7 @@ def test_many_lines_arrive_whole(topic: Topic) -> None:
 
 
 def test_what_cannot_be_written_is_one_line(topic: Topic) -> None:
-    assert "has no partition 7, only 3" in topic.failure("produce", "-p", "7", code=2, stdin=b"a\n")
+    assert "has no partition 7: it has 3" in topic.failure("produce", "-p", "7", code=2, stdin=b"a\n")
     long = b"one\ntwo\n" + b"x" * 2_000_000 + b"\nfour\n"
     said = topic.failure("produce", "-p", "0", code=2, stdin=long)
     assert "record 3: no delimiter b'\\n' within 1048576 bytes" in said
@@ -212,8 +212,8 @@ def test_records_as_json(topic: Topic) -> None:
 
 
 def test_what_cannot_be_read_is_one_line(ten: Topic) -> None:
-    assert "offset 11 is behind the end, 10" in ten.failure("consume", "-o", "11", code=2)
-    assert "has no partition 9, only 3" in ten.failure("consume", "-p", "9", code=2)
+    assert "offset 11 is after the end offset 10" in ten.failure("consume", "-o", "11", code=2)
+    assert "has no partition 9: it has 3" in ten.failure("consume", "-p", "9", code=2)
     missing = tidelog_failure(
         "consume", "missing", "-X", "default.api.timeout.ms=300", bootstrap=ten.bootstrap
     )

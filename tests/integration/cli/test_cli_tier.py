@@ -378,7 +378,7 @@ def test_fsck_reads_the_settings_of_a_broker(cluster: EmbeddedCluster, topic: st
 
 def test_fsck_that_cannot_look_says_so(cluster: EmbeddedCluster, topic: str, tmp_path: Path) -> None:
     servers, bucket = cluster.bootstrap_servers, bucket_options(cluster)
-    assert "which bucket?" in tidelog_failure("tier", "fsck", topic, code=2, bootstrap=servers)
+    assert "no bucket: give" in tidelog_failure("tier", "fsck", topic, code=2, bootstrap=servers)
     assert "give topics, or --all" in tidelog_failure("tier", "fsck", *bucket, code=2, bootstrap=servers)
     missing = ["-C", "storage.backend.class=filesystem", "-C", f"storage.root={tmp_path / 'none'}"]
     tidelog_failure("tier", "fsck", topic, *missing, code=2, bootstrap=servers)
@@ -386,7 +386,7 @@ def test_fsck_that_cannot_look_says_so(cluster: EmbeddedCluster, topic: str, tmp
     line = tidelog_failure(
         "tier", "fsck", topic, "--offline", *bucket[:2], "-C", f"storage.root={tmp_path}", code=2
     )
-    assert "there is nothing of tides in the bucket" in line
+    assert "the bucket has no segments of tides" in line
     tidelog_failure("tier", "fsck", "--config", str(tmp_path / "none"), "--all", code=2, bootstrap=servers)
 
 
