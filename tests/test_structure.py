@@ -19,8 +19,6 @@ ATTRIBUTES_MAX = 20
 PUBLIC_METHODS_MAX = 20
 
 PARAMETER_EXCEPTIONS = {
-    "tidelog.broker.replication.followers:make_fetchers": 9,
-    "tidelog.broker.replication.node_replication:NodeReplication.__init__": 10,
     "tidelog.cluster.quorum.responses:fetch_response": 8,
     "tidelog.cluster.quorum.quorum:Quorum.__init__": 13,
     "tidelog.cluster.quorum.replica:Replica.__init__": 12,

@@ -44,7 +44,7 @@ OCCURRENCES = {
     "broker/observability": 4,
     "broker/partitions": 3,
     "broker/purgatory": 7,
-    "broker/replication": 24,
+    "broker/replication": 1,
     "broker/tier": 15,
     "cluster": 13,
     "cluster/controller": 61,

@@ -1,10 +1,10 @@
-"""Telling the controller in which log directory each replica of this node is (KIP-858).
+"""Reports to the controller in which log directory each replica of this node is stored (KIP-858).
 
-The controller must know, to elect other leaders when one of several disks fails. With one directory it
-knows by itself; with more the node chooses, and says so here whenever the metadata has it differently.
+The controller needs this to elect other leaders when one of several disks fails. A node with several
+directories chooses one for each replica, and reports each choice that differs from the metadata.
 
 Bounds: one entry per partition, `ASSIGNMENTS_MAX` in one request.
-I/O: one task on the event loop while there is something to tell.
+I/O: one task on the event loop while there are assignments to report.
 Source: AssignmentsManager of Apache Kafka 4.3.
 """
 
@@ -42,7 +42,7 @@ RETRY_PAUSE_MS: Final = 500
 
 
 class Channel(Protocol):
-    """How requests reach the active controller; `ControllerChannel` is one."""
+    """Sends requests to the active controller; `ControllerChannel` implements it."""
 
     async def request(
         self,
@@ -55,7 +55,10 @@ class Channel(Protocol):
 
 
 class DirectoryAssignments:
-    """A listener of the ReplicaManager; `directory_ids` are the ids of the log directories by path."""
+    """Reports the directories of replicas; a listener of role changes.
+
+    `directory_ids` has the ids of the log directories by path.
+    """
 
     def __init__(
         self,
@@ -70,17 +73,17 @@ class DirectoryAssignments:
         self._broker_epoch = broker_epoch
         self._directory_ids = directory_ids
         self._clock = clock
-        self._untold: dict[tuple[UUID, int], UUID] = {}
+        self._unreported: dict[tuple[UUID, int], UUID] = {}
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
     def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
-        """Look at the partitions whose role began or changed, and at those that cannot be used here."""
-        self._note_lost(changes.failed, image)
+        """Check the partitions with a new role, and those that cannot be used."""
+        self._add_lost(changes.failed, image)
         self.check((*changes.leaders, *changes.followers), image)
 
     def check(self, partitions: Iterable[Partition], image: MetadataImage) -> None:
-        """Tell of those that are in another directory than the metadata says."""
+        """Report the partitions whose directory differs from the metadata."""
         for partition in partitions:
             topic = image.topics_by_id.get(partition.topic_id)
             directory = self._directory_ids.get(parent_directory(partition.log.directory))
@@ -89,57 +92,69 @@ class DirectoryAssignments:
             index = partition.topic_partition.partition
             placed = topic.partitions.get(index)
             if placed is not None and placed.directory_of(self._broker_id) != directory:
-                self._untold[partition.topic_id, index] = directory
+                self._unreported[partition.topic_id, index] = directory
             else:
-                self._untold.pop((partition.topic_id, index), None)
-        if self._untold and self._task is None and not self._closed:
-            self._task = asyncio.get_running_loop().create_task(self._tell_all(), name="directories")
+                self._unreported.pop((partition.topic_id, index), None)
+        if self._unreported and self._task is None and not self._closed:
+            self._task = asyncio.get_running_loop().create_task(self._report_all(), name="directories")
 
-    def _note_lost(self, refused: Iterable[TopicPartition], image: MetadataImage) -> None:
-        """Of one whose disk failed before the controller knew of it: nobody else would be elected."""
-        for topic_partition in refused:
+    def _add_lost(self, failed: Iterable[TopicPartition], image: MetadataImage) -> None:
+        """Add failed partitions whose directory the controller does not know.
+
+        Otherwise the controller would not elect other leaders for them.
+        """
+        for topic_partition in failed:
             topic = image.topics_by_name.get(topic_partition.topic)
             placed = None if topic is None else topic.partitions.get(topic_partition.partition)
             if topic is None or placed is None or self._broker_id not in placed.replicas:
                 continue
             if placed.directory_of(self._broker_id) is None:
-                self._untold[topic.id, topic_partition.partition] = LOST
+                self._unreported[topic.id, topic_partition.partition] = LOST
 
     async def close(self) -> None:
-        """Tell nothing any more."""
+        """Stop reporting."""
         self._closed = True
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _tell_all(self) -> None:
+    async def _report_all(self) -> None:
         try:
-            while self._untold:
-                told = dict(islice(self._untold.items(), ASSIGNMENTS_MAX))
+            while self._unreported:
+                sent = dict(islice(self._unreported.items(), ASSIGNMENTS_MAX))
                 try:
                     response = await self._channel.request(
-                        self._request(told),
+                        self._request(sent),
                         AssignReplicasToDirsResponse,
                         deadline=self._clock.monotonic_ms() + REQUEST_TIMEOUT_MS,
                     )
                     if response.error_code:
-                        raise failure(response.error_code, "AssignReplicasToDirs was refused")
+                        raise failure(response.error_code, "AssignReplicasToDirs failed")
                 except (KafkaError, OSError) as error:
-                    logger.info("directories of %d replicas will be told again: %s", len(told), error)
+                    logger.info(
+                        "Cannot report the directories of %d replicas: %s; retrying in %d ms",
+                        len(sent),
+                        error,
+                        RETRY_PAUSE_MS,
+                    )
                     await asyncio.sleep(RETRY_PAUSE_MS / 1000)
                 except Exception:
-                    # Nobody else would tell of them before their roles change.
-                    logger.exception("directories of %d replicas will be told again", len(told))
+                    # Otherwise they would not be reported before their roles change.
+                    logger.exception(
+                        "Cannot report the directories of %d replicas; retrying in %d ms",
+                        len(sent),
+                        RETRY_PAUSE_MS,
+                    )
                     await asyncio.sleep(RETRY_PAUSE_MS / 1000)
                 else:
-                    self._answered(told, response)
+                    self._on_response(sent, response)
         finally:
             self._task = None
 
-    def _request(self, told: Mapping[tuple[UUID, int], UUID]) -> AssignReplicasToDirsRequest:
+    def _request(self, sent: Mapping[tuple[UUID, int], UUID]) -> AssignReplicasToDirsRequest:
         by_directory: dict[UUID, dict[UUID, list[RequestPartitionData]]] = {}
-        for (topic_id, index), directory in told.items():
+        for (topic_id, index), directory in sent.items():
             topics = by_directory.setdefault(directory, {})
             topics.setdefault(topic_id, []).append(RequestPartitionData(partition_index=index))
         return AssignReplicasToDirsRequest(
@@ -157,19 +172,19 @@ class DirectoryAssignments:
             ),
         )
 
-    def _answered(
-        self, told: Mapping[tuple[UUID, int], UUID], response: AssignReplicasToDirsResponse
+    def _on_response(
+        self, sent: Mapping[tuple[UUID, int], UUID], response: AssignReplicasToDirsResponse
     ) -> None:
-        """A replica that the controller refuses is told of again when the metadata changes it."""
-        for key, directory in told.items():
-            if self._untold.get(key) == directory:
-                del self._untold[key]
-        for answered in response.directories:
-            for topic in answered.topics:
+        """Remove the reported replicas; a rejected one is reported again when its metadata changes."""
+        for key, directory in sent.items():
+            if self._unreported.get(key) == directory:
+                del self._unreported[key]
+        for each in response.directories:
+            for topic in each.topics:
                 for partition in topic.partitions:
                     if partition.error_code:
                         logger.warning(
-                            "the directory of partition %d of %s was refused: %s",
+                            "The controller rejected the directory of partition %d of topic id %s: %s",
                             partition.partition_index,
                             topic.topic_id,
                             known_code(partition.error_code).name,

@@ -1,13 +1,13 @@
 """One replica fetcher (shell): a task that copies partitions from one broker over one connection.
 
-The state machine (`tidelog.cluster.replication.follower_fetcher`) says what to ask and what to do; this
-sends,
-appends, and waits. One request is under way at a time. A connection that fails is opened anew after a
-while, at most replica.fetch.backoff.ms, at the address that the metadata names then. What a partition needs
-of the remote tier is read by a task of its own, so that the others are copied meanwhile (KAFKA-16105).
+The state machine (`tidelog.cluster.replication.follower_fetcher`) decides which requests to send and how to
+act on responses. The fetcher sends, appends and waits. One request is in flight at a time. After an error it
+waits at most replica.fetch.backoff.ms, and connects again to the address that the metadata then has. A
+separate task reads what a partition needs from remote storage, so that the other partitions are copied
+meanwhile (KAFKA-16105).
 
-I/O: the connection, and the logs through `follower_log`. Errors: none leave the task; a fault of our own
-is logged, and the round begins again after the back-off.
+I/O: the connection, and the logs through `follower_log`. Errors: none leave the task; an error of any kind is
+logged, and the next round starts after the back-off.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ logger = logging.getLogger(__name__)
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 
-# After so many bytes others get their turn on the loop.
+# After this many bytes other callbacks of the event loop run.
 _BYTES_PER_TURN: Final = 1 << 20
 _FIRST_BACKOFF_MS: Final = 20
-# Beginning anew from the tier takes a few questions in a row, between which no Fetch shall wait for records.
-_QUESTIONS_IN_A_ROW: Final = 8
+# A restart from remote storage takes several queries in a row. No Fetch may wait for records between them.
+_QUERIES_PER_ROUND: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class FetcherPorts:
-    """What a fetcher needs of the node.
+    """The ports of a fetcher to the node.
 
-    `connect` opens a connection to the broker it copies from; `broker_epoch` is our registration's;
-    `progressed` hears of partitions of which readers see more; `tier` is None without remote storage.
-    `flush` makes what is in a log now durable.
+    `connect` opens a connection to a broker. `broker_epoch` returns the epoch of our registration.
+    `progressed` is called when a partition's high watermark advances. `tier` is None without remote storage.
+    `flush` makes the present content of a log durable.
     """
 
     connect: Callable[[BrokerId], Awaitable[BrokerConnection]]
@@ -75,7 +75,7 @@ class FetcherPorts:
 
 
 class ReplicaFetcher:
-    """Copies the partitions that were added from `leader_id`; `close` ends it."""
+    """A task that copies partitions from the broker `leader_id`."""
 
     def __init__(self, leader_id: BrokerId, index: int, core: FollowerFetcher, ports: FetcherPorts) -> None:
         self.leader_id = leader_id
@@ -84,25 +84,25 @@ class ReplicaFetcher:
         self.bytes_in = 0
         self.requests = 0
         self.remote_restarts = 0
-        """How often a log has begun anew behind what is in the tier."""
+        """The number of logs that were restarted from remote storage."""
         self.remote_restart_errors = 0
-        """How often that could not be done yet."""
+        """The number of failed attempts to do that."""
         self._ports = ports
         self._connection: BrokerConnection | None = None
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._failures = 0
-        """Rounds in a row that failed."""
-        self._complained: dict[TopicPartition, ErrorCode] = {}
+        """The number of consecutive failed rounds."""
+        self._reported: dict[TopicPartition, ErrorCode] = {}
         self._auxiliary: dict[TopicPartition, asyncio.Task[None]] = {}
 
     def __str__(self) -> str:
         return f"fetcher {self.index} from broker {self.leader_id}"
 
-    # -- what the manager does
+    # -- calls of the manager
 
     def start(self) -> None:
-        """Begin to fetch."""
+        """Start the task."""
         if self._task is None:
             name = f"replica-fetcher-{self.index}-{self.leader_id}"
             self._task = asyncio.create_task(self._run(), name=name)
@@ -110,28 +110,28 @@ class ReplicaFetcher:
     def add(
         self, topic_partition: TopicPartition, topic_id: UUID, leader_epoch: LeaderEpoch, log: PartitionLog
     ) -> None:
-        """Copy a partition in this leader epoch."""
-        self._complained.pop(topic_partition, None)
+        """Start to copy a partition in this leader epoch."""
+        self._reported.pop(topic_partition, None)
         known = self.core.partitions.get(topic_partition)
         if known is None or known.leader_epoch != leader_epoch or known.topic_id != topic_id:
-            self._forget_auxiliary(topic_partition)
+            self._cancel_auxiliary(topic_partition)
         for action in self.core.add(topic_partition, topic_id, leader_epoch, log):
             self._perform(action)
         self._woken.set()
 
     def remove(self, topic_partition: TopicPartition) -> None:
-        """Copy a partition no more; nothing of an answer under way is appended to it."""
-        self._complained.pop(topic_partition, None)
-        self._forget_auxiliary(topic_partition)
+        """Stop copying a partition; nothing of a response in flight is appended to it."""
+        self._reported.pop(topic_partition, None)
+        self._cancel_auxiliary(topic_partition)
         self.core.remove(topic_partition)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is copied and nothing waits for its metadata."""
+        """Whether no partition is copied, and none has failed and waits for new metadata."""
         return not self.core.partitions and not self.core.failed
 
     async def close(self) -> None:
-        """End the tasks and the connection."""
+        """Cancel the tasks and close the connection."""
         tasks = [*self._auxiliary.values()] if self._task is None else [self._task, *self._auxiliary.values()]
         for task in tasks:
             task.cancel()
@@ -144,28 +144,28 @@ class ReplicaFetcher:
         while True:
             self._woken.clear()
             try:
-                asked = await self._round()
+                has_sent = await self._round()
                 self._failures = 0
-                if asked:
+                if has_sent:
                     continue
             except (KafkaError, OSError, TimeoutError) as error:
-                logger.info("%s: %s", self, str(error) or type(error).__name__)
+                logger.info("%s: %s; retrying", self, str(error) or type(error).__name__)
                 await self._back_off()
             except Exception:
-                logger.exception("%s failed", self)
+                logger.exception("%s failed; retrying", self)
                 await self._back_off()
             else:
-                await self._until_due()
+                await self._wait_for_work()
 
     async def _back_off(self) -> None:
-        """Leave the leader alone for a while, the longer the more often it failed."""
+        """Disconnect and wait; the delay doubles with each consecutive failure."""
         self._disconnect()
         delay_ms = min(_FIRST_BACKOFF_MS << min(self._failures, 16), self._ports.backoff_ms)
         self._failures += 1
         await asyncio.sleep(delay_ms / 1000)
 
-    async def _until_due(self) -> None:
-        """Wait for partitions, or for the end of a delay."""
+    async def _wait_for_work(self) -> None:
+        """Wait for partitions, or until the delay of one has passed."""
         now_ms = self._ports.clock.monotonic_ms()
         due_ms = self.core.next_due_ms(now_ms)
         delay_s = None if due_ms is None else max(due_ms - now_ms, 1) / 1000
@@ -176,18 +176,18 @@ class ReplicaFetcher:
             return
 
     async def _round(self) -> bool:
-        """Ask whatever there is to ask, once each; False when there was nothing."""
+        """Send the requests that the state machine has; return whether there were any."""
         if not self.core.partitions:
             return False
         connection = await self._connected()
-        asked = False
-        for _ in range(_QUESTIONS_IN_A_ROW):
-            has_asked = await self._ask_epochs(connection)
-            has_asked = await self._ask_offsets(connection) or has_asked
-            if not has_asked:
+        has_sent = False
+        for _ in range(_QUERIES_PER_ROUND):
+            has_queried = await self._query_epochs(connection)
+            has_queried = await self._query_offsets(connection) or has_queried
+            if not has_queried:
                 break
-            asked = True
-        return await self._fetch(connection) or asked
+            has_sent = True
+        return await self._fetch(connection) or has_sent
 
     async def _connected(self) -> BrokerConnection:
         connection = self._connection
@@ -201,27 +201,27 @@ class ReplicaFetcher:
             self._connection.close()
             self._connection = None
 
-    async def _ask_epochs(self, connection: BrokerConnection) -> bool:
+    async def _query_epochs(self, connection: BrokerConnection) -> bool:
         request = self.core.build_epoch_request(self._now_ms())
         if request is None:
             return False
-        answer = await self._question(connection, request, OffsetForLeaderEpochResponse)
-        await self._perform_all(self.core.on_epochs(answer, self._now_ms()))
+        response = await self._query(connection, request, OffsetForLeaderEpochResponse)
+        await self._perform_all(self.core.on_epochs(response, self._now_ms()))
         return True
 
-    async def _ask_offsets(self, connection: BrokerConnection) -> bool:
+    async def _query_offsets(self, connection: BrokerConnection) -> bool:
         request = self.core.build_offsets_request(self._now_ms())
         if request is None:
             return False
-        answer = await self._question(connection, request, ListOffsetsResponse)
-        await self._perform_all(self.core.on_offsets(answer, self._now_ms()))
+        response = await self._query(connection, request, ListOffsetsResponse)
+        await self._perform_all(self.core.on_offsets(response, self._now_ms()))
         return True
 
-    async def _question(
-        self, connection: BrokerConnection, request: ApiMessage, response: type[ResponseT]
+    async def _query(
+        self, connection: BrokerConnection, request: ApiMessage, response_type: type[ResponseT]
     ) -> ResponseT:
         try:
-            return await connection.request(request, response)
+            return await connection.request(request, response_type)
         except (KafkaError, OSError):
             self.core.on_question_lost(self._now_ms())
             raise
@@ -232,14 +232,14 @@ class ReplicaFetcher:
             return False
         self.requests += 1
         try:
-            answer = await connection.request(request, FetchResponse)
+            response = await connection.request(request, FetchResponse)
         except (KafkaError, OSError):
             self.core.on_fetch_lost(self._now_ms())
             raise
-        await self._perform_all(self.core.on_fetch(answer, self._now_ms()))
+        await self._perform_all(self.core.on_fetch(response, self._now_ms()))
         return True
 
-    # -- what the answers ask for
+    # -- actions
 
     async def _perform_all(self, actions: list[Action]) -> None:
         size_bytes = 0
@@ -251,14 +251,14 @@ class ReplicaFetcher:
             if isinstance(action, Append):
                 size_bytes += len(action.records)
             elif not isinstance(action, Delayed | Failed | FetchAuxiliary):
-                # It syncs. After a failover there may be a thousand of them, and heartbeats must go out.
+                # It calls fsync. After a failover there may be a thousand of them, and heartbeats must be sent.
                 size_bytes += _BYTES_PER_TURN + 1
-        await self._flush_if_asked(actions)
+        await self._flush_if_required(actions)
 
-    async def _flush_if_asked(self, actions: list[Action]) -> None:
-        """Wait for the disk where flush.messages asks for it: the next Fetch tells the leader what we have.
+    async def _flush_if_required(self, actions: list[Action]) -> None:
+        """Flush the logs that flush.messages requires before the next Fetch reports their end to the leader.
 
-        A disk that fails goes offline, and its partitions are removed from here.
+        If the disk fails, its directory goes offline and its partitions are removed from this fetcher.
         """
         flush = self._ports.flush
         if flush is None:
@@ -270,49 +270,49 @@ class ReplicaFetcher:
             if self.core.is_current(action.partition) and log.must_flush
         ]
         if due:
-            # Others may wait for the same flush: it goes on if we are closed.
+            # Other tasks may wait for the same flush: it continues if this task is cancelled.
             await asyncio.gather(*(asyncio.shield(each) for each in due), return_exceptions=True)
 
     def _perform(self, action: Action) -> None:
         if isinstance(action, Delayed | Failed):
-            self._complain(action)
+            self._report(action)
             return
-        # While others had their turn the partition may have got another leader, or become one.
+        # Between two actions the partition may have got another leader, or become leader itself.
         partition = action.partition
         if not self.core.is_current(partition):
             return
         if isinstance(action, FetchAuxiliary):
-            self._begin_auxiliary(action)
+            self._start_auxiliary(action)
             return
         log = partition.log
         assert isinstance(log, PartitionLog)
         try:
-            moved = perform(action, log, self._ports.clock.wall_ms())
+            has_advanced = perform(action, log, self._ports.clock.wall_ms())
         except KafkaError as error:
-            if self._complained.get(partition.topic_partition) is not error.code:
+            if self._reported.get(partition.topic_partition) is not error.code:
                 logger.error("%s: %s", self, error)
-            self._refused(action, error)
+            self._on_action_failed(action, error)
             return
         except Exception as error:
-            # A fault of our own in one partition must not keep the others from being copied.
+            # An error in one partition must not prevent the others from being copied.
             logger.exception("%s: %s", self, partition.topic_partition)
-            self._refused(action, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
+            self._on_action_failed(action, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
             return
         self.core.performed(action)
-        self._complained.pop(partition.topic_partition, None)
+        self._reported.pop(partition.topic_partition, None)
         if isinstance(action, RestartFromRemote):
             self.remote_restarts += 1
         if isinstance(action, Append):
             self.bytes_in += len(action.records)
             self._ports.quota.record(partition.topic_partition, len(action.records), self._now_ms())
-        if moved:
+        if has_advanced:
             self._ports.progressed(partition.topic_partition)
 
-    # -- the remote tier
+    # -- remote storage
 
-    def _begin_auxiliary(self, action: FetchAuxiliary) -> None:
+    def _start_auxiliary(self, action: FetchAuxiliary) -> None:
         topic_partition = action.partition.topic_partition
-        self._forget_auxiliary(topic_partition)
+        self._cancel_auxiliary(topic_partition)
         task = asyncio.create_task(self._fetch_auxiliary(action), name=f"remote-log-aux-{topic_partition}")
         self._auxiliary[topic_partition] = task
 
@@ -322,8 +322,8 @@ class ReplicaFetcher:
 
         task.add_done_callback(ended)
 
-    def _forget_auxiliary(self, topic_partition: TopicPartition) -> None:
-        """What is on its way from the tier for an earlier attempt is not needed any more."""
+    def _cancel_auxiliary(self, topic_partition: TopicPartition) -> None:
+        """Cancel the read of an earlier attempt."""
         task = self._auxiliary.pop(topic_partition, None)
         if task is not None:
             task.cancel()
@@ -334,29 +334,31 @@ class ReplicaFetcher:
         try:
             epochs, producers = await tier.reader.fetch_auxiliary(segment)
         except Exception as error:
-            # The tier may be gone for hours, in as many ways as there are stores: the partition waits.
-            reason = f"{segment.remote_log_segment_id} cannot be read: {error!r}"
-            answer: Action | None = self.core.auxiliary_failed(action, reason, self._now_ms())
+            # Remote storage may fail for hours, with any kind of error: the partition waits.
+            reason = f"cannot read {segment.remote_log_segment_id}: {error!r}"
+            action_then: Action | None = self.core.auxiliary_failed(action, reason, self._now_ms())
         else:
-            answer = self.core.auxiliary_fetched(action, epochs, producers, self._now_ms())
-        if answer is not None:
-            self._perform(answer)
+            action_then = self.core.auxiliary_fetched(action, epochs, producers, self._now_ms())
+        if action_then is not None:
+            self._perform(action_then)
         self._woken.set()
 
-    def _refused(self, action: LogAction, error: KafkaError) -> None:
-        refused = self.core.action_failed(action, error, self._now_ms())
-        if refused is not None:
-            self._complain(refused)
+    def _on_action_failed(self, action: LogAction, error: KafkaError) -> None:
+        outcome = self.core.action_failed(action, error, self._now_ms())
+        if outcome is not None:
+            self._report(outcome)
 
-    def _complain(self, action: Delayed | Failed) -> None:
-        """Say what is wrong with a partition, once until that changes."""
+    def _report(self, action: Delayed | Failed) -> None:
+        """Log why a partition is not copied, once until the reason changes."""
         topic_partition = action.partition.topic_partition
         if action.code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
             self.remote_restart_errors += 1
         if isinstance(action, Failed):
-            logger.warning("%s: %s is given up: %s", self, topic_partition, action.reason)
-        elif self._complained.get(topic_partition) is not action.code:
-            self._complained[topic_partition] = action.code
+            logger.warning(
+                "%s: %s has failed, and waits for new metadata: %s", self, topic_partition, action.reason
+            )
+        elif self._reported.get(topic_partition) is not action.code:
+            self._reported[topic_partition] = action.code
             reason = f": {action.reason}" if action.reason else ""
             logger.info("%s: %s waits after %s%s", self, topic_partition, action.code.name, reason)
 

@@ -1,10 +1,10 @@
-"""Which fetcher copies which partition: one per leader and index, as the metadata says.
+"""Assigns the follower partitions of this node to fetchers: one fetcher per leader and index.
 
-A partition always has the same index, a hash of its name modulo num.replica.fetchers, so that the
-partitions of a topic spread over the fetchers of one leader. Fetchers that have nothing left end.
+The index of a partition is a hash of its name modulo num.replica.fetchers, so that the partitions of a topic
+are spread over the fetchers of one leader. Fetchers without partitions are closed.
 
-Nothing is fetched before `start`: a follower's fetch carries the broker epoch, by which the leader
-knows which incarnation of us has the records (KIP-903).
+Nothing is fetched before `start`: a follower's fetch has the epoch of our registration, which tells the
+leader which incarnation of this broker has the records (KIP-903).
 
 Source: AbstractFetcherManager of Apache Kafka.
 """
@@ -31,9 +31,9 @@ _LAST_TIERED_OFFSET_KEY: Final = "follower.fetch.last.tiered.offset.enable"
 
 
 class FetcherManager:
-    """All replica fetchers of this node; a listener of the ReplicaManager's role changes.
+    """All replica fetchers of this node; a listener of role changes.
 
-    `last_tiered_offset` is follower.fetch.last.tiered.offset.enable as the node's own file has it.
+    `last_tiered_offset` is follower.fetch.last.tiered.offset.enable of the node's properties file.
     """
 
     def __init__(
@@ -52,18 +52,18 @@ class FetcherManager:
         self._new_core = new_core
         self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
         self._owners: dict[TopicPartition, tuple[ReplicaFetcher, Partition]] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
         self._started = False
         self._closed = False
-        self._bytes_of_ended = 0
-        self._restarts_of_ended = self._restart_errors_of_ended = 0
+        self._bytes_of_closed = 0
+        self._restarts_of_closed = self._restart_errors_of_closed = 0
 
-    # -- following the metadata
+    # -- applying the metadata
 
     def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
-        """Copy those that follow from their leaders, and the others no more."""
+        """Copy follower partitions from their leaders, and stop copying the others."""
         if self._closed:
-            # The metadata is followed to the end of a shutdown, and the logs may be closed by now.
+            # The metadata is applied until the end of a shutdown, and the logs may be closed already.
             return
         own, cluster = image.broker_configs(self._node_id), image.cluster_configs()
         self.resize(int(own.get(_COUNT_KEY) or cluster.get(_COUNT_KEY) or self._static_count))
@@ -77,7 +77,7 @@ class FetcherManager:
             self._remove(partition.topic_partition)
         for partition in changes.followers:
             self._follow(partition)
-        self._end_idle()
+        self._close_idle()
 
     def _follow(self, partition: Partition) -> None:
         topic_partition = partition.topic_partition
@@ -97,7 +97,7 @@ class FetcherManager:
             owner[0].remove(topic_partition)
 
     def index_of(self, topic_partition: TopicPartition) -> int:
-        """Which of a leader's fetchers copies a partition."""
+        """Return the index of the fetcher that copies a partition."""
         topic, index = topic_partition
         return (31 * zlib.crc32(topic.encode()) + index) % self._count
 
@@ -111,21 +111,21 @@ class FetcherManager:
                 fetcher.start()
         return fetcher
 
-    def _end_idle(self) -> None:
+    def _close_idle(self) -> None:
         for key, fetcher in list(self._fetchers.items()):
             if fetcher.is_idle:
                 del self._fetchers[key]
-                self._bytes_of_ended += fetcher.bytes_in
-                self._restarts_of_ended += fetcher.remote_restarts
-                self._restart_errors_of_ended += fetcher.remote_restart_errors
-                self._end(fetcher)
+                self._bytes_of_closed += fetcher.bytes_in
+                self._restarts_of_closed += fetcher.remote_restarts
+                self._restart_errors_of_closed += fetcher.remote_restart_errors
+                self._close_fetcher(fetcher)
 
-    def _end(self, fetcher: ReplicaFetcher) -> None:
+    def _close_fetcher(self, fetcher: ReplicaFetcher) -> None:
         if not self._started:
             return
         task = asyncio.get_running_loop().create_task(fetcher.close())
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     def _prefer_last_tiered_offset(self, preferred: bool) -> None:
         self._last_tiered_offset = preferred
@@ -133,20 +133,20 @@ class FetcherManager:
             fetcher.core.prefer_last_tiered_offset(preferred)
 
     def resize(self, count: int) -> None:
-        """Follow a change of num.replica.fetchers: every partition moves to where it now belongs."""
+        """Apply a change of num.replica.fetchers, and move each partition to its new fetcher."""
         if count == self._count:
             return
-        logger.info("partitions are copied by %d fetchers of each leader, not %d", count, self._count)
+        logger.info("num.replica.fetchers changed from %d to %d", self._count, count)
         self._count = count
         for fetcher, partition in list(self._owners.values()):
             fetcher.remove(partition.topic_partition)
             self._follow(partition)
-        self._end_idle()
+        self._close_idle()
 
     # -- start and stop
 
     def start(self, partitions: Iterable[Partition]) -> None:
-        """Begin to fetch, also those of the node's partitions that followed before anybody listened."""
+        """Start to fetch, including partitions that became followers before this listener was registered."""
         self._started = True
         for partition in partitions:
             if partition.leader is None and partition.topic_partition not in self._owners:
@@ -155,28 +155,28 @@ class FetcherManager:
             fetcher.start()
 
     async def close(self) -> None:
-        """End all fetchers, for good."""
+        """Close all fetchers."""
         self._closed = True
         fetchers = list(self._fetchers.values())
         self._fetchers.clear()
         self._owners.clear()
-        await asyncio.gather(*(fetcher.close() for fetcher in fetchers), *self._ending)
+        await asyncio.gather(*(fetcher.close() for fetcher in fetchers), *self._closing)
 
-    # -- what is reported
+    # -- metrics
 
     @property
     def fetchers(self) -> Iterable[ReplicaFetcher]:
-        """Those that there are now."""
+        """The current fetchers."""
         return self._fetchers.values()
 
     @property
     def max_lag(self) -> Offset:
-        """How far the partition that is furthest behind its leader is behind."""
+        """The largest lag of a partition behind its leader, in records."""
         return max((fetcher.core.max_lag for fetcher in self._fetchers.values()), default=0)
 
     @property
     def failed_partitions(self) -> dict[TopicPartition, str]:
-        """Those that were given up until their metadata changes, and why."""
+        """The partitions that failed and wait for new metadata, with the reason."""
         return {
             topic_partition: reason
             for fetcher in self._fetchers.values()
@@ -185,17 +185,17 @@ class FetcherManager:
 
     @property
     def bytes_in(self) -> int:
-        """Bytes of batches that were copied since the start."""
-        return self._bytes_of_ended + sum(fetcher.bytes_in for fetcher in self._fetchers.values())
+        """The bytes of all batches that were fetched since the start."""
+        return self._bytes_of_closed + sum(fetcher.bytes_in for fetcher in self._fetchers.values())
 
     @property
     def remote_restart_attempts(self) -> int:
-        """How often a follower has asked leader and tier where it may begin anew."""
+        """The number of attempts to restart a follower's log from remote storage."""
         restarts = sum(fetcher.remote_restarts for fetcher in self._fetchers.values())
-        return self._restarts_of_ended + restarts + self.remote_restart_errors
+        return self._restarts_of_closed + restarts + self.remote_restart_errors
 
     @property
     def remote_restart_errors(self) -> int:
-        """How many of these attempts failed: metadata that is not here yet, a tier that does not answer."""
+        """The number of these attempts that failed: missing metadata, or unreachable remote storage."""
         errors = sum(fetcher.remote_restart_errors for fetcher in self._fetchers.values())
-        return self._restart_errors_of_ended + errors
+        return self._restart_errors_of_closed + errors

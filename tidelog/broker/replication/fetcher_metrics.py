@@ -1,4 +1,4 @@
-"""What is reported of the replica fetchers, under Kafka's names for them."""
+"""The metrics of the replica fetchers, under Kafka's names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _PARTITION = ("topic", "partition")
 
 
 def report_fetchers(metrics: BrokerMetrics, manager: FetcherManager) -> None:
-    """Have `metrics` report how far this node's followers are behind, and which were given up."""
+    """Register the lag of this node's followers, their failures, and the bytes that they fetched."""
 
     def lags() -> Reading:
         return {
@@ -20,25 +20,29 @@ def report_fetchers(metrics: BrokerMetrics, manager: FetcherManager) -> None:
         }
 
     prefix = "kafka_server_replicafetchermanager_"
-    metrics.gauge(prefix + "maxlag", "Records that the last follower is behind.", lambda: manager.max_lag)
+    metrics.gauge(
+        prefix + "maxlag", "Largest lag of a follower on this node, in records.", lambda: manager.max_lag
+    )
     metrics.gauge(
         prefix + "failedpartitionscount",
-        "Followers that wait for their metadata or their disk.",
+        "Followers that are not fetched until their metadata changes.",
         lambda: len(manager.failed_partitions),
     )
-    metrics.gauge("kafka_server_fetcherlagmetrics_consumerlag", "Records behind.", lags, _PARTITION)
+    metrics.gauge(
+        "kafka_server_fetcherlagmetrics_consumerlag", "Lag of a follower, in records.", lags, _PARTITION
+    )
     metrics.counter(
         "kafka_server_brokertopicmetrics_replicationbytesin",
-        "Bytes of batches copied from leaders.",
+        "Bytes of batches fetched from leaders.",
         lambda: manager.bytes_in,
     )
     metrics.counter(
         "kafka_server_brokertopicmetrics_buildremotelogauxstaterequests",
-        "Attempts of followers to begin anew behind what is in the remote tier.",
+        "Attempts of followers to restart their logs after the offsets in remote storage.",
         lambda: manager.remote_restart_attempts,
     )
     metrics.counter(
         "kafka_server_brokertopicmetrics_buildremotelogauxstateerrors",
-        "Those that failed and are tried again.",
+        "Attempts of them that failed and are retried.",
         lambda: manager.remote_restart_errors,
     )

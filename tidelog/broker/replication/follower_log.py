@@ -1,9 +1,10 @@
-"""Doing what a follower's state machine wants on the real log: append, cut, begin anew.
+"""Applies the actions of a follower's state machine to its log: append, truncate, restart.
 
-Batches are appended as they came. The high watermark follows the leader's as far as our log goes, and
-the log start follows the leader's. What the remote tier said of the past becomes a log's beginning.
+Batches are appended unchanged. The high watermark follows the leader's up to our log end offset, and the log
+start offset follows the leader's. After a restart from remote storage, the log starts with the leader epochs
+and producers that were stored there.
 
-I/O: through the log. Errors: KafkaError; CORRUPT_MESSAGE when the bytes are not whole batches.
+I/O: through the log. Errors: KafkaError; CORRUPT_MESSAGE if the bytes are not whole batches.
 Source: ReplicaFetcherThread.processPartitionData and Partition of Apache Kafka.
 """
 
@@ -20,23 +21,23 @@ logger = logging.getLogger(__name__)
 
 
 def perform(action: LogAction, log: PartitionLog, now_ms: int) -> bool:
-    """Do it; True when readers can see more than before. `now_ms` is wall time."""
+    """Apply `action`; return whether the high watermark advanced. `now_ms` is wall time."""
     if isinstance(action, Append):
         return _append(action, log, now_ms)
     name = action.partition.topic_partition
     if isinstance(action, RestartAt):
-        logger.warning("%s: begins anew at %d: %s", name, action.offset, action.reason)
+        logger.warning("%s: restarting the log at offset %d: %s", name, action.offset, action.reason)
         log.truncate_fully_and_start_at(action.offset, now_ms)
         return False
     if isinstance(action, RestartFromRemote):
         _restart_from_remote(action, log, now_ms)
         return False
     if action.offset < log.log_end_offset:
-        # After an unclean election what readers have seen may go: the leader's log is what counts.
+        # After an unclean election, records that consumers have read may be removed: the leader's log counts.
         level = logging.WARNING if action.offset < log.high_watermark else logging.INFO
         logger.log(
             level,
-            "%s: log of leader epoch %d is cut from %d to %d, high watermark %d: %s",
+            "%s: leader epoch %d truncates the log from offset %d to %d, high watermark %d: %s",
             name,
             action.partition.leader_epoch,
             log.log_end_offset,
@@ -50,7 +51,7 @@ def perform(action: LogAction, log: PartitionLog, now_ms: int) -> bool:
 
 def _restart_from_remote(action: RestartFromRemote, log: PartitionLog, now_ms: int) -> None:
     logger.info(
-        "%s: begins anew at %d, with %d leader epochs from offset %d on out of the remote tier: %s",
+        "%s: restarting the log at offset %d with %d leader epochs from offset %d on of remote storage: %s",
         action.partition.topic_partition,
         action.offset,
         len(action.leader_epochs),
@@ -66,19 +67,19 @@ def _restart_from_remote(action: RestartFromRemote, log: PartitionLog, now_ms: i
     )
     for epoch, start_offset in action.leader_epochs:
         if start_offset == action.offset:
-            # It has no record here yet.
+            # This epoch has no record in the local log yet.
             log.note_leader_epoch(epoch, start_offset)
 
 
 def _append(action: Append, log: PartitionLog, now_ms: int) -> bool:
     if len(action.records):
-        _make_room_for_first_batch(action, log, now_ms)
+        _start_at_first_batch(action, log, now_ms)
         info = log.append_as_follower(action.records, now_ms, leader_epoch=action.partition.leader_epoch)
         if info is None:
             raise KafkaError(
                 ErrorCode.CORRUPT_MESSAGE,
-                f"{len(action.records)} bytes from offset {action.offset} have no whole batch "
-                f"of leader epoch {action.partition.leader_epoch} or before",
+                f"{len(action.records)} bytes from offset {action.offset} contain no whole batch "
+                f"of leader epoch {action.partition.leader_epoch} or lower",
             )
     moved = log.advance_high_watermark(action.high_watermark)
     if action.log_start_offset > log.log_start_offset:
@@ -86,8 +87,11 @@ def _append(action: Append, log: PartitionLog, now_ms: int) -> bool:
     return moved
 
 
-def _make_room_for_first_batch(action: Append, log: PartitionLog, now_ms: int) -> None:
-    """An empty log may start within a batch, as the leader's does after DeleteRecords: start before it."""
+def _start_at_first_batch(action: Append, log: PartitionLog, now_ms: int) -> None:
+    """Restart an empty log at the start of the first batch if its start offset is within the batch.
+
+    The leader's log start offset is within a batch after DeleteRecords.
+    """
     if log.log_start_offset != log.log_end_offset or len(action.records) < BATCH_OVERHEAD:
         return
     try:

@@ -1,13 +1,13 @@
-"""Changes of ISRs on their way to the controller: gathered, one AlterPartition at a time, until answered.
+"""Sends changes of ISRs to the controller, in one AlterPartition request at a time.
 
-    propose -> unsent -> in flight -> answered, the partition hears of it
-                 ^----------'  no answer, or an error of the whole request: again after a pause
+    proposed -> unsent -> in flight -> the response is given to the partition
+                  ^----------'  no response, or an error of the whole request: sent again after a pause
 
-A proposal that the metadata has overtaken is not sent; a newer one for the same partition takes the
-place of an older that was not sent yet, and follows one that is in flight.
+A proposal is not sent if newer metadata has superseded it. A newer proposal for the same partition replaces
+one that was not sent yet, and follows one that is in flight.
 
 Bounds: one unsent proposal per partition, `PARTITIONS_MAX` in one request.
-I/O: one task on the event loop while there is something to send.
+I/O: one task on the event loop while there are proposals.
 Source: KIP-497, KIP-903, kafka.server.AlterPartitionManager.
 """
 
@@ -45,7 +45,7 @@ _Key: TypeAlias = tuple[UUID, int]
 
 
 class Channel(Protocol):
-    """How requests reach the active controller; `ControllerChannel` is one."""
+    """Sends requests to the active controller; `ControllerChannel` implements it."""
 
     async def request(
         self,
@@ -67,7 +67,7 @@ class _Proposed(NamedTuple):
 
 
 class IsrUpdates:
-    """See the module; `close` at the end."""
+    """The proposals of all partitions of this node that are not answered yet."""
 
     def __init__(
         self, channel: Channel, broker_id: BrokerId, broker_epoch: Callable[[], int], clock: Clock
@@ -81,7 +81,7 @@ class IsrUpdates:
         self._closed = False
 
     def propose(self, partition: LeaderPartition, proposal: IsrProposal) -> None:
-        """Have the controller asked, in this turn of the loop's or the next."""
+        """Send `proposal` with the next request."""
         if self._closed:
             return
         self._unsent[partition.topic_id, partition.topic_partition.partition] = _Proposed(partition, proposal)
@@ -89,7 +89,7 @@ class IsrUpdates:
             self._task = asyncio.get_running_loop().create_task(self._send_all(), name="isr updates")
 
     async def close(self) -> None:
-        """Send nothing any more."""
+        """Stop sending."""
         self._closed = True
         self._unsent.clear()
         task, self._task = self._task, None
@@ -106,7 +106,7 @@ class IsrUpdates:
             self._task = None
 
     async def _send_some(self) -> bool:
-        """One request; False when the controller is to be left alone for a moment."""
+        """Send one request; return False if the next one must wait for the retry pause."""
         keys = list(islice(self._unsent, PARTITIONS_MAX))
         sent = {key: one for key in keys if (one := self._unsent.pop(key)).is_pending}
         if not sent:
@@ -118,17 +118,17 @@ class IsrUpdates:
                 deadline=self._clock.monotonic_ms() + REQUEST_TIMEOUT_MS,
             )
             if response.error_code:
-                raise failure(response.error_code, "AlterPartition was refused as a whole")
+                raise failure(response.error_code, "AlterPartition failed")
         except (KafkaError, OSError) as error:
-            logger.info("changes of the ISR of %d partitions will be sent again: %s", len(sent), error)
+            logger.info("Cannot update the ISRs of %d partitions: %s; retrying", len(sent), error)
             self._send_again(sent)
             return False
         except Exception:
-            # Without an answer these ISRs could never change again.
-            logger.exception("changes of the ISR of %d partitions will be sent again", len(sent))
+            # Without a response these ISRs could never change again.
+            logger.exception("Cannot update the ISRs of %d partitions; retrying", len(sent))
             self._send_again(sent)
             return False
-        return self._answered(sent, response)
+        return self._on_response(sent, response)
 
     def _request(self, sent: dict[_Key, _Proposed]) -> AlterPartitionRequest:
         by_topic: dict[UUID, list[RequestPartitionData]] = {}
@@ -153,7 +153,7 @@ class IsrUpdates:
             ),
         )
 
-    def _answered(self, sent: dict[_Key, _Proposed], response: AlterPartitionResponse) -> bool:
+    def _on_response(self, sent: dict[_Key, _Proposed], response: AlterPartitionResponse) -> bool:
         answers = {
             (topic.topic_id, partition.partition_index): partition
             for topic in response.topics
@@ -163,35 +163,36 @@ class IsrUpdates:
         for key, one in sent.items():
             answer = answers.get(key)
             if answer is None:
-                logger.warning("%s is missing in the answer to AlterPartition", one.partition.topic_partition)
+                logger.warning("AlterPartition response lacks partition %s", one.partition.topic_partition)
                 again[key] = one
-            elif self._hears(one, _answer(answer)):
+            elif self._apply_response(one, _outcome(answer)):
                 again[key] = one
         self._send_again(again)
         return not again
 
     @staticmethod
-    def _hears(one: _Proposed, answer: IsrCommitted | ErrorCode) -> bool:
+    def _apply_response(one: _Proposed, outcome: IsrCommitted | ErrorCode) -> bool:
+        """Give the response to the partition; return whether the proposal must be sent again."""
         try:
-            return one.partition.on_isr_response(one.proposal, answer)
+            return one.partition.on_isr_response(one.proposal, outcome)
         except Exception:
-            # The others must hear theirs.
-            logger.exception("%s could not take the answer to AlterPartition", one.partition.topic_partition)
+            # The other partitions must get their responses.
+            logger.exception("%s cannot apply the AlterPartition response", one.partition.topic_partition)
             return one.is_pending
 
     def _send_again(self, sent: dict[_Key, _Proposed]) -> None:
         for key, one in sent.items():
-            # A newer proposal was made meanwhile only if this one has been overtaken.
+            # There is a newer proposal only if this one has been superseded.
             if key not in self._unsent and one.is_pending and not self._closed:
                 self._unsent[key] = one
 
 
-def _answer(answer: ResponsePartitionData) -> IsrCommitted | ErrorCode:
-    if answer.error_code:
-        return known_code(answer.error_code)
+def _outcome(partition: ResponsePartitionData) -> IsrCommitted | ErrorCode:
+    if partition.error_code:
+        return known_code(partition.error_code)
     return IsrCommitted(
-        leader=answer.leader_id,
-        leader_epoch=answer.leader_epoch,
-        partition_epoch=answer.partition_epoch,
-        isr=answer.isr,
+        leader=partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        isr=partition.isr,
     )

@@ -1,6 +1,6 @@
-"""The remote tier as followers see it: which segment holds an offset, and what was stored with it.
+"""Remote storage for followers: the segment that contains an offset, and its auxiliary state.
 
-I/O: the look-up is in memory; `fetch_auxiliary` of the reader is awaited by the task of one partition.
+I/O: the look-up is in memory; the task of one partition awaits `fetch_auxiliary` of the reader.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, Topi
 
 
 class AuxiliaryReader(Protocol):
-    """Reads what was stored with a segment; the remote log reader is one."""
+    """Reads the auxiliary state of a remote segment; the remote log reader implements it."""
 
     def fetch_auxiliary(
         self, metadata: RemoteLogSegmentMetadata
     ) -> Awaitable[tuple[Sequence[tuple[LeaderEpoch, Offset]], bytes | None]]:
-        """The leader epochs up to the segment's end, and the producers there as a `.snapshot` file has them.
+        """Return the leader epochs up to the segment's end, and the producer snapshot at its end.
 
+        The snapshot has the format of a `.snapshot` file; None if there is none.
         Errors: RemoteStorageError and others of the tier, PoolFull.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class FollowersTier:
-    """The tier for the fetchers of one node; its look-up is what the follower's state machine uses."""
+    """Remote storage for the fetchers of one node; the follower's state machine looks segments up in it."""
 
     metadata: RemoteLogMetadataManager
     reader: AuxiliaryReader
@@ -37,7 +38,10 @@ class FollowersTier:
     def segment_with(
         self, topic_id: UUID, topic_partition: TopicPartition, epoch: LeaderEpoch, offset: Offset
     ) -> RemoteLogSegmentMetadata | None:
-        """The finished segment that holds `offset` of `epoch`; None also while the metadata is being read."""
+        """Return the completely copied segment that contains `offset` of `epoch`.
+
+        None if there is none, or while the metadata is being loaded.
+        """
         partition = TopicIdPartition(topic_id, *topic_partition)
         try:
             if not self.metadata.is_ready(partition):

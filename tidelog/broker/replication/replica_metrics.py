@@ -1,4 +1,4 @@
-"""What is reported of the partitions on a node, under Kafka's names of ReplicaManager, Partition and Log."""
+"""The metrics of a node's partitions, under Kafka's names of ReplicaManager, Partition and Log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PARTITION = ("topic", "partition")
 def report_replicas(
     metrics: BrokerMetrics, replicas: ReplicaManager, fetchers: FetcherManager | None = None
 ) -> None:
-    """Have `metrics` report counts of partitions, the state of each that is led, every log, and fetchers."""
+    """Register counts of partitions, the state of each leader partition, every log, and the fetchers."""
     _report_counts(metrics, replicas)
     _report_partitions(metrics, replicas)
     _report_logs(metrics, replicas)
@@ -25,42 +25,46 @@ def report_replicas(
         report_fetchers(metrics, fetchers)
 
 
-def _led(replicas: ReplicaManager) -> Iterator[LeaderState]:
+def _leaders(replicas: ReplicaManager) -> Iterator[LeaderState]:
     return (one.leader for one in replicas.partitions.values() if one.leader is not None)
 
 
 def _report_counts(metrics: BrokerMetrics, replicas: ReplicaManager) -> None:
     def count(condition: Callable[[LeaderState], bool]) -> Callable[[], Reading]:
-        return lambda: sum(map(condition, _led(replicas)))
+        return lambda: sum(map(condition, _leaders(replicas)))
 
     prefix = "kafka_server_replicamanager_"
     for name, documentation, read in (
-        ("partitioncount", "Partitions with a replica here.", lambda: len(replicas.partitions)),
-        ("leadercount", "Partitions led from here.", count(lambda one: True)),
+        ("partitioncount", "Partitions with a replica on this node.", lambda: len(replicas.partitions)),
+        ("leadercount", "Partitions whose leader is this node.", count(lambda one: True)),
         ("offlinereplicacount", "Replicas that cannot be used.", lambda: replicas.unavailable_count),
         (
             "underreplicatedpartitions",
-            "Led ones that lack an in-sync replica.",
+            "Leader partitions with fewer in-sync replicas than replicas.",
             count(lambda one: one.is_under_replicated),
         ),
         (
             "underminisrpartitioncount",
-            "Led ones that refuse acks=all.",
+            "Leader partitions that reject acks=all.",
             count(lambda one: one.is_under_min_isr),
         ),
         (
             "atminisrpartitioncount",
-            "Led ones that refuse acks=all once they lose a replica.",
+            "Leader partitions that reject acks=all after the loss of one more replica.",
             count(lambda one: one.is_at_min_isr),
         ),
-        ("reassigningpartitions", "Led ones whose replicas move.", count(lambda one: one.is_reassigning)),
+        (
+            "reassigningpartitions",
+            "Leader partitions that are being reassigned.",
+            count(lambda one: one.is_reassigning),
+        ),
     ):
         metrics.gauge(prefix + name, documentation, read)
     leadership = replicas.leadership
     for name, documentation, read in (
         ("isrexpands", "Replicas that joined an ISR.", lambda: leadership.isr_expands),
         ("isrshrinks", "Times that replicas left an ISR.", lambda: leadership.isr_shrinks),
-        ("failedisrupdates", "Changes of an ISR that failed.", lambda: leadership.failed_isr_updates),
+        ("failedisrupdates", "Updates of an ISR that failed.", lambda: leadership.failed_isr_updates),
     ):
         metrics.counter(prefix + name, documentation, read)
     metrics.gauge(
@@ -71,7 +75,7 @@ def _report_counts(metrics: BrokerMetrics, replicas: ReplicaManager) -> None:
 
 
 def _report_partitions(metrics: BrokerMetrics, replicas: ReplicaManager) -> None:
-    def by_led(read: Callable[[LeaderState], int]) -> Callable[[], Reading]:
+    def by_leader(read: Callable[[LeaderState], int]) -> Callable[[], Reading]:
         return lambda: {
             (key.topic, str(key.partition)): read(one.leader)
             for key, one in replicas.partitions.items()
@@ -79,15 +83,23 @@ def _report_partitions(metrics: BrokerMetrics, replicas: ReplicaManager) -> None
         }
 
     for name, documentation, read in (
-        ("replicascount", "Replicas of a led partition.", by_led(lambda one: one.replication_factor)),
-        ("insyncreplicascount", "Those in sync.", by_led(lambda one: len(one.isr))),
+        ("replicascount", "Replicas of a leader partition.", by_leader(lambda one: one.replication_factor)),
+        (
+            "insyncreplicascount",
+            "In-sync replicas of a leader partition.",
+            by_leader(lambda one: len(one.isr)),
+        ),
         (
             "underreplicated",
-            "Whether an in-sync replica is missing.",
-            by_led(lambda one: one.is_under_replicated),
+            "Whether a replica is not in sync.",
+            by_leader(lambda one: one.is_under_replicated),
         ),
-        ("underminisr", "Whether acks=all is refused.", by_led(lambda one: one.is_under_min_isr)),
-        ("atminisr", "Whether no in-sync replica can be spared.", by_led(lambda one: one.is_at_min_isr)),
+        ("underminisr", "Whether acks=all is rejected.", by_leader(lambda one: one.is_under_min_isr)),
+        (
+            "atminisr",
+            "Whether the ISR has exactly min.insync.replicas members.",
+            by_leader(lambda one: one.is_at_min_isr),
+        ),
     ):
         metrics.gauge("kafka_cluster_partition_" + name, documentation, read, _PARTITION)
 
@@ -107,7 +119,7 @@ def _report_logs(metrics: BrokerMetrics, replicas: ReplicaManager) -> None:
         metrics.gauge("kafka_log_log_" + name, documentation, read, _PARTITION)
     metrics.gauge(
         "kafka_cluster_partition_laststableoffsetlag",
-        "How far open transactions keep readers of committed data behind.",
+        "Last stable offset's distance to the high watermark, caused by open transactions.",
         by_partition(lambda one: one.log.high_watermark - one.log.last_stable_offset),
         _PARTITION,
     )

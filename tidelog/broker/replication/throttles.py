@@ -1,7 +1,7 @@
-"""The throttles of replication on this node, as the configs in the metadata say.
+"""The replication quotas of this node, which follow the configs in the metadata.
 
-`leader.replication.throttled.rate` and `follower.replication.throttled.rate` are set on brokers while
-they run, `...throttled.replicas` on topics; a reassignment with `--throttle` sets both.
+`leader.replication.throttled.rate` and `follower.replication.throttled.rate` are dynamic configs of brokers,
+`...throttled.replicas` are configs of topics. A reassignment with `--throttle` sets both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SIDES: Final = ("leader", "follower")
 
 
 class ReplicationThrottles:
-    """One quota for what this node sends as leader, one for what it fetches as follower."""
+    """The quota of what this node sends as leader, and of what it fetches as follower."""
 
     def __init__(self, node_id: BrokerId, *, window_ms: int, window_count: int) -> None:
         self.leader = ReplicationQuota(window_ms=window_ms, window_count=window_count)
@@ -32,7 +32,7 @@ class ReplicationThrottles:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> ReplicationThrottles:
-        """With the windows of replication.quota.window.*."""
+        """Return throttles with the windows of replication.quota.window.*."""
         return cls(
             config.node_id,
             window_ms=config.replication_quota_window_size_seconds * 1_000,
@@ -40,7 +40,7 @@ class ReplicationThrottles:
         )
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Follow one step of the metadata; a subscriber of the store."""
+        """Apply one metadata update; a subscriber of the metadata store."""
         for resource_type, name in delta.changed_configs:
             if resource_type == ResourceType.BROKER and name in ("", str(self._node_id)):
                 self._set_rates(image)
@@ -54,7 +54,7 @@ class ReplicationThrottles:
         set_texts = {**image.cluster_configs(), **image.broker_configs(self._node_id)}
         for side, quota in self._quotas.items():
             text = set_texts.get(f"{side}.replication.throttled.rate")
-            # Kafka's default is as good as none.
+            # Kafka's default is practically unlimited.
             quota.rate = None if text is None else int(text)
 
     def _set_topic(self, topic: str, configs: Mapping[str, str]) -> None:

@@ -288,7 +288,7 @@ async def test_a_log_that_fails_is_given_up_and_the_others_go_on(
     for each in (broken, whole):
         pair.append(each, "a")
     await eventually(lambda: broken in pair.fetchers.failed_partitions and pair.are_equal(whole))
-    assert "t-0 is given up" in caplog.text
+    assert "t-0 has failed, and waits for new metadata" in caplog.text
 
 
 async def test_a_follower_whose_disk_was_full_goes_on_when_there_is_room_again(pair: ReplicaPair) -> None:

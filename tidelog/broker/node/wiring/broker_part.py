@@ -24,7 +24,7 @@ from tidelog.broker.node.wiring.stages import Action, Stage, Stages
 from tidelog.broker.node.wiring.topic_followers import CoordinatorRoles, TopicFollower, coordinators_of
 from tidelog.broker.node.wiring.transactional_writes import TransactionalWrites
 from tidelog.broker.partitions.waiting_requests import WaitingRequests
-from tidelog.broker.replication.node_replication import NodeReplication
+from tidelog.broker.replication.node_replication import NodeReplication, ReplicationPorts
 from tidelog.broker.replication.replica_metrics import report_replicas
 
 if TYPE_CHECKING:
@@ -238,15 +238,14 @@ async def _serve(member: _Member, parts: ServingParts, services: Services, stage
 
 def _create_replication(member: _Member, parts: ServingParts) -> NodeReplication:
     context, access, logs = member.context, member.quorum.access, member.logs
-    return NodeReplication(
-        context.config,
-        logs.replicas,
-        logs.throttles,
-        channel=access.general,
+    ports = ReplicationPorts(
+        config=context.config,
+        clock=context.clock,
         environment=access.environment,
+        channel=access.general,
         image=lambda: member.store.image,
         directory_ids=context.directory_ids,
-        clock=context.clock,
-        tier=None if parts.remote is None else parts.remote.followers_tier,
         flush=logs.flusher.flush,
     )
+    tier = None if parts.remote is None else parts.remote.followers_tier
+    return NodeReplication(ports, logs.replicas, logs.throttles, tier)
