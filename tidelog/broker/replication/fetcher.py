@@ -251,7 +251,7 @@ class ReplicaFetcher:
             if isinstance(action, Append):
                 size_bytes += len(action.records)
             elif not isinstance(action, Delayed | Failed | FetchAuxiliary):
-                # It calls fsync. After a failover there may be a thousand of them, and heartbeats must be sent.
+                # It calls fsync. A failover may cause a thousand of them, and heartbeats must be sent.
                 size_bytes += _BYTES_PER_TURN + 1
         await self._flush_if_required(actions)
 

@@ -153,7 +153,7 @@ def test_a_cut_below_the_high_watermark_is_done_and_logged(
     assert values_of(follower.log) == ["a"]
     assert follower.log.high_watermark == 1
     (record,) = [each for each in caplog.records if each.levelname == "WARNING"]
-    assert "cut from 2 to 1, high watermark 2" in record.getMessage()
+    assert "truncates the log from offset 2 to 1, high watermark 2" in record.getMessage()
 
 
 def test_a_log_begins_behind_the_tier_with_its_epochs_and_producers(behind_the_tier: Following) -> None:
