@@ -45,7 +45,7 @@ QUICK_TIMEOUTS: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class NodePlace:
+class NodeLayout:
     """The id of one node, its host, and its ports for clients and for controllers."""
 
     node_id: int
@@ -65,7 +65,7 @@ class ClusterLayout:
 
     folder: Path
     cluster_id: str
-    nodes: tuple[NodePlace, ...]
+    nodes: tuple[NodeLayout, ...]
     settings: Mapping[str, str]
     directories: int = 1
     has_racks: bool = False
@@ -75,7 +75,7 @@ class ClusterLayout:
         """The addresses of all nodes for clients, separated by commas."""
         return ",".join(node.address for node in self.nodes)
 
-    def node(self, node_id: int) -> NodePlace:
+    def node(self, node_id: int) -> NodeLayout:
         """Return the node with an id. Raise ValueError with the existing ids if there is none."""
         for node in self.nodes:
             if node.node_id == node_id:
@@ -97,7 +97,7 @@ class ClusterLayout:
         names = ["data", *(f"data-{number}" for number in range(2, self.directories + 1))]
         return [self.node_folder(node_id) / name for name in names]
 
-    def properties(self, node: NodePlace) -> dict[str, str]:
+    def properties(self, node: NodeLayout) -> dict[str, str]:
         """Return the configuration of a node: its addresses, replication for this many nodes, `settings`."""
         voters = ",".join(f"{each.node_id}@{each.host}:{each.controller_port}" for each in self.nodes)
         replicas = min(REPLICAS_AT_MOST, len(self.nodes))
@@ -143,7 +143,7 @@ class ClusterLayout:
         }
         (self.folder / CLUSTER_FILE).write_text(json.dumps(document, indent=2) + "\n")
 
-    def format(self, node: NodePlace) -> None:
+    def format(self, node: NodeLayout) -> None:
         """Write `meta.properties` into each log directory of a node."""
         for data in self.data_folders(node.node_id):
             properties = MetaProperties(
@@ -170,7 +170,7 @@ def new_layout(
     addresses = list(hosts) or ["127.0.0.1"] * count
     ports = _free_ports(2 * count) if first_port is None else list(range(first_port, first_port + 2 * count))
     nodes = tuple(
-        NodePlace(index + 1, addresses[index], ports[index], ports[count + index]) for index in range(count)
+        NodeLayout(index + 1, addresses[index], ports[index], ports[count + index]) for index in range(count)
     )
     cluster_id = uuid_text(uuid4())
     return ClusterLayout(folder.absolute(), cluster_id, nodes, dict(settings or {}), directories, has_racks)
@@ -181,7 +181,7 @@ def read_layout(folder: Path) -> ClusterLayout:
     path = folder.absolute() / CLUSTER_FILE
     try:
         document = json.loads(path.read_text())
-        nodes = tuple(NodePlace(**node) for node in document["nodes"])
+        nodes = tuple(NodeLayout(**node) for node in document["nodes"])
         shape = (document["directories"], document["has_racks"])
         return ClusterLayout(folder.absolute(), document["cluster_id"], nodes, document["settings"], *shape)
     except (KeyError, TypeError, json.JSONDecodeError) as error:

@@ -47,9 +47,9 @@ Step: TypeAlias = Callable[[MetadataImage], ControllerResult[bool]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskIntervals:
-    """The intervals of the tasks, None for tasks that do not run; `fences`: whether brokers are fenced."""
+    """The intervals of the tasks, None for tasks that do not run. A single node fences no brokers."""
 
-    fences: bool
+    fences_brokers: bool
     balance_ms: int | None
     unclean_election_ms: int | None
     idle_ms: int | None
@@ -59,7 +59,7 @@ class TaskIntervals:
         """Return the intervals in a node's configuration."""
         balance_ms = config.leader_imbalance_check_interval_seconds * 1000
         return cls(
-            fences=not config.has_own_quorum,
+            fences_brokers=not config.has_own_quorum,
             balance_ms=balance_ms if config.auto_leader_rebalance_enable else None,
             unclean_election_ms=config.unclean_leader_election_interval_ms,
             idle_ms=None if config.has_own_quorum else config.metadata_max_idle_interval_ms or None,
@@ -98,7 +98,7 @@ class ControllerTasks:
 
     def _work(self) -> Iterator[Coroutine[Any, Any, None]]:
         settings, intervals = self._settings, self._intervals
-        if intervals.fences:
+        if intervals.fences_brokers:
             yield self._fence()
         if intervals.balance_ms is not None:
             yield self._every(intervals.balance_ms, lambda image: balance_leaders(image, settings))

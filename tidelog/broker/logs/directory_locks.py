@@ -18,17 +18,19 @@ class DirectoryLocks:
     """The locks of all usable log directories."""
 
     def __init__(self, fs: FileSystem, directories: Iterable[str]) -> None:
-        """Take them all; ConfigError when another process has one."""
+        """Take all locks, or none. Raise ConfigError if another process has one, OSError if one fails."""
         self._locks: list[FileLock] = []
         for path in directories:
             try:
                 self._locks.append(fs.lock(f"{path}/{LOCK_FILE}"))
-            except BlockingIOError:
+            except OSError as error:
                 self.release()
-                raise ConfigError("log.dirs", path, "another broker is running on it") from None
+                if isinstance(error, BlockingIOError):
+                    raise ConfigError("log.dirs", path, "another broker is running on it") from None
+                raise
 
     def release(self) -> None:
-        """Let another broker have the directories."""
+        """Release all locks."""
         for lock in self._locks:
             lock.release()
         self._locks.clear()

@@ -35,33 +35,33 @@ Appender: TypeAlias = Callable[[list[bytes], LeaderEpoch], RecordsAppended]
 
 
 @dataclass(slots=True)
-class Submitted:
+class SubmittedCommand:
     """A command with the future of its reply."""
 
     command: Command
-    done: asyncio.Future[Any]
+    reply_future: asyncio.Future[Any]
     reply: Any = None
 
-    def answer(self) -> None:
+    def complete(self) -> None:
         """Complete the future with the reply, if the caller still waits."""
-        if not self.done.done():
-            self.done.set_result(self.reply)
+        if not self.reply_future.done():
+            self.reply_future.set_result(self.reply)
 
     def fail(self, error: Exception) -> None:
         """Complete the future with an error, if the caller still waits."""
-        if not self.done.done():
-            self.done.set_exception(error)
+        if not self.reply_future.done():
+            self.reply_future.set_exception(error)
             # A cancelled caller does not retrieve the error.
-            self.done.exception()
+            self.reply_future.exception()
 
 
-class Written(NamedTuple):
+class WrittenBatch(NamedTuple):
     """A batch that is not committed yet: its end, its changes of the metadata, and its command if any."""
 
     end_offset: Offset
     steps: Sequence[Published]
     size_bytes: int
-    submitted: Submitted | None
+    submitted: SubmittedCommand | None
 
 
 class ActiveController:
@@ -82,7 +82,7 @@ class ActiveController:
         self._loader = loader
         self._end_offset = end_offset
         self._append = append
-        self._written: deque[Written] = deque()
+        self._written: deque[WrittenBatch] = deque()
 
     @property
     def image(self) -> MetadataImage:
@@ -99,7 +99,7 @@ class ActiveController:
         """Whether everything that was written is committed."""
         return not self._written
 
-    def perform(self, submitted: Submitted) -> None:
+    def perform(self, submitted: SubmittedCommand) -> None:
         """Perform a command; an error that it raises is only passed to its caller."""
         try:
             self._catch_up()
@@ -112,16 +112,16 @@ class ActiveController:
                 self.write(last, submitted)
             elif self._written:
                 # The reply may depend on records that are not committed yet.
-                self._written.append(Written(self._written[-1].end_offset, (), 0, submitted))
+                self._written.append(WrittenBatch(self._written[-1].end_offset, (), 0, submitted))
             else:
-                submitted.answer()
+                submitted.complete()
         except KafkaError as error:
             submitted.fail(error)
         except Exception as error:
             logger.exception("a metadata command failed")
             submitted.fail(error)
 
-    def write(self, records: Sequence[MetadataRecord], submitted: Submitted | None = None) -> None:
+    def write(self, records: Sequence[MetadataRecord], submitted: SubmittedCommand | None = None) -> None:
         """Append records as one batch. Errors: KafkaError, after which nothing has changed."""
         self._catch_up()
         values = encode_records(records)
@@ -133,11 +133,11 @@ class ActiveController:
             self._loader = MetadataLoader(before)
             raise
         size_bytes = BATCH_OVERHEAD + sum(map(len, values)) + _RECORD_OVERHEAD * len(values)
-        self._written.append(Written(appended.last_offset + 1, steps, size_bytes, submitted))
+        self._written.append(WrittenBatch(appended.last_offset + 1, steps, size_bytes, submitted))
 
-    def committed(self, offset: Offset) -> list[Written]:
+    def take_committed(self, offset: Offset) -> list[WrittenBatch]:
         """Return the batches that are committed at the high watermark `offset`."""
-        committed: list[Written] = []
+        committed: list[WrittenBatch] = []
         while self._written and self._written[0].end_offset <= offset:
             committed.append(self._written.popleft())
         return committed

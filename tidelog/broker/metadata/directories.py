@@ -70,7 +70,7 @@ def prepare_directories(
     for path, properties in found.items():
         if properties is not None:
             _check_node(path, properties, node_id)
-        ids[path] = _mark(fs, path, properties, chosen, node_id, randomness)
+        ids[path] = _write_properties(fs, path, properties, chosen, node_id, randomness)
     _check_distinct(ids)
     return Identity(chosen, ids)
 
@@ -105,7 +105,7 @@ def _check_node(path: str, properties: MetaProperties, node_id: BrokerId) -> Non
         raise ConfigError("node.id", node_id, f"{path} belongs to node {properties.node_id}")
 
 
-def _mark(
+def _write_properties(
     fs: FileSystem,
     path: str,
     properties: MetaProperties | None,
@@ -117,8 +117,8 @@ def _mark(
         return properties.directory_id
     directory_id = properties.directory_id if properties is not None else None
     directory_id = directory_id or new_uuid(randomness)
-    marked = MetaProperties(cluster_id=cluster_id, node_id=node_id, directory_id=directory_id)
-    MetaPropertiesFile(fs, path).write(marked)
+    new_properties = MetaProperties(cluster_id=cluster_id, node_id=node_id, directory_id=directory_id)
+    MetaPropertiesFile(fs, path).write(new_properties)
     return directory_id
 
 

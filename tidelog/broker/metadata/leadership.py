@@ -19,7 +19,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from tidelog.broker.metadata.active_controller import ActiveController, Submitted, Written
+from tidelog.broker.metadata.active_controller import ActiveController, SubmittedCommand, WrittenBatch
 from tidelog.broker.metadata.quorum_port import Quorum
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.image import MetadataImage
@@ -64,7 +64,7 @@ class ControllerLeadership:
         self._first_records = first_records
         self._claim: tuple[LeaderEpoch, Offset] | None = None
         self._active: ActiveController | None = None
-        self._pending: asyncio.Queue[Submitted] = asyncio.Queue(MAX_PENDING)
+        self._pending: asyncio.Queue[SubmittedCommand] = asyncio.Queue(MAX_PENDING)
         self._is_scheduled = False
         self._is_closed = False
         self._progress = asyncio.Event()
@@ -96,10 +96,10 @@ class ControllerLeadership:
     async def submit(self, command: Callable[[MetadataImage], ControllerResult[ReplyT]]) -> ReplyT:
         """Return the command's reply when its records are committed and published."""
         self._require_active()
-        submitted = Submitted(command, asyncio.get_running_loop().create_future())
+        submitted = SubmittedCommand(command, asyncio.get_running_loop().create_future())
         await self._pending.put(submitted)
         self._schedule()
-        reply: ReplyT = await asyncio.shield(submitted.done)
+        reply: ReplyT = await asyncio.shield(submitted.reply_future)
         return reply
 
     def upgrade_voters(self, *, validate_only: bool) -> None:
@@ -128,7 +128,7 @@ class ControllerLeadership:
         """Return whether this node was elected, and has applied all records before its election."""
         return self._claim is not None and position >= self._claim[1] and not self._is_closed
 
-    def change(self, epoch: LeaderEpoch, leader: BrokerId | None) -> None:
+    def on_leader_changed(self, epoch: LeaderEpoch, leader: BrokerId | None) -> None:
         """Follow the quorum's election of `leader`, None if there is no leader."""
         if leader == self._node_id and self._active is not None and self._active.epoch == epoch:
             return
@@ -160,9 +160,9 @@ class ControllerLeadership:
         if active.is_idle:
             self._announce(epoch)
 
-    def committed(self, offset: Offset) -> Sequence[Written]:
+    def take_committed(self, offset: Offset) -> Sequence[WrittenBatch]:
         """Return what this node has written that is committed at the high watermark `offset`."""
-        return () if self._active is None else self._active.committed(offset)
+        return () if self._active is None else self._active.take_committed(offset)
 
     def on_published(self) -> None:
         """Announce this node as the active controller when its first records are published."""

@@ -15,8 +15,10 @@ def report_metadata(metrics: BrokerMetrics, store: MetadataStore, snapshotter: S
         lambda: store.image.offset,
     )
     prefix = "kafka_server_snapshotemitter_"
-    metrics.counter(prefix + "generated", "Metadata snapshots written.", lambda: snapshotter.written)
-    metrics.counter(prefix + "errors", "Metadata snapshots that failed.", lambda: snapshotter.errors)
+    metrics.counter(
+        prefix + "generated", "Metadata snapshots written.", lambda: snapshotter.snapshots_written
+    )
+    metrics.counter(prefix + "errors", "Metadata snapshots that failed.", lambda: snapshotter.failures)
     metrics.counter(
         "kafka_server_metadataloader_handleloadsnapshot",
         "Metadata snapshots loaded.",

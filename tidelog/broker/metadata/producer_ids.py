@@ -35,16 +35,16 @@ class ProducerIds:
         self._broker = broker
         self._broker_epoch = broker_epoch
         self._clock = clock
-        self._left: Iterator[ProducerId] = iter(range(0))
-        self._allocating = asyncio.Lock()
+        self._unused: Iterator[ProducerId] = iter(range(0))
+        self._allocation_lock = asyncio.Lock()
 
     async def next(self) -> ProducerId:
         """Return the next id. Raise KafkaError COORDINATOR_LOAD_IN_PROGRESS, after which producers retry."""
-        while (found := next(self._left, None)) is None:
-            async with self._allocating:
-                if (found := next(self._left, None)) is not None:
+        while (found := next(self._unused, None)) is None:
+            async with self._allocation_lock:
+                if (found := next(self._unused, None)) is not None:
                     break
-                self._left = await self._allocate()
+                self._unused = await self._allocate()
         return found
 
     async def _allocate(self) -> Iterator[ProducerId]:

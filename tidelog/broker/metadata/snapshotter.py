@@ -59,9 +59,9 @@ class Snapshotter:
 
         `schedule` calls a callback in the task of the driver, which owns the log.
         """
-        self.written = 0
+        self.snapshots_written = 0
         """The number of snapshots that this node has written."""
-        self.errors = 0
+        self.failures = 0
         """The number of snapshots that could not be written."""
         self._log = log
         self._settings = settings
@@ -76,7 +76,7 @@ class Snapshotter:
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
 
-    def applied(self, size_bytes: int) -> None:
+    def on_applied(self, size_bytes: int) -> None:
         """Count applied records of `size_bytes`."""
         self._bytes += size_bytes
         if self._timer is None and self._settings.max_interval_ms > 0:
@@ -128,13 +128,13 @@ class Snapshotter:
             write = self._writer(snapshot_id, image)
             await asyncio.get_running_loop().run_in_executor(self._executor, write)
         except (OSError, KafkaError) as error:
-            self.errors += 1
+            self.failures += 1
             logger.error("cannot write the metadata snapshot at offset %d: %s", end_offset, error)
         except Exception:
-            self.errors += 1
+            self.failures += 1
             logger.exception("cannot write the metadata snapshot at offset %d", end_offset)
         else:
-            self.written += 1
+            self.snapshots_written += 1
             if not self._is_closed:
                 self._schedule(lambda: self._on_written(snapshot_id))
         finally:

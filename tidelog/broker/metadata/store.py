@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias, TypeVar
 
-from tidelog.broker.metadata.active_controller import Written
+from tidelog.broker.metadata.active_controller import WrittenBatch
 from tidelog.broker.metadata.batches import decode_batches
 from tidelog.broker.metadata.leadership import ControllerLeadership
 from tidelog.broker.metadata.quorum_port import Quorum
@@ -123,7 +123,7 @@ class MetadataStore:
         """
         latest = self._log.latest_snapshot()
         if latest is not None:
-            self.snapshot_loaded(latest)
+            self.on_snapshot_loaded(latest)
         else:
             self._position = self._log.start_offset
         self._replay = asyncio.create_task(self._replay_committed(), name="metadata-replay")
@@ -146,19 +146,19 @@ class MetadataStore:
 
     # ---- the quorum's listener, in the driver's task
 
-    def leader_changed(self, epoch: LeaderEpoch, leader: BrokerId | None) -> None:
+    def on_leader_changed(self, epoch: LeaderEpoch, leader: BrokerId | None) -> None:
         """Follow an election; None if there is no leader."""
-        self.leadership.change(epoch, leader)
+        self.leadership.on_leader_changed(epoch, leader)
         self._is_behind.set()
 
-    def committed(self, offset: Offset) -> None:
+    def on_committed(self, offset: Offset) -> None:
         """Apply the records up to the high watermark `offset`, now if this node has written them."""
         if self.leadership.is_leading:
-            self._publish_written(self.leadership.committed(offset))
+            self._publish_written(self.leadership.take_committed(offset))
         else:
             self._is_behind.set()
 
-    def snapshot_loaded(self, snapshot_id: SnapshotId) -> None:
+    def on_snapshot_loaded(self, snapshot_id: SnapshotId) -> None:
         """Replace the image by that of a snapshot, and publish the difference as one change."""
         self.snapshots_loaded += 1
         path = self._log.snapshots.path(snapshot_id)
@@ -198,7 +198,7 @@ class MetadataStore:
                     self.image = self._loader.image
             else:
                 self._load(self._loader, batch.records, batch.base_offset, batch.epoch, publish=True)
-                self._snapshotter.applied(batch.size_bytes)
+                self._snapshotter.on_applied(batch.size_bytes)
             self._position = batch.last_offset + 1
         self._offer_snapshot()
 
@@ -220,16 +220,16 @@ class MetadataStore:
             for delta, image in steps:
                 self._publish(delta, image)
 
-    def _publish_written(self, written: Sequence[Written]) -> None:
+    def _publish_written(self, written: Sequence[WrittenBatch]) -> None:
         for each in written:
             for delta, image in each.steps:
                 self._publish(delta, image)
             if each.steps:
                 self._position = each.end_offset
                 self._loader = MetadataLoader(self.image)
-                self._snapshotter.applied(each.size_bytes)
+                self._snapshotter.on_applied(each.size_bytes)
             if each.submitted is not None:
-                each.submitted.answer()
+                each.submitted.complete()
         if written:
             self.leadership.on_published()
         self._offer_snapshot()

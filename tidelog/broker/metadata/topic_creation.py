@@ -47,7 +47,7 @@ class TopicCreation:
         self._clock = clock
         self._in_flight: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._reported: dict[str, str] = {}
+        self._last_errors: dict[str, str] = {}
 
     def request(self, names: Iterable[str]) -> dict[str, ErrorCode]:
         """Begin to create topics, and return the error for each name.
@@ -101,11 +101,11 @@ class TopicCreation:
             self._in_flight.difference_update(names)
 
     def _report(self, name: str, text: str) -> None:
-        if self._reported.get(name) == text:
+        if self._last_errors.get(name) == text:
             return
-        if len(self._reported) >= MAX_IN_FLIGHT:
-            self._reported.clear()
-        self._reported[name] = text
+        if len(self._last_errors) >= MAX_IN_FLIGHT:
+            self._last_errors.clear()
+        self._last_errors[name] = text
         logger.warning("cannot create topic %s automatically: %s", name, text)
 
 

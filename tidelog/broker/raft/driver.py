@@ -55,13 +55,13 @@ RESIGN_S: Final = 1.0
 class QuorumListener(Protocol):
     """The metadata store; its methods are called in the driver's task. Tests replace it."""
 
-    def leader_changed(self, epoch: LeaderEpoch, leader: BrokerId | None) -> None:
+    def on_leader_changed(self, epoch: LeaderEpoch, leader: BrokerId | None) -> None:
         """Handle a new epoch or leader; None if there is no leader."""
 
-    def committed(self, offset: Offset) -> None:
+    def on_committed(self, offset: Offset) -> None:
         """Handle a new high watermark."""
 
-    def snapshot_loaded(self, snapshot_id: SnapshotId) -> None:
+    def on_snapshot_loaded(self, snapshot_id: SnapshotId) -> None:
         """Handle a fetched snapshot, with which the log begins now."""
 
 
@@ -176,11 +176,11 @@ class RaftDriver:
         elif isinstance(effect, Respond):
             respond(effect.source, effect.message)
         elif isinstance(effect, HighWatermark):
-            self._listener.committed(effect.offset)
+            self._listener.on_committed(effect.offset)
         elif isinstance(effect, LeaderChanged):
-            self._listener.leader_changed(effect.epoch, effect.leader_id)
+            self._listener.on_leader_changed(effect.epoch, effect.leader_id)
         elif isinstance(effect, SnapshotLoaded):
-            self._listener.snapshot_loaded(effect.snapshot_id)
+            self._listener.on_snapshot_loaded(effect.snapshot_id)
         else:
             raise AssertionError(f"{effect} does not belong to an event of the driver")
 
@@ -201,9 +201,9 @@ class RaftDriver:
                 if self._is_stopping:
                     raise asyncio.CancelledError
         except (OSError, KafkaError) as error:
-            raise self._log.sync_failed(error) from error
+            raise self._log.on_sync_failed(error) from error
         if plan is not None:
-            self._log.flushed(plan)
+            self._log.on_flushed(plan)
 
     def _is_written(self, record: QuorumRecord, kraft_version: int, voters: tuple[BrokerId, ...]) -> bool:
         """Write quorum-state; return False if the disk has no room, and the former content remains.

@@ -319,11 +319,11 @@ class MetadataLog:
         """Return what makes all appended records durable, without the indexes of the active segment."""
         return self._log.flush_plan(with_indexes=False)
 
-    def flushed(self, plan: FlushPlan) -> None:
+    def on_flushed(self, plan: FlushPlan) -> None:
         """Record that `plan` has run."""
         self._log.flushed(plan, self._clock.wall_ms())
 
-    def sync_failed(self, error: OSError | KafkaError) -> KafkaError:
+    def on_sync_failed(self, error: OSError | KafkaError) -> KafkaError:
         """Record that an fsync failed, and return the error; nothing is written or synced any more."""
         return self._log.storage_error("flush", error, is_final=True)
 

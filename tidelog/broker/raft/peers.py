@@ -57,7 +57,7 @@ class Peers:
         self._settings = replace(settings, setup_timeout_ms=shorter_ms)
         self._on_response = on_response
         self._listener_names = tuple(listener_names)
-        self._lanes: dict[tuple[BrokerId, bool], _Lane] = {}
+        self._peers: dict[tuple[BrokerId, bool], _PeerConnection] = {}
         self._closed = False
         self._in_flight = 0
         self._progress = asyncio.Event()
@@ -70,10 +70,10 @@ class Peers:
             self._complete(request.request_id, None)
             return
         key = (request.to_node, request.message.api_key in _FETCHES)
-        lane = self._lanes.get(key)
-        if lane is None:
-            lane = self._lanes[key] = _Lane(self._environment, self._settings, self._complete)
-        lane.send(request, BrokerAddress(request.to_node, endpoint.host, endpoint.port))
+        peer = self._peers.get(key)
+        if peer is None:
+            peer = self._peers[key] = _PeerConnection(self._environment, self._settings, self._complete)
+        peer.send(request, BrokerAddress(request.to_node, endpoint.host, endpoint.port))
 
     async def wait_for_responses(self, timeout_s: float) -> None:
         """Wait until every request is answered, at most `timeout_s`."""
@@ -88,14 +88,14 @@ class Peers:
     @property
     def open_connections(self) -> int:
         """The number of open connections."""
-        return sum(lane.is_open for lane in self._lanes.values())
+        return sum(peer.is_open for peer in self._peers.values())
 
     async def close(self) -> None:
         """Close all connections; the response to requests in flight is None."""
         self._closed = True
-        lanes = list(self._lanes.values())
-        self._lanes.clear()
-        await asyncio.gather(*(lane.close() for lane in lanes))
+        peers = list(self._peers.values())
+        self._peers.clear()
+        await asyncio.gather(*(peer.close() for peer in peers))
 
     def _complete(self, request_id: int, message: ApiMessage | None) -> None:
         self._in_flight -= 1
@@ -110,7 +110,7 @@ class Peers:
         return endpoints[0] if endpoints else None
 
 
-class _Lane:
+class _PeerConnection:
     """One connection to one peer, and the requests that wait until it is open."""
 
     def __init__(

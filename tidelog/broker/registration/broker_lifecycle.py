@@ -144,21 +144,21 @@ class BrokerLifecycle:
         self._tasks.append(asyncio.get_running_loop().create_task(self._run(), name="broker-lifecycle"))
         self._call_later(self._settings.initial_registration_timeout_ms, self._on_registration_timeout)
 
-    async def registered(self) -> int:
+    async def wait_until_registered(self) -> int:
         """Wait for the registration and return the broker epoch. Raise KafkaError if it fails in time."""
         return await asyncio.shield(self._registered)
 
-    async def caught_up(self) -> None:
+    async def wait_until_caught_up(self) -> None:
         """Wait until the controller reports that this broker has the metadata."""
         await asyncio.shield(self._caught_up)
 
-    async def unfenced(self) -> None:
+    async def become_unfenced(self) -> None:
         """Report this broker as ready, and wait until the controller has unfenced it."""
         self._is_ready = True
         self._next_attempt.set()
         await asyncio.shield(self._unfenced)
 
-    def directory_failed(self, directory_id: UUID) -> None:
+    def report_offline_directory(self, directory_id: UUID) -> None:
         """Report a failed log directory; it is fatal if the controller has not received that in time."""
         if not self._directories.add_offline(directory_id):
             return
@@ -174,7 +174,7 @@ class BrokerLifecycle:
 
         self._call_later(self._settings.log_dir_failure_timeout_ms, check)
 
-    def directories_cordoned(self, directory_ids: Iterable[UUID]) -> None:
+    def report_cordoned_directories(self, directory_ids: Iterable[UUID]) -> None:
         """Report which log directories accept no new partitions (KIP-1066)."""
         if self._directories.replace_cordoned(directory_ids):
             self._send_heartbeat_soon()

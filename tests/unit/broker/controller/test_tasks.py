@@ -32,7 +32,7 @@ from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 
 SETTINGS = ControllerSettings(node_id=1)
-NEVER = TaskIntervals(fences=False, balance_ms=None, unclean_election_ms=None, idle_ms=None)
+NEVER = TaskIntervals(fences_brokers=False, balance_ms=None, unclean_election_ms=None, idle_ms=None)
 
 
 @asynccontextmanager
@@ -55,7 +55,7 @@ async def tasks(
 
 
 def intervals(**changes: Any) -> TaskIntervals:
-    values = {"fences": False, "balance_ms": None, "unclean_election_ms": None, "idle_ms": None}
+    values = {"fences_brokers": False, "balance_ms": None, "unclean_election_ms": None, "idle_ms": None}
     return TaskIntervals(**(values | changes))
 
 
@@ -75,7 +75,7 @@ async def test_a_broker_that_is_silent_for_a_session_is_fenced_and_others_are_no
     async with store_with_brokers(1, 2) as store:
         await topic_on(store, 1, 2)
         clock = SystemClock()
-        async with tasks(store, intervals(fences=True), session_ms=150) as heartbeats:
+        async with tasks(store, intervals(fences_brokers=True), session_ms=150) as heartbeats:
 
             def one_is_fenced() -> bool:
                 heartbeats.contact(store.image, 2, 102, clock.monotonic_ms())
@@ -96,7 +96,7 @@ async def test_a_fault_does_not_end_the_watch_over_silent_brokers(monkeypatch: p
         return next_deadline_ms(heartbeats, image, now_ms)
 
     monkeypatch.setattr(BrokerHeartbeats, "next_deadline_ms", failing_once)
-    async with store_with_brokers(1) as store, tasks(store, intervals(fences=True), session_ms=50):
+    async with store_with_brokers(1) as store, tasks(store, intervals(fences_brokers=True), session_ms=50):
         await eventually(lambda: store.image.brokers[1].fenced)
 
 
@@ -112,7 +112,7 @@ async def test_fencing_that_the_log_refuses_is_tried_again_after_a_pause(
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
 
     monkeypatch.setattr("tidelog.broker.controller.tasks.fence_stale_broker", refuse)
-    async with store_with_brokers(1) as store, tasks(store, intervals(fences=True), session_ms=20):
+    async with store_with_brokers(1) as store, tasks(store, intervals(fences_brokers=True), session_ms=20):
         await eventually(lambda: len(attempts) == 2)
     assert attempts[1] - attempts[0] > 0.2
 
@@ -120,7 +120,7 @@ async def test_fencing_that_the_log_refuses_is_tried_again_after_a_pause(
 async def test_a_controller_that_was_held_up_fences_nobody_whose_heartbeats_wait_to_be_read() -> None:
     async with store_with_brokers(1, 2) as store:
         clock = FixedClock()
-        async with tasks(store, intervals(fences=True), session_ms=40, clock=clock) as heartbeats:
+        async with tasks(store, intervals(fences_brokers=True), session_ms=40, clock=clock) as heartbeats:
             await asyncio.sleep(0)
             clock.now_ms += 10_000
             offset = store.image.offset
@@ -171,11 +171,11 @@ def test_how_often_comes_from_the_settings() -> None:
         return TaskIntervals.of(BrokerConfig(values))
 
     alone = of()
-    assert (alone.fences, alone.idle_ms, alone.balance_ms) == (False, None, 300_000)
+    assert (alone.fences_brokers, alone.idle_ms, alone.balance_ms) == (False, None, 300_000)
     one_of_many = of(
         controller_quorum_voters="1@localhost:9093,2@localhost:9094",
         controller_listener_names="CONTROLLER",
         listeners="PLAINTEXT://:9092,CONTROLLER://:9093",
     )
-    assert (one_of_many.fences, one_of_many.idle_ms) == (True, 500)
+    assert (one_of_many.fences_brokers, one_of_many.idle_ms) == (True, 500)
     assert of(auto_leader_rebalance_enable="false").balance_ms is None

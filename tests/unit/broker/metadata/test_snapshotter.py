@@ -56,6 +56,6 @@ async def test_a_snapshot_that_cannot_be_begun_does_not_keep_later_ones_from_bei
         store = (await started(replica)).store
         await until(lambda: asked)
         await store.submit(lambda image: ControllerResult((NoOpRecord(),), None))
-        await until(lambda: replica.snapshotter.written or len(asked) > 5)
-        assert replica.snapshotter.errors == 1
+        await until(lambda: replica.snapshotter.snapshots_written or len(asked) > 5)
+        assert replica.snapshotter.failures == 1
         await replica.stop()

@@ -432,10 +432,10 @@ async def test_a_leader_that_cannot_write_its_first_records_leaves_it_to_others(
     quorum = FullLog()
     store = store_over(quorum)
     store.start()
-    store.leader_changed(1, 1)
+    store.on_leader_changed(1, 1)
     await until(lambda: bool(quorum.callbacks))
     quorum.callbacks.pop()()
     assert quorum.resigned == 1
     assert store.active_epoch is None
-    store.leader_changed(1, None)
+    store.on_leader_changed(1, None)
     await store.close()

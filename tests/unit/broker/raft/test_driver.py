@@ -79,13 +79,13 @@ class Bench:
     def send(self, request: Send) -> None:
         self.told.append(request)
 
-    def leader_changed(self, epoch: int, leader: int | None) -> None:
+    def on_leader_changed(self, epoch: int, leader: int | None) -> None:
         self.told.append(("leader", epoch, leader))
 
-    def committed(self, offset: int) -> None:
+    def on_committed(self, offset: int) -> None:
         self.told.append(("committed", offset))
 
-    def snapshot_loaded(self, snapshot_id: SnapshotId) -> None:
+    def on_snapshot_loaded(self, snapshot_id: SnapshotId) -> None:
         self.told.append(("snapshot", snapshot_id))
 
     async def settle(self) -> None:
@@ -356,7 +356,7 @@ async def test_a_fault_of_the_machine_or_of_its_listener_is_final_too() -> None:
             raise RuntimeError("a record that cannot be applied")
 
         bench.script.react = react
-        bench.committed = fail  # type: ignore[method-assign]
+        bench.on_committed = fail  # type: ignore[method-assign]
         await bench.run()
         assert len(bench.fatal) == 1
         await bench.driver.stop()

@@ -53,7 +53,7 @@ def append(log: MetadataLog, *epochs: int) -> None:
 def flush(log: MetadataLog) -> None:
     plan = log.flush_plan()
     plan.run()
-    log.flushed(plan)
+    log.on_flushed(plan)
 
 
 def snapshot_data(epoch: int, values: Iterable[str] = ("a", "b")) -> bytes:

@@ -114,8 +114,8 @@ async def node(
 @asynccontextmanager
 async def running_node(settings: LifecycleSettings = QUICK) -> AsyncIterator[Node]:
     async with node(settings) as made:
-        await made.lifecycle.registered()
-        await made.lifecycle.unfenced()
+        await made.lifecycle.wait_until_registered()
+        await made.lifecycle.become_unfenced()
         yield made
 
 
@@ -123,9 +123,9 @@ async def test_kip_1066_the_controller_hears_of_cordoned_directories_and_of_thei
     async with running_node(LifecycleSettings(heartbeat_interval_ms=60_000, session_timeout_ms=200)) as made:
         beats = made.controller.heartbeats
         assert beats[-1].cordoned_log_dirs is None
-        made.lifecycle.directories_cordoned([DIRECTORY])
+        made.lifecycle.report_cordoned_directories([DIRECTORY])
         await eventually(lambda: beats[-1].cordoned_log_dirs == (DIRECTORY,))
-        made.lifecycle.directories_cordoned([])
+        made.lifecycle.report_cordoned_directories([])
         await eventually(lambda: beats[-1].cordoned_log_dirs == ())
 
 
@@ -133,16 +133,16 @@ async def test_a_broker_registers_catches_up_says_it_is_ready_and_is_let_in() ->
     async with node() as made:
         lifecycle = made.lifecycle
         made.metadata_offset = EPOCH - 1
-        assert await lifecycle.registered() == EPOCH
+        assert await lifecycle.wait_until_registered() == EPOCH
         assert lifecycle.broker_epoch == EPOCH
         await eventually(lambda: len(made.controller.heartbeats) > 2)
         assert lifecycle.state is BrokerState.STARTING
         made.metadata_offset = EPOCH
-        await lifecycle.caught_up()
+        await lifecycle.wait_until_caught_up()
         await eventually(lambda: len(made.controller.heartbeats) > 5)
         assert lifecycle.state is BrokerState.RECOVERY
         assert all(each.want_fence for each in made.controller.heartbeats)
-        await lifecycle.unfenced()
+        await lifecycle.become_unfenced()
         assert lifecycle.state is BrokerState.RUNNING
         assert not made.controller.heartbeats[-1].want_fence
         count = len(made.controller.heartbeats)
@@ -163,8 +163,8 @@ async def test_a_registration_tells_who_where_and_what_epoch_there_was() -> None
 async def test_a_start_that_nothing_delays_waits_for_no_timer() -> None:
     never = LifecycleSettings(heartbeat_interval_ms=600_000, session_timeout_ms=1_800_000)
     async with node(never) as made:
-        await made.lifecycle.registered()
-        await made.lifecycle.unfenced()
+        await made.lifecycle.wait_until_registered()
+        await made.lifecycle.become_unfenced()
         assert await made.lifecycle.shut_down(60_000)
 
 
@@ -176,7 +176,7 @@ async def test_a_refused_registration_is_sent_again() -> None:
         ]
 
     async with node(prepare=refuse) as made:
-        assert await made.lifecycle.registered() == EPOCH
+        assert await made.lifecycle.wait_until_registered() == EPOCH
         assert len(made.controller.registrations) == 2
 
 
@@ -187,7 +187,7 @@ async def test_a_registration_that_does_not_succeed_in_time_is_fatal() -> None:
     settings = LifecycleSettings(initial_registration_timeout_ms=30)
     async with node(settings, refuse) as made:
         with pytest.raises(KafkaError, match="could not register within 30 ms") as error:
-            await made.lifecycle.registered()
+            await made.lifecycle.wait_until_registered()
         assert error.value.code is ErrorCode.REQUEST_TIMED_OUT
         assert len(made.fatal) == 1
         assert made.lifecycle.state is BrokerState.SHUTTING_DOWN
@@ -228,15 +228,15 @@ async def test_a_broker_that_is_not_let_go_stops_when_its_time_is_up() -> None:
 
 async def test_a_broker_that_never_ran_stops_without_asking() -> None:
     async with node() as made:
-        await made.lifecycle.registered()
+        await made.lifecycle.wait_until_registered()
         assert await made.lifecycle.shut_down(60_000)
         with pytest.raises(KafkaError):
-            await made.lifecycle.unfenced()
+            await made.lifecycle.become_unfenced()
 
 
 async def test_offline_directories_are_told_with_every_heartbeat() -> None:
     async with running_node(LifecycleSettings(heartbeat_interval_ms=600_000)) as made:
-        made.lifecycle.directory_failed(DIRECTORY)
+        made.lifecycle.report_offline_directory(DIRECTORY)
         await eventually(lambda: made.controller.heartbeats[-1].offline_log_dirs == (DIRECTORY,))
         assert made.fatal == []
 
@@ -244,7 +244,7 @@ async def test_offline_directories_are_told_with_every_heartbeat() -> None:
 async def test_a_directory_failure_that_the_controller_does_not_hear_of_is_fatal() -> None:
     async with running_node(LifecycleSettings(log_dir_failure_timeout_ms=20)) as made:
         made.controller.is_silent = True
-        made.lifecycle.directory_failed(DIRECTORY)
+        made.lifecycle.report_offline_directory(DIRECTORY)
         await eventually(lambda: made.fatal)
         assert str(DIRECTORY) in made.fatal[0]
 

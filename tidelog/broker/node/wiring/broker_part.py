@@ -227,7 +227,7 @@ async def _serve(member: _Member, parts: ServingParts, services: Services, stage
         Stage(name="replication", start=[replication.start], stop=[replication.close]),
         Stage(
             name="membership",
-            start=[report, membership.lifecycle.unfenced],
+            start=[report, membership.lifecycle.become_unfenced],
             stop=[lambda: membership.leave(stages.stop_timeout_s)],
             abandon=[membership.lifecycle.close],
         ),

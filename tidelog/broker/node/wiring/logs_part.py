@@ -50,7 +50,7 @@ class LogsPart:
             producer_id_expiration_ms=config.producer_id_expiration_ms,
             remote_storage_system_enable=config.remote_log_storage_system_enable,
         )
-        self.flusher = Flusher(context.threads.flush, self._clock, self._flush_failed)
+        self.flusher = Flusher(context.threads.flush, self._clock, self._on_flush_failed)
         self.dynamic_config = DynamicBrokerConfig(config)
         self.cleaner = LogCleaner(
             self.manager, context.threads.cleaning, self._clock, lambda: self.dynamic_config.current
@@ -66,7 +66,7 @@ class LogsPart:
             config.node_id, self.manager, self.dynamic_config.topic_defaults, self.leadership
         )
         self.log_work = self.replicas.log_work = LogWorkQueue(
-            context.threads.making,
+            context.threads.log_work,
             lambda outcomes: self.replicas.on_log_work_done(outcomes, self._clock.wall_ms()),
         )
         self.throttles = ReplicationThrottles.of(config)
@@ -108,22 +108,22 @@ class LogsPart:
 
     def _report_failed_directories(self) -> None:
         """Report the directories whose logs could not be opened, and from now on each that fails."""
-        self.manager.on_offline = self._directory_failed
+        self.manager.on_offline = self._on_directory_failed
         for directory in self.manager.directories:
             if directory.offline_reason is not None:
-                self._directory_failed(directory)
+                self._on_directory_failed(directory)
 
-    def _directory_failed(self, directory: LogDirectory) -> None:
+    def _on_directory_failed(self, directory: LogDirectory) -> None:
         """Report the directory to the controller; fail the node if it was the last one."""
         self.replicas.on_directory_failed(directory.lost, str(directory.offline_reason))
         directory_id = self._context.directory_ids.get(directory.path)
         # A directory that could not be used at the start is not registered.
         if directory_id is not None:
-            self._lifecycle.directory_failed(directory_id)
+            self._lifecycle.report_offline_directory(directory_id)
         if not self.manager.online_directories:
             self._context.failure.report("every log directory is offline")
 
-    def _flush_failed(self, log: PartitionLog, failure: StorageFailure) -> None:
+    def _on_flush_failed(self, log: PartitionLog, failure: StorageFailure) -> None:
         self.manager.disk_failed(log, failure)
 
     # ---- following the metadata
@@ -149,6 +149,6 @@ class LogsPart:
         self.manager.cordoned = config.cordoned_directories
         if image.features.get(METADATA_VERSION, 0) >= METADATA_VERSION_4_3:
             ids = self._context.log_directory_ids
-            self._lifecycle.directories_cordoned(
+            self._lifecycle.report_cordoned_directories(
                 ids[path] for path in config.cordoned_directories if path in ids
             )

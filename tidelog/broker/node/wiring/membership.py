@@ -59,8 +59,8 @@ class ClusterMembership:
     async def join(self) -> None:
         """Register with the active controller and wait until this broker has the metadata."""
         self.lifecycle.start()
-        await self.lifecycle.registered()
-        await self.lifecycle.caught_up()
+        await self.lifecycle.wait_until_registered()
+        await self.lifecycle.wait_until_caught_up()
 
     async def leave(self, timeout_s: float) -> None:
         """Move leadership to other brokers if controlled.shutdown.enable, and send no more heartbeats."""

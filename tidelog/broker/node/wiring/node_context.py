@@ -73,7 +73,7 @@ class NodeThreads:
         self.flush = ThreadPoolExecutor(_FLUSH_THREADS, thread_name_prefix="tidelog-flush")
         self.housekeeping = ThreadPoolExecutor(_HOUSEKEEPING_THREADS, thread_name_prefix="tidelog-upkeep")
         # One thread, so that logs are created and removed in the order of the metadata.
-        self.making = ThreadPoolExecutor(1, thread_name_prefix="tidelog-make-logs")
+        self.log_work = ThreadPoolExecutor(1, thread_name_prefix="tidelog-make-logs")
         # For work that would hold the event loop too long: compressing and decompressing large batches.
         self.slices = ThreadPoolExecutor(HEAVY_MAX, thread_name_prefix="tidelog-slices")
         # log.cleaner.threads sets how many of them are used.
@@ -81,7 +81,7 @@ class NodeThreads:
 
     def shut_down(self) -> None:
         """Wait for the work in progress and end the threads."""
-        executors = (self.quorum, self.flush, self.housekeeping, self.making, self.slices, self.cleaning)
+        executors = (self.quorum, self.flush, self.housekeeping, self.log_work, self.slices, self.cleaning)
         for executor in executors:
             executor.shutdown(wait=True)
 

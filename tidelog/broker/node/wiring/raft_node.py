@@ -42,7 +42,7 @@ RESIGNATION_TIMEOUT_S: Final = 0.5
 """The time that a stop waits until the other voters have answered the resignation."""
 
 
-class Replica(QuorumMachine, Protocol):
+class ReplicaMachine(QuorumMachine, Protocol):
     """The state machine with the questions of a node; tests replace it."""
 
     @property
@@ -80,7 +80,7 @@ class RaftPorts:
     executor: Executor
 
 
-MachineFactory = Callable[[MetadataLog, QuorumRecord | None], Replica]
+MachineFactory = Callable[[MetadataLog, QuorumRecord | None], ReplicaMachine]
 
 
 class RaftNode:
