@@ -50,7 +50,6 @@ OCCURRENCES = {
     "cluster/controller": 61,
     "cluster/quorum": 97,
     "cluster/replication": 39,
-    "demo": 7,
     "protocol": 24,
     "remote": 1,
     "remote/copying": 11,

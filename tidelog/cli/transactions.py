@@ -72,7 +72,7 @@ def list_transactions(
 
 @app.command()
 def describe(ids: Ids, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
-    """Show the producers and partitions of transactional ids."""
+    """Show the transactions of transactional ids."""
     described = succeeded(with_admin(bootstrap, lambda admin: admin.describe_transactions(ids)))
     if as_json:
         print_json([_as_document(one) for one in described.values()])

@@ -1,1 +1,1 @@
-"""`make demo`: real text through a real broker and three clients, compared byte for byte."""
+"""`make demo`: writes text to a real cluster, reads it with three clients, and compares every byte."""

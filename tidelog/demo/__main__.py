@@ -1,16 +1,18 @@
-"""Run the demo; the exit code is 0 only when every byte that was produced was read back by everybody.
+"""Run the demo; the exit code is 0 only if every reader has read exactly the bytes that were produced.
 
-start        three nodes, a tiered topic of six partitions with three replicas each, segments of 1 MiB
-produce      every line of the standard library, keyed by file, with the bundled producer, while segments
-             move to the tier and a node is killed
-empty node   the killed one comes back without its disk, and copies only what is in no segment of the tier;
-             read from offset 0 with the bundled consumer
-restart      all nodes cleanly, then read with confluent-kafka, a group of two
-kill -9      all nodes and start them again, then read with aiokafka, a group of two
-query        with a stream of Spark, whose tasks read the tier themselves and ask brokers for the rest;
-             passed over with a word where there is no Java
-compare      count, offsets without a gap, order per key, SHA-256 of all content; by Spark count, bytes, keys
-             and the checksums of all records
+start        three nodes, a tiered topic of six partitions with three replicas each, segments of 1 MiB produce
+every line of the standard library, with the file as key, with the bundled producer; meanwhile segments
+             move to the tier, and a node is killed
+empty node   the killed node starts without its disk, and copies only records that are not in the tier; read
+from
+             offset 0 with the bundled consumer
+restart      restart all nodes cleanly, then read with confluent-kafka, a group of two kill -9      kill all
+nodes and start them again, then read with aiokafka, a group of two query        with a streaming query of
+Spark, whose tasks read the tier directly and fetch the rest from brokers;
+             skipped with a message if there is no Java
+compare      count, offsets without gaps, order per key, SHA-256 of all content; by Spark: count, bytes, keys
+and the
+             checksums of all records
 """
 
 from __future__ import annotations
@@ -23,12 +25,12 @@ from pathlib import Path
 
 
 def main() -> int:
-    """Run it on the standard library, in a folder that is removed afterwards."""
+    """Run the demo with the standard library, in a temporary directory; return the exit code."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # The nodes are processes of their own and would stay behind.
+        # The nodes are separate processes, which would otherwise continue to run.
         signal.signal(number, signal.default_int_handler)
     try:
-        # Imported here, so that ctrl-C is answered in the same way from the first moment on.
+        # Imported here, so that ctrl-C during the imports is also handled.
         from tidelog.demo.corpus import Corpus
         from tidelog.demo.run import Demo
 

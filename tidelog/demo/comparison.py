@@ -1,7 +1,7 @@
-"""What was read, reduced to what must be equal: count, order per key, and every byte.
+"""Fingerprints of records: their count, the order of each key's values, and every byte.
 
-A running SHA-256 per key depends on the order of that key's values; the digests of all keys
-together, sorted by key, do not depend on how partitions were interleaved.
+A SHA-256 digest for each key depends on the order of its values. The digest of all these digests, sorted by
+key, does not depend on the order between partitions.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Record = tuple[int, int, bytes | None, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """Equal fingerprints mean equal content in equal order per key.
+    """Equal fingerprints mean the same records, in the same order for each key.
 
-    `crc_sum` adds up the CRC-32 of each record, key and value: it is the same in any order.
+    `crc_sum` is the sum of the CRC-32 of each record's key and value; it does not depend on the order.
     """
 
     records: int
@@ -31,7 +31,7 @@ class Fingerprint:
 
 
 class Content:
-    """Records by key, as far as a fingerprint needs them."""
+    """Builds the fingerprint of records."""
 
     def __init__(self) -> None:
         self._records = 0
@@ -40,12 +40,12 @@ class Content:
         self._by_key: dict[bytes, hashlib._Hash] = {}
 
     def add(self, key: bytes | None, value: bytes | None) -> None:
-        """Take one record, in the order of its partition."""
+        """Add one record; records of a partition are added in order."""
         name, data = key or b"", value or b""
         digest = self._by_key.get(name)
         if digest is None:
             digest = self._by_key[name] = hashlib.sha256()
-        # The length first: two records are not one record with the bytes of both.
+        # With the length, so that two records differ from one record with the bytes of both.
         digest.update(b"%d:" % len(data))
         digest.update(data)
         self._records += 1
@@ -54,11 +54,11 @@ class Content:
 
     @property
     def records(self) -> int:
-        """How many records were taken."""
+        """The number of added records."""
         return self._records
 
     def fingerprint(self) -> Fingerprint:
-        """The sum of what was taken."""
+        """Return the fingerprint of the added records."""
         whole = hashlib.sha256()
         for key in sorted(self._by_key):
             whole.update(b"%d:" % len(key) + key + self._by_key[key].digest())
@@ -68,14 +68,14 @@ class Content:
 
 
 class OffsetGap(Exception):
-    """A partition's offsets did not continue where they were: records are missing."""
+    """The offsets of a partition have a gap: records are missing."""
 
 
 class Received:
-    """What the members of one group got together; safe for members in threads.
+    """The records that all members of one group have received; safe for members in threads.
 
-    Records that come again after a rebalance are passed over, records that are missing raise
-    OffsetGap: every partition must give offset 0, 1, 2 ... in this order.
+    Records that are repeated after a rebalance are skipped. Missing records raise OffsetGap: every partition
+    must have the offsets 0, 1, 2 ... in this order.
     """
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class Received:
         self._lock = threading.Lock()
 
     def take(self, member: int, records: Iterable[Record]) -> None:
-        """Take records of one member."""
+        """Add records that one member has received."""
         with self._lock:
             for partition, offset, key, value in records:
                 expected = self._next_offsets.get(partition, 0)
@@ -94,12 +94,12 @@ class Received:
                     self.repeated += 1
                     continue
                 if offset > expected:
-                    raise OffsetGap(f"partition {partition}: offset {offset} came, {expected} was next")
+                    raise OffsetGap(f"partition {partition}: received offset {offset}, expected {expected}")
                 self._next_offsets[partition] = offset + 1
                 self.content.add(key, value)
                 self.members[member] = self.members.get(member, 0) + 1
 
     @property
     def records(self) -> int:
-        """How many different records came."""
+        """The number of different records."""
         return self.content.records

@@ -11,7 +11,7 @@ FOREIGN_FOLDERS = frozenset({"site-packages", "dist-packages"})
 
 
 class Line(NamedTuple):
-    """One record: the file it stands in, and the line with its line break."""
+    """One record: the file as key, and the line with its line break as value."""
 
     key: bytes
     value: bytes
@@ -30,16 +30,16 @@ class Corpus:
 
     @classmethod
     def standard_library(cls) -> Corpus:
-        """The modules that came with this Python."""
+        """Return the corpus of the standard library's modules."""
         return cls(Path(sysconfig.get_path("stdlib")))
 
     def lines_of(self, path: Path) -> Iterator[Line]:
-        """Every line of one of `paths`; together they are the file."""
+        """Yield every line of one of `paths`, with line breaks."""
         key = path.as_posix().encode()
         for line in (self.root / path).read_bytes().splitlines(keepends=True):
             yield Line(key, line)
 
     def lines(self) -> Iterator[Line]:
-        """Every line of every file."""
+        """Yield every line of every file."""
         for path in self.paths:
             yield from self.lines_of(path)

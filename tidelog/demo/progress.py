@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 
 
 class _BarBelow(bars.Progress):
-    """A bar, and above it what `above` gives at that moment."""
+    """A progress bar, and above it the result of `above` at each refresh."""
 
     above: Callable[[], RenderableType] | None = None
 
@@ -21,9 +21,9 @@ class _BarBelow(bars.Progress):
 
 
 class Progress:
-    """Counts records of one step; `total` None when it is not known beforehand.
+    """Counts the records of one step; `total` is None if it is unknown.
 
-    `above` is shown over the bar, made anew each time the terminal is refreshed.
+    The result of `above` is shown over the bar, and updated at each refresh of the terminal.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Progress:
             self._task = self._bar.add_task(name, total=total)
 
     def advance(self, records: int) -> None:
-        """Count on; may be called from threads."""
+        """Add to the count; may be called from threads."""
         self._count += records
         if self._bar is not None:
             self._bar.advance(self._task, records)

@@ -1,7 +1,7 @@
-"""Reading the demo's topic back: with the bundled consumer, and with two clients of other authors.
+"""Reads the demo's topic with the bundled consumer and with two other clients.
 
-The others read as a group of two: both members have partitions before either reads. Every
-reader ends when all records have come, or fails at its deadline.
+The other clients read as a group of two; both members have partitions before they read. A reader ends when it
+has all records, or fails at its deadline.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ Advance = Callable[[int], None]
 
 
 class ReadTooLittle(Exception):
-    """Not all records came before the deadline."""
+    """A reader has not received all records before the deadline."""
 
 
 class Members:
-    """Which members of a group have partitions; safe for members in threads.
+    """The members of a group that have partitions; safe for members in threads.
 
-    A group waits only so long for its second member; the first would read all before that one comes.
+    Without it, the first member could read all records before the second one has joined.
     """
 
     def __init__(self) -> None:
-        self._having: set[int] = set()
+        self._assigned: set[int] = set()
         self._lock = threading.Lock()
         self.complete = False
 
-    def has(self, member: int, partitions: int) -> bool:
-        """Note how many partitions a member has now; True once all members have had some together."""
+    def update(self, member: int, partitions: int) -> bool:
+        """Record a member's number of partitions; return whether all members have had some at one time."""
         with self._lock:
             if partitions:
-                self._having.add(member)
+                self._assigned.add(member)
             else:
-                self._having.discard(member)
-            self.complete = self.complete or len(self._having) == GROUP_SIZE
+                self._assigned.discard(member)
+            self.complete = self.complete or len(self._assigned) == GROUP_SIZE
             return self.complete
 
 
 async def read_with_tidelog(servers: str, topic: str, expected: int, advance: Advance) -> Received:
-    """All records with one consumer of our own, without a group."""
+    """Read all records with one bundled consumer, without a group."""
     received = Received()
     deadline = time.monotonic() + DEADLINE_S
     async with Consumer(servers, auto_offset_reset="earliest") as consumer:
@@ -69,7 +69,7 @@ async def read_with_tidelog(servers: str, topic: str, expected: int, advance: Ad
 
 
 async def read_with_aiokafka(servers: str, topic: str, expected: int, advance: Advance) -> Received:
-    """All records with a group of two aiokafka consumers."""
+    """Read all records with a group of two aiokafka consumers."""
     from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 
     received = Received()
@@ -81,10 +81,10 @@ async def read_with_aiokafka(servers: str, topic: str, expected: int, advance: A
             self._number = number
 
         def on_partitions_revoked(self, revoked: object) -> None:
-            members.has(self._number, 0)
+            members.update(self._number, 0)
 
         def on_partitions_assigned(self, assigned: Sized) -> None:
-            members.has(self._number, len(assigned))
+            members.update(self._number, len(assigned))
 
     async def member(number: int) -> None:
         consumer = AIOKafkaConsumer(
@@ -117,7 +117,7 @@ async def read_with_aiokafka(servers: str, topic: str, expected: int, advance: A
 def read_with_confluent(
     servers: str, topic: str, expected: int, advance: Advance, stop: threading.Event
 ) -> Received:
-    """All records, fewer once `stop` is set, with a group of two confluent-kafka consumers in threads."""
+    """Read all records, until `stop` is set, with a group of two confluent-kafka consumers in threads."""
     received = Received()
     members = Members()
     deadline = time.monotonic() + DEADLINE_S
@@ -140,18 +140,18 @@ def read_with_confluent(
 def _read_as_confluent_member(
     number: int, servers: str, topic: str, members: Members
 ) -> Generator[list[Record], None, None]:
-    """What each call of `consume` gives, without end; to close it closes the consumer."""
+    """Yield the records of each `consume` call, without end; closing the generator closes the consumer."""
     from confluent_kafka import Consumer as ConfluentConsumer
     from confluent_kafka import TopicPartition
 
     def assigned(consumer: ConfluentConsumer, partitions: list[TopicPartition]) -> None:
         consumer.assign(partitions)
-        if not members.has(number, len(partitions)):
-            # Rebalances come with `consume` only: it is called, and gives nothing yet.
+        if not members.update(number, len(partitions)):
+            # Rebalances happen only in `consume`: it has to be called, and returns no records yet.
             consumer.pause(partitions)
 
     def revoked(consumer: ConfluentConsumer, partitions: list[TopicPartition]) -> None:
-        members.has(number, 0)
+        members.update(number, 0)
         consumer.unassign()
 
     consumer = ConfluentConsumer(
@@ -179,4 +179,4 @@ def _records_of(messages: list[Message]) -> list[Record]:
 
 def _check_deadline(deadline: float, received: Received, expected: int) -> None:
     if time.monotonic() > deadline:
-        raise ReadTooLittle(f"{received.records} of {expected} records came in {DEADLINE_S:.0f} s")
+        raise ReadTooLittle(f"received {received.records} of {expected} records in {DEADLINE_S:.0f} s")

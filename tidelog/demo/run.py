@@ -1,4 +1,4 @@
-"""The demo, step by step."""
+"""The steps of the demo."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from tidelog.spark_connector.planning.tier_options import STORAGE_PREFIX
 TOPIC = "standard-library"
 NODES = 3
 PARTITIONS = 6
-# The node that dies while the text is written, when this part of its files has been sent. Its disk is lost.
-VICTIM = 2
-KILLED_AFTER = 0.4
-# A crash is to be noticed within the demo's patience, not a data centre's.
+# The node that is killed and loses its disk, when this share of the files was sent.
+KILLED_NODE = 2
+KILL_AFTER_SHARE = 0.4
+# Short timeouts, so that the cluster detects a crash during the demo.
 SETTINGS = {
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "300",
     "offsets.topic.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "1000",
-    # Segments are to move while somebody looks on.
+    # Short intervals, so that segments move during the demo.
     "remote.log.manager.task.interval.ms": "300",
     "log.retention.check.interval.ms": "300",
 }
-# Small segments, of which each leaves the local disk as soon as it is in the tier.
+# Small segments, which are deleted from the local disk as soon as they are in the tier.
 TIERED = {"remote.storage.enable": "true", "segment.bytes": "1048576", "local.retention.bytes": "1"}
-# How many deliveries may be outstanding before their outcome is looked at.
+# The number of pending deliveries before their results are checked.
 DELIVERIES_CHECKED_TOGETHER = 20_000
 
 Reader = Callable[[str, str, int, Advance], Awaitable[Received]]
@@ -60,7 +60,7 @@ async def _read_in_threads(servers: str, topic: str, expected: int, advance: Adv
 
 
 class Demo:
-    """One run over `corpus`; the nodes' data and logs stand in `folder`."""
+    """One run with `corpus`; the data and logs of the nodes are in `folder`."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Demo:
         self._console = console or Console()
         self._topic_configs = topic_configs
         settings = tiered_settings(folder, NODES, SETTINGS)
-        # The very keys that brokers have for the bucket.
+        # The same keys as the brokers' settings for the bucket.
         self._tier_options = {key: text for key, text in settings.items() if key.startswith(STORAGE_PREFIX)}
         self.cluster = LocalCluster.create(folder / "cluster", NODES, settings=settings)
         self._view = TierView(self.cluster.layout, folder / TIER_FOLDER, TOPIC)
@@ -82,32 +82,32 @@ class Demo:
         self._comparison = Table("reader", "records", "keys", "per member", "SHA-256", "", title="Comparison")
 
     async def run(self) -> bool:
-        """True when everybody read exactly what was produced."""
+        """Run all steps; return whether every reader has read exactly what was produced."""
         say = self._console.print
         say(f"{NODES} nodes at {self.cluster.bootstrap_servers} ready after {await self._start():.1f} s")
         source = await self._produce()
-        moved_s = await self.watch.until_tiered(source.records)
-        say(f"after another {moved_s:.1f} s only the active segments are on disk, all others in the tier")
+        moved_s = await self.watch.wait_until_tiered(source.records)
+        say(f"after another {moved_s:.1f} s only the active segments are on disk; all others are in the tier")
         say(self.watch.table)
-        await self._replace_the_victim()
+        await self._replace_node()
         equal = await self._read("tidelog", read_with_tidelog, source)
         await asyncio.to_thread(self.cluster.stop)
-        say(f"clean restart of all: ready after {await self._start():.1f} s")
+        say(f"clean restart of all nodes: ready after {await self._start():.1f} s")
         equal &= await self._read("confluent-kafka, group of 2", _read_in_threads, source, 2)
         await asyncio.to_thread(self._kill_all)
-        say(f"kill -9 of all and restart: ready after {await self._start():.1f} s")
+        say(f"kill -9 of all nodes and restart: ready after {await self._start():.1f} s")
         equal &= await self._read("aiokafka, group of 2", read_with_aiokafka, source, 2)
         equal &= await self._query(source)
         await asyncio.to_thread(self.cluster.stop)
         say(self._rates, self._comparison)
         if equal:
-            say(f"[green]All readers got every byte of {len(self._corpus.paths)} files.")
+            say(f"[green]All readers have read every byte of {len(self._corpus.paths)} files.")
         else:
-            say("[bold red]THE READERS DID NOT GET WHAT WAS PRODUCED")
+            say("[bold red]THE READERS HAVE NOT READ WHAT WAS PRODUCED")
         return equal
 
     def close(self) -> None:
-        """Leave no process behind."""
+        """Kill all nodes."""
         self._kill_all()
 
     async def _start(self, nodes: Iterable[int] | None = None) -> float:
@@ -117,24 +117,24 @@ class Demo:
         for node_id in self.cluster.nodes:
             self.cluster.kill(node_id)
 
-    async def _replace_the_victim(self) -> None:
-        """Start the node that died with an empty disk, and let it lead what it led."""
-        self.cluster.wipe(VICTIM)
-        started_s = await self._start([VICTIM])
-        whole_s = await self.watch.until_whole()
-        copied = self._view.on_disk(VICTIM)
+    async def _replace_node(self) -> None:
+        """Start the killed node with an empty disk, and elect it as leader of its partitions again."""
+        self.cluster.wipe(KILLED_NODE)
+        started_s = await self._start([KILLED_NODE])
+        synced_s = await self.watch.wait_until_synced()
+        copied = self._view.on_disk(KILLED_NODE)
         borders = self.watch.borders
-        whole_bytes = sum(border.remote.size_bytes + border.local.size_bytes for border in borders)
+        topic_bytes = sum(border.remote.size_bytes + border.local.size_bytes for border in borders)
         self._console.print(
-            f"node {VICTIM} is back with an empty disk: there after {started_s:.1f} s, all of it in sync "
-            f"after another {whole_s:.1f} s; copied {copied.size_bytes / MEGA:.1f} MB of the "
-            f"{whole_bytes / MEGA:.1f} MB that are in the topic ({copied.size_bytes / whole_bytes:.0%})"
+            f"node {KILLED_NODE} was started with an empty disk: ready after {started_s:.1f} s, in sync "
+            f"after another {synced_s:.1f} s; it copied {copied.size_bytes / MEGA:.1f} MB of the "
+            f"{topic_bytes / MEGA:.1f} MB in the topic ({copied.size_bytes / topic_bytes:.0%})"
         )
         async with Admin(self.cluster.bootstrap_servers) as admin:
             elected = await admin.elect_leaders(ElectionType.PREFERRED)
         self._console.print(
-            f"it leads {sum(name.topic == TOPIC for name in elected)} partitions from now on, "
-            "and serves what it has never copied"
+            f"it now leads {sum(name.topic == TOPIC for name in elected)} partitions, "
+            "and serves records that it has not copied"
         )
 
     async def _produce(self) -> Fingerprint:
@@ -154,13 +154,13 @@ class Demo:
 
     async def _send_all(self, producer: Producer, content: Content, progress: Progress) -> None:
         deliveries = []
-        kill_at = int(KILLED_AFTER * len(self._corpus.paths))
+        kill_at = int(KILL_AFTER_SHARE * len(self._corpus.paths))
         for number, path in enumerate(self._corpus.paths):
             if number == kill_at:
-                # Sending leaves it little time: else the table below may be empty.
-                await self.watch.until_seen()
-                await asyncio.to_thread(self.cluster.kill, VICTIM)
-                self._console.print(f"kill -9 of node {VICTIM} after {content.records:,} records")
+                # Otherwise the table below may be empty, because sending uses most of the time.
+                await self.watch.wait_until_seen()
+                await asyncio.to_thread(self.cluster.kill, KILLED_NODE)
+                self._console.print(f"kill -9 of node {KILLED_NODE} after {content.records:,} records")
                 self._console.print(self.watch.table)
             for key, value in self._corpus.lines_of(path):
                 content.add(key, value)
@@ -170,7 +170,7 @@ class Demo:
                 deliveries.append(delivery)
                 if len(deliveries) == DELIVERIES_CHECKED_TOGETHER:
                     progress.advance(len(deliveries))
-                    # An earlier half is done while the later one is still on its way.
+                    # Most of these deliveries are complete while the last ones are in flight.
                     for done in deliveries:
                         await done
                     deliveries.clear()
@@ -197,7 +197,7 @@ class Demo:
         return equal
 
     async def _query(self, source: Fingerprint) -> bool:
-        """The topic through a streaming query of Spark; True, too, where Spark cannot run."""
+        """Read the topic with a streaming query; return whether the result is equal, or Spark cannot run."""
         try:
             require_spark()
         except JobFailure as reason:
@@ -224,7 +224,7 @@ class Demo:
         return equal
 
     async def _local_starts(self) -> dict[int, int]:
-        """Where each partition begins on its leader's disk: what is below is in the tier alone."""
+        """Return the local log start offset of each partition; records below it are only in the tier."""
         async with Admin(self.cluster.bootstrap_servers) as admin:
             return {border.partition: border.local_start for border in await self._view.borders(admin)}
 

@@ -1,7 +1,7 @@
-"""The demo's topic through a streaming query of Spark: tasks read the tier, brokers give what is local.
+"""Reads the demo's topic with a streaming query of Spark, whose tasks read the tier directly.
 
-Micro-batches count lines, bytes and checksums by partition and module until everything is read; what they
-add up to must be what was produced.
+Micro-batches count lines, bytes and checksums by partition and module. Their sums must be equal to those of
+the produced records.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _RESULT: Final = "demo_counts"
 _MICRO_BATCHES: Final = 3
 _DEADLINE_S: Final = 300.0
 _LARGEST: Final = 3
-# Each partition's share of a micro-batch is rounded down; what that leaves should not be one more.
+# Each partition's share of a micro-batch is rounded down; the rest must not need another micro-batch.
 _ROUNDING: Final = 100
 _SETTINGS: Final = SessionSettings(
     conf={
-        # State is kept for each and written after each micro-batch.
+        # Spark writes the state of each shuffle partition after each micro-batch.
         "spark.sql.shuffle.partitions": "2",
-        # So short a query does not earn back what the JVM's second compiler takes: half of all CPU time.
+        # The query is too short for the JVM's second compiler, which would use half of the CPU time.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
 )
@@ -43,7 +43,7 @@ _SETTINGS: Final = SessionSettings(
 
 @dataclass(frozen=True, slots=True)
 class GroupCount:
-    """What the query says of one module in one partition; `cold` lines were in the tier alone."""
+    """The counts of one module in one partition; `cold` lines were only in the tier."""
 
     partition: int
     module: str
@@ -55,7 +55,7 @@ class GroupCount:
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """The result of the query when all micro-batches were done."""
+    """The result of the query after all micro-batches."""
 
     groups: tuple[GroupCount, ...]
     micro_batches: int
@@ -63,37 +63,37 @@ class QueryResult:
 
     @property
     def records(self) -> int:
-        """All lines."""
+        """The number of lines."""
         return sum(group.lines for group in self.groups)
 
     @property
     def cold(self) -> int:
-        """Lines that were in the tier alone."""
+        """The number of lines that were only in the tier."""
         return sum(group.cold for group in self.groups)
 
     @property
     def keys(self) -> int:
-        """Modules."""
+        """The number of modules."""
         return len({group.module for group in self.groups})
 
     @property
     def crc_sum(self) -> int:
-        """The checksums of all lines, added up."""
+        """The sum of the checksums of all lines."""
         return sum(group.crc_sum for group in self.groups)
 
     def is_of(self, source: Fingerprint) -> bool:
-        """Whether this is what was produced, as far as order does not matter."""
+        """Return whether the result is equal to what was produced, regardless of the order."""
         size_bytes = sum(group.size_bytes for group in self.groups)
         found = (self.records, self.keys, size_bytes, self.crc_sum)
         return found == (source.records, source.keys, source.size_bytes, source.crc_sum)
 
     def largest(self) -> str:
-        """The modules with most lines."""
+        """Return the modules with the most lines as text."""
         lines = Counter({group.module: group.lines for group in self.groups})
         return ", ".join(f"{module} ({count:,} lines)" for module, count in lines.most_common(_LARGEST))
 
     def table(self) -> Table:
-        """A line for each partition, and their sum."""
+        """Return a table with one line for each partition, and their sum."""
         table = Table(
             title=f"Streaming query, {self.micro_batches} micro-batches: lines by partition and module",
             box=SIMPLE_HEAD,
@@ -126,7 +126,7 @@ class QueryResult:
 
 
 class StreamQuery:
-    """The query over `topic`; `tier_options` say where the bucket is, by the names that brokers have."""
+    """The query over `topic`; `tier_options` has the bucket's settings, with the keys of brokers."""
 
     def __init__(
         self, servers: str, topic: str, tier_options: Mapping[str, str], expected_records: int
@@ -141,7 +141,7 @@ class StreamQuery:
         }
 
     async def run(self, local_starts: Mapping[int, int], advance: Callable[[int], None]) -> QueryResult:
-        """Run it to its end. Lines below `local_starts`, by partition, are cold ones. Errors: JobFailure."""
+        """Run the query; lines below the offset in `local_starts` are cold. Errors: JobFailure."""
         stop = threading.Event()
         try:
             return await asyncio.to_thread(self._run, local_starts, advance, stop)
@@ -154,7 +154,7 @@ class StreamQuery:
     ) -> QueryResult:
         with job_session("demo", _SETTINGS) as spark:
             began = time.monotonic()
-            micro_batches = self._until_all_is_read(_counted(self._rows(spark), local_starts), advance, stop)
+            micro_batches = self._wait_until_read(_counted(self._rows(spark), local_starts), advance, stop)
             seconds = time.monotonic() - began
             found = spark.table(_RESULT).toArrow().to_pylist()
         groups = [GroupCount(**row) for row in found]
@@ -163,10 +163,10 @@ class StreamQuery:
     def _rows(self, spark: SparkSession) -> DataFrame:
         return spark.readStream.format("tidelog").options(**self._options).load()
 
-    def _until_all_is_read(
+    def _wait_until_read(
         self, counted: DataFrame, advance: Callable[[int], None], stop: threading.Event
     ) -> int:
-        """How many micro-batches that took."""
+        """Run the query to its end; return the number of micro-batches."""
         deadline = time.monotonic() + _DEADLINE_S
         with tempfile.TemporaryDirectory(prefix="tidelog-demo-checkpoint-") as checkpoint:
             writer = counted.writeStream.outputMode("complete").format("memory").queryName(_RESULT)
@@ -175,12 +175,12 @@ class StreamQuery:
             seen: set[int] = set()
             try:
                 while True:
-                    is_over = query.awaitTermination(1)
+                    has_ended = query.awaitTermination(1)
                     for progress in query.recentProgress:
                         if progress.numInputRows and progress.batchId not in seen:
                             seen.add(progress.batchId)
                             advance(progress.numInputRows)
-                    if is_over:
+                    if has_ended:
                         return len(seen)
                     if stop.is_set() or time.monotonic() > deadline:
                         raise JobFailure(f"the query has not ended after {_DEADLINE_S:.0f} s")

@@ -1,8 +1,8 @@
-"""Where the records of a tiered topic are: offsets as clients are told them, files and objects as they lie.
+"""Where the records of a tiered topic are: offsets from the brokers, and files and objects from the disk.
 
-log start .. remote end            in the tier
-local start .. high watermark      on the disks of the replicas, committed; up to the end not yet
-local start .. remote end          in both, for as long as local retention says
+log start .. remote end            in the tier local start .. high watermark      on the disks of the
+replicas, committed; records up to the end are not committed local start .. remote end          in both, until
+local retention deletes the local segments
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog.local_cluster.layout import ClusterLayout
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import TopicPartition, uuid_text
 
-ASKED: Final = (
+OFFSET_SPECS: Final = (
     OffsetSpec.EARLIEST,
     OffsetSpec.EARLIEST_LOCAL,
     OffsetSpec.LATEST_TIERED,
@@ -31,21 +31,21 @@ MEGA: Final = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Segments in one place: how many log files, and their bytes together."""
+    """The number and the total size of log files in one place."""
 
     count: int
     size_bytes: int
 
     @classmethod
     def below(cls, folders: Iterable[Path]) -> Segments:
-        """The log files that are in `folders` at this moment; a folder that is not there has none."""
+        """Return the log files that are now in `folders`; a missing folder has none."""
         sizes = [size for folder in folders for size in _log_sizes(folder)]
         return cls(len(sizes), sum(sizes))
 
 
 @dataclass(frozen=True, slots=True)
 class Border:
-    """One partition as its leader tells it; ends are exclusive."""
+    """The offsets and segments of one partition; ends are exclusive."""
 
     partition: int
     leader: int
@@ -59,14 +59,14 @@ class Border:
 
     @property
     def is_tiered(self) -> bool:
-        """Whether all but the active segment is in the tier, and nowhere else."""
+        """Whether all segments except the active one are in the tier, and only there."""
         return self.local.count == 1 and self.local_start == self.remote_end
 
 
 class TierView:
-    """Looks at one topic of a local cluster whose tier is a directory.
+    """Reads the state of one topic in a local cluster whose tier is a directory.
 
-    Errors: KafkaError when the cluster does not answer.
+    Errors: KafkaError if the cluster does not respond.
     """
 
     def __init__(self, layout: ClusterLayout, tier: Path, topic: str) -> None:
@@ -75,22 +75,22 @@ class TierView:
         self._topic = topic
 
     async def borders(self, admin: Admin) -> list[Border]:
-        """Every partition whose leader answers, in order."""
+        """Return the borders of each partition whose leader responds, in order."""
         topic = await self._described(admin)
         leaders = {each.partition: each.leader for each in topic.partitions if each.leader >= 0}
         names = [TopicPartition(self._topic, number) for number in leaders]
-        found = {spec: await admin.list_offsets(dict.fromkeys(names, int(spec))) for spec in ASKED}
+        found = {spec: await admin.list_offsets(dict.fromkeys(names, int(spec))) for spec in OFFSET_SPECS}
         epochs = {each.partition: each.leader_epoch for each in topic.partitions}
         # The leader's epoch is the last one of its log, and ends where the log does.
         ends = await admin.epoch_end_offsets({name: epochs[name.partition] for name in names})
         remote = self._tier / f"{self._topic}-{uuid_text(topic.topic_id)}"
         borders = []
         for name in names:
-            answers = (found[spec][name] for spec in ASKED)
-            offsets = [answer.offset for answer in answers if not isinstance(answer, KafkaError)]
+            listed = (found[spec][name] for spec in OFFSET_SPECS)
+            offsets = [each.offset for each in listed if not isinstance(each, KafkaError)]
             end = ends[name]
-            if len(offsets) < len(ASKED) or isinstance(end, KafkaError):
-                continue  # its leader changes at this moment
+            if len(offsets) < len(OFFSET_SPECS) or isinstance(end, KafkaError):
+                continue  # its leader is changing
             log_start, local_start, latest_tiered, high_watermark = offsets
             leader = leaders[name.partition]
             borders.append(
@@ -108,13 +108,13 @@ class TierView:
             )
         return borders
 
-    async def is_whole(self, admin: Admin) -> bool:
-        """Whether every replica of every partition is in sync."""
+    async def is_in_sync(self, admin: Admin) -> bool:
+        """Return whether every replica of every partition is in sync."""
         topic = await self._described(admin)
         return all(set(each.in_sync_replicas) == set(each.replicas) for each in topic.partitions)
 
     def on_disk(self, node_id: int) -> Segments:
-        """What a node has of the topic on its own disk."""
+        """Return the segments of the topic on a node's disk."""
         return Segments.below(self._layout.data_folder(node_id).glob(f"{self._topic}-*"))
 
     async def _described(self, admin: Admin) -> TopicDescription:
@@ -125,7 +125,7 @@ class TierView:
 
 
 def border_table(borders: Sequence[Border], title: str) -> Table:
-    """The borders with their sum in the last line, in 80 columns."""
+    """Return a table of the borders with their sums, in 80 columns."""
     table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_footer=True)
     local_bytes = sum(each.local.size_bytes for each in borders)
     remote_bytes = sum(each.remote.size_bytes for each in borders)
@@ -133,7 +133,7 @@ def border_table(borders: Sequence[Border], title: str) -> Table:
     remote_count = sum(each.remote.count for each in borders)
     for heading, footer in (
         ("", ""),
-        ("led\nby", ""),
+        ("on\nnode", ""),
         ("log\nstart", ""),
         ("local\nstart", ""),
         ("remote\nend", ""),
@@ -164,4 +164,4 @@ def _log_sizes(folder: Path) -> Iterator[int]:
         try:
             yield path.stat().st_size
         except FileNotFoundError:
-            continue  # moved on since it was listed
+            continue  # deleted since it was listed

@@ -1,4 +1,4 @@
-"""Follows how segments move to the tier while other steps of the demo run."""
+"""Shows how segments move to the tier while other steps of the demo run."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ DEADLINE_S: Final = 120.0
 
 
 class TooSlow(Exception):
-    """The cluster did not get where it was to get before the deadline."""
+    """The cluster has not reached the expected state before the deadline."""
 
 
 class TierWatch:
-    """The latest look at the tier; on a terminal a live table of it."""
+    """The latest state of the tier, and a live table of it on a terminal."""
 
     def __init__(self, view: TierView, servers: str, console: Console) -> None:
         self._view = view
@@ -36,21 +36,21 @@ class TierWatch:
 
     @property
     def table(self) -> Table:
-        """The latest look as a table."""
+        """The latest state as a table."""
         return border_table(self.borders, "Where the records are")
 
     def is_tiered(self, records: int) -> bool:
-        """Whether the latest look found all `records`, and only the active segments of them on disk.
+        """Return whether the latest state has all `records`, with only the active segments on disk.
 
-        A look from before the last record was written, or without a partition whose leader just changed,
-        finds fewer.
+        A state from before the last record was written, or without a partition whose leader changes, has
+        fewer.
         """
         found = sum(border.high_watermark for border in self.borders)
         return found >= records and all(border.is_tiered for border in self.borders)
 
     @asynccontextmanager
     async def following(self) -> AsyncIterator[None]:
-        """Look again and again while the block runs."""
+        """Update the state repeatedly while the block runs."""
         following = asyncio.create_task(self._follow())
         try:
             yield
@@ -59,18 +59,18 @@ class TierWatch:
             with suppress(asyncio.CancelledError):
                 await following
 
-    async def until_seen(self) -> None:
-        """Wait for the first look, while a block follows. Errors: TooSlow."""
+    async def wait_until_seen(self) -> None:
+        """Wait for the first state, inside a `following` block. Errors: TooSlow."""
         try:
             async with asyncio.timeout(DEADLINE_S):
                 await self._seen.wait()
         except TimeoutError:
-            raise TooSlow(f"after {DEADLINE_S:.0f} s nobody has said where the records are") from None
+            raise TooSlow(f"the state of the tier is unknown after {DEADLINE_S:.0f} s") from None
 
-    async def until_tiered(self, records: int) -> float:
-        """Wait until of `records` all but the active segments have moved; the seconds it took.
+    async def wait_until_tiered(self, records: int) -> float:
+        """Wait until all segments of `records` except the active ones are only in the tier.
 
-        Errors: TooSlow.
+        Return the duration in seconds. Errors: TooSlow.
         """
         began = time.monotonic()
         with Live(console=self._console, transient=True, auto_refresh=False) as live:
@@ -83,26 +83,26 @@ class TierWatch:
                     await asyncio.sleep(POLL_S / 2)
         return time.monotonic() - began
 
-    async def until_whole(self) -> float:
-        """Wait until every replica is in sync; the seconds that took. Errors: TooSlow."""
+    async def wait_until_synced(self) -> float:
+        """Wait until every replica is in sync; return the duration in seconds. Errors: TooSlow."""
         began = time.monotonic()
         async with Admin(self._servers) as admin:
-            while not await self._is_whole(admin):
+            while not await self._is_in_sync(admin):
                 if time.monotonic() > began + DEADLINE_S:
                     raise TooSlow(f"after {DEADLINE_S:.0f} s not every replica is in sync")
                 await asyncio.sleep(POLL_S / 4)
         return time.monotonic() - began
 
-    async def _is_whole(self, admin: Admin) -> bool:
+    async def _is_in_sync(self, admin: Admin) -> bool:
         try:
-            return await self._view.is_whole(admin)
+            return await self._view.is_in_sync(admin)
         except (KafkaError, OSError):
             return False
 
     async def _follow(self) -> None:
         async with Admin(self._servers) as admin:
             while True:
-                # A node that dies takes its answers with it: the next look finds its successors.
+                # A killed node does not respond: the next update uses the new leaders.
                 with suppress(KafkaError, OSError):
                     self.borders = await self._view.borders(admin)
                     self._seen.set()

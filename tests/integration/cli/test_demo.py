@@ -52,17 +52,17 @@ def test_records_that_come_again_count_once_and_a_gap_is_an_error() -> None:
     received.take(0, [(0, 0, b"a", b"x"), (0, 1, b"a", b"y")])
     received.take(1, [(0, 1, b"a", b"y"), (0, 2, b"a", b"z"), (1, 0, b"b", b"w")])
     assert (received.records, received.repeated, received.members) == (4, 1, {0: 2, 1: 2})
-    with pytest.raises(OffsetGap, match="offset 5 came, 3 was next"):
+    with pytest.raises(OffsetGap, match="received offset 5, expected 3"):
         received.take(0, [(0, 5, b"a", b"v")])
 
 
 def test_a_group_reads_once_all_its_members_have_partitions_together() -> None:
     members = Members()
-    assert not members.has(0, 6)
-    assert not members.has(0, 0)
-    assert not members.has(1, 3)
-    assert members.has(0, 3)
-    assert members.has(1, 0), "what they read is theirs, whatever becomes of the group"
+    assert not members.update(0, 6)
+    assert not members.update(0, 0)
+    assert not members.update(1, 3)
+    assert members.update(0, 3)
+    assert members.update(1, 0), "what they read is theirs, whatever becomes of the group"
 
 
 def test_the_lines_of_a_file_are_the_file_whatever_ends_them(tmp_path: Path) -> None:

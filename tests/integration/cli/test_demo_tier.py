@@ -121,10 +121,10 @@ def test_the_view_tells_what_the_nodes_know(tmp_path: Path) -> None:
         watch = TierWatch(view, cluster.bootstrap_servers, Console(file=io.StringIO()))
 
         async def look() -> list[Border]:
-            await watch.until_whole()
+            await watch.wait_until_synced()
             assert not watch.borders
             async with watch.following():
-                await watch.until_seen()
+                await watch.wait_until_seen()
                 assert len(watch.borders) == 2
             async with Admin(cluster.bootstrap_servers) as admin:
                 return await view.borders(admin)

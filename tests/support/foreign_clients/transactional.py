@@ -20,7 +20,7 @@ from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata
 
 from tests.support.foreign_clients.face import DEADLINE_S, ForeignError
 from tests.support.foreign_clients.loop_thread import LOOP
-from tidelog.clients.consumer import consumer_types
+from tidelog.clients.groups import group_offsets
 from tidelog.clients.producer.producer import Producer
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import TopicPartition
@@ -248,7 +248,7 @@ class TidelogTransactions:
 
     def send_offsets(self, offsets: Mapping[tuple[str, int], int], group: str) -> None:
         positions = {TopicPartition(*place): offset for place, offset in offsets.items()}
-        metadata = consumer_types.ConsumerGroupMetadata(group)
+        metadata = group_offsets.ConsumerGroupMetadata(group)
         with _errors():
             LOOP.run(self._producer.send_offsets_to_transaction(positions, metadata))
 

@@ -127,7 +127,7 @@ def test_options_that_are_wrong_are_named(cluster: EmbeddedCluster) -> None:
         (("-o", "subscribe=x"), "option subscribe is chosen by the job"),
         (("-o", "minPartition=1"), "there is no option 'minPartition': did you mean minPartitions"),
         (("-o", "minPartitions"), "-o 'minPartitions' is not key=value"),
-        (("-C", "storage.root=."), "give --tier direct or offline, too"),
+        (("-C", "storage.root=."), "-C need --tier direct or --tier offline"),
         (("--tier", "direct"), "option rsm.config.storage.backend.class is required with tier=direct"),
         (("--from", "noon"), "option --from='noon' is not allowed"),
     ]
