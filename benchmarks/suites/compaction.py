@@ -23,9 +23,9 @@ from tidelog.storage.compaction.cleanable import find_cleanable
 from tidelog.storage.compaction.cleaning import GroupCleaner, fill_offset_map, groups_to_clean
 from tidelog.storage.compaction.offset_map import OffsetMap
 from tidelog.storage.compaction.plan import last_records, plan_cleaning
-from tidelog.storage.compaction.segment_replacement import replace_segments
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.disk.files import OsFileSystem
+from tidelog.storage.log.opening import CheckpointedState, LogLocation
 from tidelog.storage.log.partition_log import PartitionLog
 
 _AT_LEAST: Final = 0.3
@@ -54,7 +54,8 @@ def compaction(effort: Effort) -> Iterator[Figure]:
 def _filled(directory: str, log_bytes: int, value_bytes: int) -> PartitionLog:
     partition = TopicPartition("tides", 0)
     path = f"{directory}/tides-0"
-    log = PartitionLog.open(OsFileSystem(), path, partition, None, _CONFIG, now_ms=_NOW_MS, clean=False)
+    location = LogLocation(OsFileSystem(), path, partition)
+    log = PartitionLog.open(location, _CONFIG, CheckpointedState(), now_ms=_NOW_MS)
     randomness = random.Random(value_bytes)
     keys = log_bytes // (value_bytes + 30) // 2
     while log.size_bytes < log_bytes:
@@ -89,7 +90,7 @@ def _compacted_per_second(log: PartitionLog) -> float:
     cleaner = GroupCleaner(plan, offsets, _unpaced)
     for group in groups_to_clean(plan, end_offset):
         cleaned = cleaner.clean(group, last_records(log))
-        replace_segments(log, cleaned, [source.segment for source in group], _NOW_MS)
+        log.replace_segments(cleaned, [source.segment for source in group], _NOW_MS)
     return size_bytes / (time.perf_counter() - began) / MEGA
 
 

@@ -92,7 +92,7 @@ class CompactionModel(RuleBasedStateMachine):
     @rule(key_count_max=st.sampled_from([1, 2, 1000]), again=st.booleans())
     def clean(self, key_count_max: int, again: bool) -> None:
         if again:
-            self.log.first_dirty_offset = None
+            self.log.set_first_dirty_offset(None)
         if len(self.log.segments) > 1 and self._has_cleanable():
             compact(self.log, self.now_ms, key_count_max=key_count_max, io_buffer_bytes=300)
 
@@ -107,10 +107,8 @@ class CompactionModel(RuleBasedStateMachine):
         dirty = self.log.first_dirty_offset
         self.log.close(clean=True, now_ms=self.now_ms)
         self.log = open_log(self.disk, CONFIG, now_ms=self.now_ms, clean=clean)
-        self.log.first_dirty_offset = dirty
-        if clean:
-            self.log.recovery_point = self.log.log_end_offset
-        else:
+        self.log.set_first_dirty_offset(dirty)
+        if not clean:
             self.log.flush(self.now_ms)
         self.log.advance_high_watermark(self.log.log_end_offset)
 

@@ -16,6 +16,7 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.storage.log.truncation import RemoteState
 
 CONFIG = replace(
     LogConfig(),
@@ -136,11 +137,13 @@ class TieredLogMachine(RuleBasedStateMachine):
         if more:
             epochs.assign(self.epoch, log.log_end_offset)
         log.restart_from_remote(
-            log_start_offset=start,
-            local_log_start_offset=end,
-            leader_epochs=epochs.entries,
-            producer_snapshot=None,
-            now_ms=NOW_MS,
+            RemoteState(
+                log_start_offset=start,
+                local_log_start_offset=end,
+                leader_epochs=epochs.entries,
+                producer_snapshot=None,
+            ),
+            NOW_MS,
         )
         assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (start, end, end)
 

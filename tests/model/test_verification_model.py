@@ -13,7 +13,7 @@ from itertools import combinations
 import pytest
 
 from tests.support.verification_world import VERIFIED_AGAIN, Fault, Scenario, Violation, explore
-from tidelog.storage.log.validation import AppendOrigin
+from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.producers.verification import Verification
 
 FAULTS_AT_ONCE_MAX = int(os.environ.get("TIDELOG_FAULTS_AT_ONCE", "1"))

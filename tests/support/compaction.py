@@ -14,7 +14,6 @@ from tidelog.storage.compaction.cleanable import Cleanable, find_cleanable
 from tidelog.storage.compaction.cleaning import GroupCleaner, Pace, fill_offset_map, groups_to_clean
 from tidelog.storage.compaction.offset_map import OffsetMap
 from tidelog.storage.compaction.plan import last_records, plan_cleaning
-from tidelog.storage.compaction.segment_replacement import replace_segments
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.log.partition_log import PartitionLog
 
@@ -91,8 +90,8 @@ def compact(
     cleaner = GroupCleaner(plan, offsets, pace)
     for group in groups_to_clean(plan, end_offset):
         cleaned = cleaner.clean(group, last_records(log))
-        replace_segments(log, cleaned, [source.segment for source in group], now_ms)
-    log.first_dirty_offset = end_offset
+        log.replace_segments(cleaned, [source.segment for source in group], now_ms)
+    log.set_first_dirty_offset(end_offset)
     return Round(cleanable, end_offset, cleaner.bytes_read, cleaner.bytes_written)
 
 

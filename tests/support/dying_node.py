@@ -197,10 +197,10 @@ def _around_writer(death: Death) -> None:
 def _around_restarts(disk: DyingFileSystem) -> None:
     restart: Callable[..., None] = PartitionLog.restart_from_remote
 
-    def dying_restart(self: PartitionLog, **values: Any) -> None:
+    def dying_restart(self: PartitionLog, *values: Any) -> None:
         disk.is_restarting_from_remote = True
         try:
-            restart(self, **values)
+            restart(self, *values)
         finally:
             disk.is_restarting_from_remote = False
 

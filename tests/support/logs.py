@@ -9,9 +9,12 @@ from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.protocol.record import BatchBuilder, Record, read_records
+from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.disk.files import FileSystem
-from tidelog.storage.log.partition_log import AppendOrigin, PartitionLog
+from tidelog.storage.log.observer import LogObserver
+from tidelog.storage.log.opening import CheckpointedState, LogLocation
+from tidelog.storage.log.partition_log import PartitionLog
 
 TOPIC_PARTITION = TopicPartition("events", 0)
 DIRECTORY = "/data/events-0"
@@ -76,18 +79,15 @@ def open_log(
     recovery_point: Offset = 0,
     log_start_offset: Offset = 0,
     clean: bool = False,
+    observer: LogObserver | None = None,
 ) -> PartitionLog:
     """A log that stands alone."""
     return PartitionLog.open(
-        fs,
-        directory,
-        TOPIC_PARTITION,
-        None,
+        LogLocation(fs, directory, TOPIC_PARTITION),
         config or LogConfig(),
+        CheckpointedState(clean=clean, recovery_point=recovery_point, log_start_offset=log_start_offset),
         now_ms=now_ms,
-        recovery_point=recovery_point,
-        log_start_offset=log_start_offset,
-        clean=clean,
+        observer=observer,
     )
 
 

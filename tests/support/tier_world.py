@@ -41,9 +41,10 @@ from tidelog.remote.ports.storage_manager import (
 from tidelog.remote.tasks.context import RemoteLogContext
 from tidelog.remote.tasks.fault_points import FaultPoints, no_faults
 from tidelog.remote.tasks.replica import Role, TieredReplica
+from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.disk.files import FileSystem
-from tidelog.storage.log.partition_log import AppendOrigin, PartitionLog
+from tidelog.storage.log.partition_log import PartitionLog
 
 PARTITION = TopicIdPartition(UUID(int=7), "events", 0)
 T = TypeVar("T")

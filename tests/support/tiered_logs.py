@@ -8,6 +8,7 @@ from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import NOW_MS, append, open_log
 from tidelog.protocol.ids import Offset
 from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.log.observer import LogObserver
 from tidelog.storage.log.partition_log import PartitionLog
 
 TIERED = replace(LogConfig(), remote_storage_enable=True, retention_ms=-1, local_retention_bytes=0)
@@ -20,6 +21,7 @@ def tiered_log(
     log_start_offset: Offset = 0,
     recovery_point: Offset = 0,
     clean: bool = False,
+    observer: LogObserver | None = None,
 ) -> PartitionLog:
     """A tiered log, which holds nothing locally that it need not."""
     return open_log(
@@ -28,12 +30,15 @@ def tiered_log(
         log_start_offset=log_start_offset,
         recovery_point=recovery_point,
         clean=clean,
+        observer=observer,
     )
 
 
-def three_segments(config: LogConfig = TIERED, *, highest_remote: Offset | None = None) -> PartitionLog:
+def three_segments(
+    config: LogConfig = TIERED, *, highest_remote: Offset | None = None, observer: LogObserver | None = None
+) -> PartitionLog:
     """Offsets 0 to 5, two in a segment, then an empty active segment."""
-    log = tiered_log(config)
+    log = tiered_log(config, observer=observer)
     for first in range(0, 6, 2):
         append(log, f"{first}", f"{first + 1}")
         log.roll(NOW_MS)

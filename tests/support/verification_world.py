@@ -23,9 +23,9 @@ from tidelog.broker.coordinators.transactions.marking import Marking
 from tidelog.broker.coordinators.transactions.states import AT_REST
 from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.storage.log.validation import AppendOrigin
+from tidelog.protocol.transaction_marker import EndTransactionMarker
+from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.producers.producer_state import ProducerStateManager
-from tidelog.storage.producers.transaction_marker import EndTransactionMarker
 from tidelog.storage.producers.verification import NO_VERIFICATION, Verification
 
 NOW_MS = 0
@@ -320,7 +320,7 @@ class World:
             return
         if duplicate is None:
             self.state.update(sent.header, offset)
-            self.state.map_end_offset = offset + 1
+            self.state.update_map_end_offset(offset + 1)
             self.log.append(Appended(sent.number))
         self._respond(sent, ErrorCode.NONE)
 
@@ -346,7 +346,7 @@ class World:
                 raise Violation(f"a marker is refused with {error.code.name}") from error
         else:
             completed = self.state.update(header, offset, marker, transaction_version=version)
-            self.state.map_end_offset = offset + 1
+            self.state.update_map_end_offset(offset + 1)
             if completed is not None:
                 self.state.complete_transaction(completed)
                 for record in self.log:

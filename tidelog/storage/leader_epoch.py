@@ -64,6 +64,11 @@ class LeaderEpochCache:
         return self._epochs[-1] if self._epochs else None
 
     @property
+    def latest_entry(self) -> EpochEntry | None:
+        """The newest epoch and its first offset, None if there is none."""
+        return EpochEntry(self._epochs[-1], self._starts[-1]) if self._epochs else None
+
+    @property
     def earliest_entry(self) -> EpochEntry | None:
         """The oldest epoch of which the log still holds records."""
         return EpochEntry(self._epochs[0], self._starts[0]) if self._epochs else None

@@ -28,9 +28,10 @@ from tidelog.protocol.control_records import LeaderChangeMessage
 from tidelog.protocol.coordinator_records.transaction_log import TransactionLogKey, TransactionLogValue
 from tidelog.protocol.metadata_records.topic_record import TopicRecord
 from tidelog.protocol.record import BatchBuilder
+from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.disk.files import OsFileSystem
-from tidelog.storage.log.partition_log import AppendOrigin, PartitionLog
+from tidelog.storage.log.partition_log import PartitionLog
 
 GOLDEN = GOLDEN_FILES / "storage"
 FIRST = "00000000000000000000"

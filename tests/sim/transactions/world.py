@@ -26,9 +26,9 @@ from tidelog.broker.coordinators.transactions.marking import Marking
 from tidelog.broker.coordinators.transactions.records import TransactionRecord
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
-from tidelog.storage.log.validation import AppendOrigin
+from tidelog.protocol.transaction_marker import EndTransactionMarker
+from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.producers.producer_state import ProducerStateManager
-from tidelog.storage.producers.transaction_marker import EndTransactionMarker
 from tidelog.storage.producers.verification import NO_VERIFICATION, Verification
 
 UPKEEP_MS = 50
@@ -143,7 +143,7 @@ class Partition:
             return error.code
         if (producer, number) not in self._seen:
             self._state.update(header, offset)
-            self._state.map_end_offset = offset + 1
+            self._state.update_map_end_offset(offset + 1)
             self._open[producer.producer_id].append(number)
             self._seen.add((producer, number))
         return ErrorCode.NONE
@@ -161,7 +161,7 @@ class Partition:
         except KafkaError as error:
             return error.code
         completed = self._state.update(header, offset, marker, transaction_version=version)
-        self._state.map_end_offset = offset + 1
+        self._state.update_map_end_offset(offset + 1)
         ended = self._open.pop(marking.producer_id, [])
         assert (completed is not None) == bool(ended), f"{completed} ended {ended}"
         if completed is not None:

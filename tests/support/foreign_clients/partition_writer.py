@@ -12,7 +12,7 @@ from tidelog.protocol.compression import Compression
 from tidelog.protocol.control_batch import end_transaction_batch
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.record import BatchBuilder
-from tidelog.storage.log.partition_log import AppendOrigin
+from tidelog.storage.append_origin import AppendOrigin
 from tidelog.testing.embedded import EmbeddedCluster
 
 ACKS_LEADER = 1

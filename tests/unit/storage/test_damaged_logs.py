@@ -17,6 +17,7 @@ from tidelog.protocol.steps import completed
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.disk.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINT_CHECKPOINT
+from tidelog.storage.log.opening import LogLocation
 from tidelog.storage.log.partition_log import PartitionLog
 
 
@@ -197,9 +198,9 @@ class TestDamage:
         manager.shutdown(NOW_MS)
         opened = PartitionLog.open
 
-        def sometimes(fs: CrashFileSystem, directory: str, *rest: Any, **options: Any) -> PartitionLog:
-            assert "events" not in directory, "a bug"
-            return opened(fs, directory, *rest, **options)
+        def sometimes(location: LogLocation, *rest: Any, **options: Any) -> PartitionLog:
+            assert "events" not in location.directory, "a bug"
+            return opened(location, *rest, **options)
 
         with monkeypatch.context() as patch:
             patch.setattr(PartitionLog, "open", sometimes)

@@ -25,6 +25,7 @@ from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.disk.errors import is_descriptor_shortage
 from tidelog.storage.leader_epoch import EpochEntry
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.storage.log.truncation import RemoteState
 from tidelog.storage.producers.producer_entry import ProducerEntry
 from tidelog.storage.producers.producer_snapshot import encode_snapshot
 
@@ -247,11 +248,13 @@ def test_a_follower_restarts_behind_remote_storage_completely() -> None:
         snapshot = encode_snapshot([ProducerEntry(producer_id=5, producer_epoch=0, last_timestamp=NOW_MS)])
         world.do(
             lambda: world.log.restart_from_remote(
-                log_start_offset=2,
-                local_log_start_offset=50,
-                leader_epochs=[EpochEntry(0, 2), EpochEntry(3, 6)],
-                producer_snapshot=snapshot,
-                now_ms=NOW_MS,
+                RemoteState(
+                    log_start_offset=2,
+                    local_log_start_offset=50,
+                    leader_epochs=[EpochEntry(0, 2), EpochEntry(3, 6)],
+                    producer_snapshot=snapshot,
+                ),
+                NOW_MS,
             )
         )
         world.append("fifty", leader_epoch=4)

@@ -14,9 +14,10 @@ from tests.support.logs import NOW_MS, TOPIC_PARTITION, all_records, open_log
 from tests.support.paths import GOLDEN_FILES
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.steps import completed
+from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.config.topic_configs import log_config_from
 from tidelog.storage.disk.files import OsFileSystem
-from tidelog.storage.log.partition_log import AppendOrigin, PartitionLog
+from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.producers.producer_snapshot import decode_snapshot
 
 GOLDEN = GOLDEN_FILES / "storage"

@@ -13,9 +13,9 @@ from tests.support.producer_batches import data_header, marker_header
 from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
-from tidelog.storage.log.validation import AppendOrigin
+from tidelog.protocol.transaction_marker import EndTransactionMarker
+from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.producers.producer_state import ProducerStateManager
-from tidelog.storage.producers.transaction_marker import EndTransactionMarker
 
 producer_ids = st.integers(1, 3)
 
@@ -159,7 +159,7 @@ class ProducersOfOneLog(RuleBasedStateMachine):
 
     def take_in(self, written: Written, started: int | None) -> None:
         completed = self.real.update(written.header, written.offset, written.marker)
-        self.real.map_end_offset = written.end
+        self.real.update_map_end_offset(written.end)
         assert (completed.first_offset if completed else None) == started
         if completed is not None:
             others = [

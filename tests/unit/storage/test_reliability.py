@@ -20,11 +20,12 @@ from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.steps import completed
+from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.disk.errors import StorageFailure
-from tidelog.storage.log.partition_log import AppendOrigin, PartitionLog
+from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.log.record_bounds import LOOKED_UP_BYTES_MAX
 
 SMALL = replace(LogConfig(), segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
@@ -64,7 +65,7 @@ def test_kip_101_after_a_double_power_cut_followers_do_not_diverge() -> None:
     append(old_leader, "a", leader_epoch=0)
     replicate(old_leader, new_leader)
     append(old_leader, "never replicated", leader_epoch=0)
-    new_leader.assign_leader_epoch(1, new_leader.log_end_offset)
+    new_leader.note_leader_epoch(1, new_leader.log_end_offset)
     append(new_leader, "b", leader_epoch=1)
     truncate_by_epoch(old_leader, new_leader)
     replicate(new_leader, old_leader)
@@ -75,9 +76,9 @@ def test_kip_279_back_to_back_elections_leave_no_divergence() -> None:
     follower, leader = open_log(CrashFileSystem()), open_log(CrashFileSystem())
     for log in (follower, leader):
         append(log, "a", leader_epoch=0)
-    follower.assign_leader_epoch(1, 1)
+    follower.note_leader_epoch(1, 1)
     append(follower, "only here", leader_epoch=1)
-    leader.assign_leader_epoch(2, 1)
+    leader.note_leader_epoch(2, 1)
     append(leader, "b", leader_epoch=2)
     truncate_by_epoch(follower, leader)
     replicate(leader, follower)

@@ -25,6 +25,7 @@ from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.leader_epoch import LeaderEpochCache
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.storage.log.truncation import RemoteState
 
 TOPIC_ID = UUID(int=7)
 CONFIG = replace(
@@ -154,11 +155,13 @@ class Driver:
         for offset in range(self.log.log_end_offset, end):
             self.tier.records[offset] = (self.leader_epoch, f"leader's {offset}")
         self.log.restart_from_remote(
-            log_start_offset=start,
-            local_log_start_offset=end,
-            leader_epochs=epochs.entries,
-            producer_snapshot=None,
-            now_ms=NOW_MS,
+            RemoteState(
+                log_start_offset=start,
+                local_log_start_offset=end,
+                leader_epochs=epochs.entries,
+                producer_snapshot=None,
+            ),
+            NOW_MS,
         )
         self.progress.append(("restarted", end))
 
@@ -271,6 +274,7 @@ def test_a_log_start_in_the_local_part_is_durable_before_epochs_that_begin_with_
     log.advance_high_watermark(4)
     log.advance_log_start_offset(3)
     log.append_as_leader(batch(["e"]), 1, NOW_MS)
+    log.flush(NOW_MS)
     opened = manager_on(disk).get(TOPIC_PARTITION)
     assert opened is not None
     assert (opened.log_start_offset, opened.leader_epochs.epoch_for_offset(2)) == (3, None)

@@ -24,7 +24,8 @@ from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import NO_SEQUENCE, TopicPartition
 from tidelog.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from tidelog.protocol.record import BatchBuilder
-from tidelog.storage.log.partition_log import AppendInfo, AppendOrigin
+from tidelog.storage.append_origin import AppendOrigin
+from tidelog.storage.log.partition_log import AppendInfo
 
 _BASE_SEQUENCE: Final = 0
 """The batches that a coordinator writes are not numbered; Kafka's have this sequence."""

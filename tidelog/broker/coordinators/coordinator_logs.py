@@ -21,7 +21,8 @@ from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.protocol.record import BatchBuilder
-from tidelog.storage.log.partition_log import AppendInfo, AppendOrigin
+from tidelog.storage.append_origin import AppendOrigin
+from tidelog.storage.log.partition_log import AppendInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,8 +33,9 @@ from tidelog.protocol.ids import (
     ProducerId,
     TopicPartition,
 )
+from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.config.log_config import LogConfig
-from tidelog.storage.log.partition_log import AppendInfo, AppendOrigin, PartitionLog
+from tidelog.storage.log.partition_log import AppendInfo, PartitionLog
 from tidelog.storage.log.validation_rules import ValidatedBatch
 from tidelog.storage.producers.verification import NO_VERIFICATION, Verification
 

@@ -29,6 +29,7 @@ from tidelog.storage.disk.checkpoints import PartitionMetadataFile
 from tidelog.storage.disk.errors import CorruptFile, InterruptedChange, StorageFailure
 from tidelog.storage.disk.files import Buffer, FileSystem
 from tidelog.storage.log.flush import FlushPlan
+from tidelog.storage.log.opening import CheckpointedState, LogLocation
 from tidelog.storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -86,7 +87,10 @@ class MetadataLog:
         if not PartitionMetadataFile(fs, path).exists():
             PartitionMetadataFile(fs, path).write(METADATA_TOPIC_ID)
         log = PartitionLog.open(
-            fs, path, METADATA_PARTITION, METADATA_TOPIC_ID, log_config, now_ms=clock.wall_ms(), clean=False
+            LogLocation(fs, path, METADATA_PARTITION, METADATA_TOPIC_ID),
+            log_config,
+            CheckpointedState(),
+            now_ms=clock.wall_ms(),
         )
         return cls(log, SnapshotFiles(fs, path), config, clock)
 

@@ -16,6 +16,7 @@ from tidelog.cluster.replication.follower_state import Append, LogAction, Restar
 from tidelog.protocol.batch import BATCH_OVERHEAD, read_header
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.storage.log.truncation import RemoteState
 
 logger = logging.getLogger(__name__)
 
@@ -59,11 +60,13 @@ def _restart_from_remote(action: RestartFromRemote, log: PartitionLog, now_ms: i
         action.reason,
     )
     log.restart_from_remote(
-        log_start_offset=action.log_start_offset,
-        local_log_start_offset=action.offset,
-        leader_epochs=action.leader_epochs,
-        producer_snapshot=action.producer_snapshot,
-        now_ms=now_ms,
+        RemoteState(
+            log_start_offset=action.log_start_offset,
+            local_log_start_offset=action.offset,
+            leader_epochs=action.leader_epochs,
+            producer_snapshot=action.producer_snapshot,
+        ),
+        now_ms,
     )
     for epoch, start_offset in action.leader_epochs:
         if start_offset == action.offset:

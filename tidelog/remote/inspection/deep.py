@@ -20,6 +20,7 @@ from typing import Final
 from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import Offset, ProducerId
+from tidelog.protocol.transaction_marker import read_end_transaction_marker
 from tidelog.remote.inspection.findings import Finding, Kind, offsets_text
 from tidelog.remote.inspection.history import segment_name
 from tidelog.remote.inspection.tier_files import StreamedFile, TierFiles, log_path
@@ -42,7 +43,6 @@ from tidelog.storage.disk.log_files import (
 )
 from tidelog.storage.leader_epoch import LeaderEpochCache
 from tidelog.storage.producers.producer_snapshot import decode_snapshot
-from tidelog.storage.producers.transaction_marker import read_end_transaction_marker
 from tidelog.storage.segment.batch_scan import CheckedBatch
 from tidelog.storage.segment.index_checks import check_leader_epochs
 from tidelog.storage.segment.inspection import SegmentInspection

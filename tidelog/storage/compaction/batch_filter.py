@@ -44,10 +44,10 @@ from tidelog.protocol.record_table import (
     scan_records,
     with_moved_timestamp,
 )
+from tidelog.protocol.transaction_marker import read_end_transaction_marker
 from tidelog.storage.compaction.cleaned_transactions import CleanedTransactions
 from tidelog.storage.compaction.offset_map import OffsetMap, represented
 from tidelog.storage.log.record_bounds import RECORDS_MAX
-from tidelog.storage.producers.transaction_marker import read_end_transaction_marker
 from tidelog.storage.segment.batch_scan import CheckedBatch
 from tidelog.storage.segment.txn_index import AbortedTransaction
 

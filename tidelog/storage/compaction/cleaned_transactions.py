@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.ids import ProducerId
-from tidelog.storage.producers.transaction_marker import EndTransactionMarker
+from tidelog.protocol.transaction_marker import EndTransactionMarker
 from tidelog.storage.segment.txn_index import AbortedTransaction
 
 

@@ -15,6 +15,7 @@ from typing import TypeAlias, cast
 
 from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.ids import Offset, ProducerId
+from tidelog.protocol.transaction_marker import read_end_transaction_marker
 from tidelog.storage.compaction.batch_filter import (
     BatchFilter,
     LastRecord,
@@ -26,11 +27,10 @@ from tidelog.storage.compaction.cleaned_transactions import CleanedTransactions
 from tidelog.storage.compaction.offset_map import OffsetMap, represented
 from tidelog.storage.compaction.plan import CleaningPlan
 from tidelog.storage.compaction.segment_groups import SourceSegment, group_segments
-from tidelog.storage.disk.files import FileSystem
-from tidelog.storage.disk.log_files import CLEANED_SUFFIX, SEGMENT_SUFFIXES, file_name
-from tidelog.storage.producers.transaction_marker import read_end_transaction_marker
+from tidelog.storage.disk.log_files import CLEANED_SUFFIX
 from tidelog.storage.segment.batch_scan import CheckedBatch, checked_batches
 from tidelog.storage.segment.segment import LogSegment
+from tidelog.storage.segment.segment_files import remove_segment_files
 
 Pace: TypeAlias = Callable[[int], None]
 """Hears of bytes that were read or written, often; may block, and raise to end the work."""
@@ -112,7 +112,7 @@ class GroupCleaner:
         # What an earlier round has put in place must be durable before there is a .cleaned file beside it,
         # which says of every later .swap that it is unfinished.
         plan.fs.fsync_dir(plan.directory)
-        remove_files(plan.fs, plan.directory, first.base_offset, CLEANED_SUFFIX)
+        remove_segment_files(plan.fs, plan.directory, first.base_offset, CLEANED_SUFFIX)
         cleaned: LogSegment | None = None
         try:
             cleaned = LogSegment(
@@ -135,7 +135,7 @@ class GroupCleaner:
             if cleaned is not None:
                 cleaned.close()
             with suppress(OSError):
-                remove_files(plan.fs, plan.directory, first.base_offset, CLEANED_SUFFIX)
+                remove_segment_files(plan.fs, plan.directory, first.base_offset, CLEANED_SUFFIX)
             raise
         return cleaned
 
@@ -198,11 +198,3 @@ class _Output:
         if self._headers:
             self._segment.append(self._data, self._headers)
             self._headers, self._data = [], bytearray()
-
-
-def remove_files(fs: FileSystem, directory: str, base_offset: Offset, suffix: str) -> None:
-    """Unlink a segment's files with this suffix behind their names."""
-    for kind in SEGMENT_SUFFIXES:
-        path = f"{directory}/{file_name(base_offset, kind)}{suffix}"
-        if fs.exists(path):
-            fs.unlink(path)

@@ -75,10 +75,10 @@ class DirectoryCheckpoints:
         """Write one file, if that changed."""
         self._checkpoints[kind].write(self._offsets(kind))
 
-    def write_log_start(self, log: PartitionLog) -> None:
-        """Write where logs start, with that of `log` even if it would not be kept otherwise."""
+    def write_log_start(self, topic_partition: TopicPartition, log_start_offset: Offset) -> None:
+        """Write the log start offsets, with the given one even if the file would not contain it otherwise."""
         kind = CheckpointKind.LOG_START_OFFSET
-        self._checkpoints[kind].write({**self._offsets(kind), log.topic_partition: log.log_start_offset})
+        self._checkpoints[kind].write({**self._offsets(kind), topic_partition: log_start_offset})
 
     def planned(self, kind: CheckpointKind) -> Callable[[], None] | None:
         """The writing of one file, to be done in any thread; None when nothing changed."""

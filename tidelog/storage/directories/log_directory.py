@@ -15,7 +15,7 @@ from uuid import UUID
 
 from tidelog.base.fault_log import FaultLog
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
-from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind, DirectoryCheckpoints
 from tidelog.storage.directories.partition_directory import (
@@ -28,8 +28,9 @@ from tidelog.storage.directories.partition_directory import (
 )
 from tidelog.storage.disk.checkpoints import CleanShutdownMarker, PartitionMetadataFile
 from tidelog.storage.disk.deleted_files import DeletedFiles, remove_path
-from tidelog.storage.disk.errors import CorruptCheckpoint, CorruptFile, InterruptedChange, StorageFailure
+from tidelog.storage.disk.errors import CorruptCheckpoint, CorruptFile, StorageFailure
 from tidelog.storage.disk.files import FileSystem, parent_directory
+from tidelog.storage.log.opening import CheckpointedState, LogLocation, LogOptions
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.log.tiered_retention import refuse_loss_of_tiering
 from tidelog.storage.segment.segment import LogSegment
@@ -159,9 +160,8 @@ class LogDirectory:
             return
         if topic_id is not None and not clean:
             # The process may have died before the first flush made it durable.
-            log.unsynced_paths.append(PartitionMetadataFile(self.fs, log.directory).path)
+            log.sync_with_next_flush(PartitionMetadataFile(self.fs, log.directory).path)
         log.advance_high_watermark(self.checkpoints.offset(CheckpointKind.HIGH_WATERMARK, topic_partition))
-        log.first_dirty_offset = self.checkpoints.first_dirty_offset(topic_partition)
         self.logs[topic_partition] = log
 
     def _read_topic_id(self, topic_partition: TopicPartition) -> UUID | None:
@@ -184,19 +184,20 @@ class LogDirectory:
         clean: bool,
     ) -> PartitionLog:
         return PartitionLog.open(
-            self.fs,
-            self._path_of(topic_partition),
-            topic_partition,
-            topic_id,
+            LogLocation(self.fs, self._path_of(topic_partition), topic_partition, topic_id),
             config,
+            CheckpointedState(
+                clean=clean,
+                recovery_point=self.checkpoints.offset(CheckpointKind.RECOVERY_POINT, topic_partition),
+                log_start_offset=self.checkpoints.offset(CheckpointKind.LOG_START_OFFSET, topic_partition),
+                first_dirty_offset=self.checkpoints.first_dirty_offset(topic_partition),
+            ),
             now_ms=now_ms,
-            recovery_point=self.checkpoints.offset(CheckpointKind.RECOVERY_POINT, topic_partition),
-            log_start_offset=self.checkpoints.offset(CheckpointKind.LOG_START_OFFSET, topic_partition),
-            clean=clean,
             observer=self,
-            producer_id_expiration_ms=self._settings.producer_id_expiration_ms,
-            remote_storage_system_enable=self._settings.remote_storage_system_enable,
-            has_been_compacted=self.checkpoints.first_dirty_offset(topic_partition) is not None,
+            options=LogOptions(
+                producer_id_expiration_ms=self._settings.producer_id_expiration_ms,
+                remote_storage_system_enable=self._settings.remote_storage_system_enable,
+            ),
         )
 
     def planned_creation(
@@ -224,25 +225,25 @@ class LogDirectory:
         if topic_id is not None:
             metadata = PartitionMetadataFile(self.fs, log.directory)
             metadata.create(topic_id)
-            log.unsynced_paths.append(metadata.path)
+            log.sync_with_next_flush(metadata.path)
         return log
 
     def made(self, log: PartitionLog) -> None:
         """What was planned is done: the partition is in use from now on."""
         self.being_made.discard(log.topic_partition)
-        log.producers.producer_id_expiration_ms = self._settings.producer_id_expiration_ms
+        log.producers.set_expiration(self._settings.producer_id_expiration_ms)
         self.logs[log.topic_partition] = log
 
     def use_producer_id_expiration(self, expiration_ms: int) -> None:
         """Let every log here, and those to come, forget producers after this time."""
         self._settings = self._settings._replace(producer_id_expiration_ms=expiration_ms)
         for log in self.logs.values():
-            log.producers.producer_id_expiration_ms = expiration_ms
+            log.producers.set_expiration(expiration_ms)
 
     def assign_topic_id(self, log: PartitionLog, topic_id: UUID) -> None:
         """Record the topic id of a partition that was made before it had one."""
         PartitionMetadataFile(self.fs, log.directory).write(topic_id)
-        log.topic_id = topic_id
+        log.assign_topic_id(topic_id)
 
     # -- taking partitions away
 
@@ -277,24 +278,33 @@ class LogDirectory:
         Answers that are still being sent keep their open files, so nothing is closed here.
         """
         renames: list[Rename] = []
+        retired: list[PartitionLog] = []
         for topic_partition in topic_partitions:
             log = self.logs.pop(topic_partition, None)
             self.damaged.pop(topic_partition, None)
             if log is not None:
                 # Their names will be those of others when the partition is created again.
-                log.segments.retire()
+                log.retire()
+                retired.append(log)
             config = self._settings.config_of(topic_partition.topic) if log is None else log.config
             name = renamed_directory_name(topic_partition, kind, self._settings.new_id())
             due_ms = now_ms + config.file_delete_delay_ms if kind is DirectoryKind.DELETED else None
             renames.append(Rename(topic_partition, f"{self.path}/{name}", due_ms))
         forgetting = self.checkpoints.planned_forget(each.topic_partition for each in renames)
-        return Retirement(self, renames, partial(self._retire, renames, forgetting))
+        return Retirement(self, renames, partial(self._retire, renames, retired, forgetting))
 
-    def _retire(self, renames: Sequence[Rename], forgetting: Sequence[Callable[[], None]]) -> None:
+    def _retire(
+        self,
+        renames: Sequence[Rename],
+        logs: Sequence[PartitionLog],
+        forgetting: Sequence[Callable[[], None]],
+    ) -> None:
         """I/O: one rename for each; the syncs and the checkpoints are for all of them together.
 
         What fails for lack of a descriptor may be done again.
         """
+        for log in logs:
+            log.wait_until_retired()
         for topic_partition, path, _ in renames:
             if not self.fs.exists(path):
                 self.fs.rename(self._path_of(topic_partition), path)
@@ -335,7 +345,7 @@ class LogDirectory:
         """What was deleted long enough ago, partitions and segments' files, for `remove`; not named again."""
         paths = self._deleted.take_due(now_ms)
         for log in self.logs.values():
-            paths += log.deleted_files.take_due(now_ms)
+            paths += log.take_expired_files(now_ms)
         return paths
 
     def put_back_expired(self, paths: Iterable[str], now_ms: int) -> None:
@@ -351,16 +361,16 @@ class LogDirectory:
 
     # -- what logs ask to be written at once
 
-    def log_start_offset_changed(self, log: PartitionLog) -> None:
-        """See LogObserver."""
-        self.checkpoints.write_log_start(log)
+    def log_start_offset_changed(self, topic_partition: TopicPartition, log_start_offset: Offset) -> None:
+        """Write the checkpoint of log start offsets; see LogObserver."""
+        self.checkpoints.write_log_start(topic_partition, log_start_offset)
 
-    def recovery_point_lowered(self, log: PartitionLog) -> None:
-        """See LogObserver."""
+    def recovery_point_lowered(self, topic_partition: TopicPartition) -> None:
+        """Write the checkpoint of recovery points; see LogObserver."""
         self.checkpoints.write(CheckpointKind.RECOVERY_POINT)
 
-    def first_dirty_offset_lowered(self, log: PartitionLog) -> None:
-        """See LogObserver."""
+    def first_dirty_offset_lowered(self, topic_partition: TopicPartition) -> None:
+        """Write the checkpoint of first dirty offsets; see LogObserver."""
         self.checkpoints.write(CheckpointKind.FIRST_DIRTY_OFFSET)
 
     def operation_refused(self, text: str, *, is_shortage: bool) -> None:
@@ -399,9 +409,8 @@ class LogDirectory:
         self.faults.forget()
         self.lost = frozenset((*self.logs, *self.damaged, *self.being_made))
         for log in self.logs.values():
-            if log.failure is None or isinstance(log.failure, InterruptedChange):
-                log.failure = StorageFailure(self.path, "use", reason)
-            log.segments.retire()
+            log.fail(StorageFailure(self.path, "use", reason))
+            log.retire()
         self.logs.clear()
 
     def require_usable(self, topic_partition: TopicPartition) -> None:

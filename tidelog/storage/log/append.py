@@ -1,4 +1,4 @@
-"""What goes into an append and what comes out of it."""
+"""The result of an append, and the checks of batches whose offsets are already assigned."""
 
 from __future__ import annotations
 
@@ -8,46 +8,46 @@ from typing import Final, NamedTuple
 from tidelog.protocol.batch import BATCH_OVERHEAD, BatchHeader, crc_is_valid, read_header
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
-from tidelog.storage.producers.transaction_marker import EndTransactionMarker, read_end_transaction_marker
+from tidelog.protocol.transaction_marker import EndTransactionMarker, read_end_transaction_marker
 
 _OFFSET_MAX: Final = 2**63 - 1
 
 
 @dataclass(slots=True)
 class AppendInfo:
-    """Where appended records stand, for the reply to whoever sent them."""
+    """The offsets and timestamps of appended records, for the response to the producer."""
 
     first_offset: Offset
     last_offset: Offset
     max_timestamp: int
-    """Largest timestamp of the records in ms."""
+    """The largest timestamp of the records in ms."""
     log_append_time: int
-    """The broker's time in ms when the topic uses it, else -1; of a duplicate its largest timestamp."""
+    """The broker's time in ms if the topic uses it, else -1; for a duplicate its largest timestamp."""
     log_start_offset: Offset
     size_bytes: int
     is_duplicate: bool
-    """The batch had been appended before; the offsets are those it got then, and nothing was written."""
+    """The batch had been appended before: the offsets are those of that append, nothing was written."""
 
 
-class GivenBatches(NamedTuple):
-    """Batches whose offsets were assigned elsewhere, and the bytes they take at the start of the buffer."""
+class AssignedBatches(NamedTuple):
+    """Batches whose offsets are already assigned, and their size at the start of the buffer."""
 
     batches: list[BatchHeader]
     size_bytes: int
 
 
-def read_given_batches(
+def read_assigned_batches(
     records: bytes | bytearray | memoryview,
     topic_partition: TopicPartition,
     log_end_offset: Offset,
     leader_epoch: LeaderEpoch | None,
-) -> GivenBatches:
-    """The whole batches at the start of `records`, checked by checksum and for rising offsets.
+) -> AssignedBatches:
+    """Return the complete batches at the start of `records`, after checking checksums and offsets.
 
-    A torn batch at the end is left out, as fetch answers may end inside one; so are, when
-    `leader_epoch` is given, batches of a later epoch and all behind them.
-    Errors: KafkaError CORRUPT_MESSAGE for bytes that are no batches, OFFSET_OUT_OF_RANGE for offsets
-    that do not rise from `log_end_offset`.
+    An incomplete batch at the end is left out, as a fetch response may end with one. If `leader_epoch` is not
+    None, the first batch of a later epoch and all batches after it are left out, too.
+    Errors: KafkaError CORRUPT_MESSAGE for bytes that are not a batch, OFFSET_OUT_OF_RANGE for offsets
+    that do not increase from `log_end_offset`.
     """
     batches: list[BatchHeader] = []
     position = 0
@@ -80,15 +80,15 @@ def read_given_batches(
             )
         batches.append(header)
         position = end
-    return GivenBatches(batches, position)
+    return AssignedBatches(batches, position)
 
 
 def read_markers(
     records: bytes | bytearray | memoryview, batches: list[BatchHeader]
 ) -> list[EndTransactionMarker | None]:
-    """The transaction marker of each batch that is one, None for the others.
+    """Return for each batch its transaction marker, or None if it has none.
 
-    Errors: KafkaError INVALID_RECORD for a producer's control batch that is no marker.
+    Errors: KafkaError INVALID_RECORD for a producer's control batch that is not a marker.
     """
     markers: list[EndTransactionMarker | None] = []
     position = 0

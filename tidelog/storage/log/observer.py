@@ -1,50 +1,50 @@
-"""Who must know, and act, before a log does something that a stale checkpoint would contradict."""
+"""The log directory's part in changes of a log: it stores the checkpoints of all its logs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.protocol.ids import Offset, TopicPartition
 
 
 class LogObserver(Protocol):
-    """The log directory's side of a log: it keeps the checkpoints.
+    """Makes offsets durable before a log does something that an older checkpoint would contradict.
 
-    Errors: what these raise stops the operation before any file was touched.
+    Errors: an error of these methods stops the operation of the log before any file has changed.
     """
 
-    def log_start_offset_changed(self, log: PartitionLog) -> None:
-        """Records are about to go that a stale log start offset would still count on: make it durable now."""
+    def log_start_offset_changed(self, topic_partition: TopicPartition, log_start_offset: Offset) -> None:
+        """Make the log start offset durable; records below it are removed next."""
         ...
 
-    def recovery_point_lowered(self, log: PartitionLog) -> None:
-        """The log is about to be cut to `log.recovery_point` or above: make that durable now."""
+    def recovery_point_lowered(self, topic_partition: TopicPartition) -> None:
+        """Make the lowered recovery point durable; the log is truncated next."""
         ...
 
-    def first_dirty_offset_lowered(self, log: PartitionLog) -> None:
-        """The log is about to be cut to `log.first_dirty_offset`: what comes there is not compacted."""
+    def first_dirty_offset_lowered(self, topic_partition: TopicPartition) -> None:
+        """Make the lowered first dirty offset durable; records that are not compacted follow it."""
         ...
 
     def operation_refused(self, text: str, *, is_shortage: bool) -> None:
-        """Report that the disk, or with `is_shortage` the lack of a descriptor, has made an operation fail.
+        """Report that an operation failed, and that the log is as it was before; never raise.
 
-        The log is as it was before, and its directory stays online. Never raises.
+        `is_shortage` is True if no file descriptor was available, False if the disk failed. The log directory
+        stays online.
         """
         ...
 
 
 class NoObserver:
-    """For a log that stands alone, whose opener keeps no checkpoints."""
+    """The observer of a log outside of a log directory, which has no checkpoints."""
 
-    def log_start_offset_changed(self, log: PartitionLog) -> None:
-        """Nothing is kept."""
+    def log_start_offset_changed(self, topic_partition: TopicPartition, log_start_offset: Offset) -> None:
+        """Do nothing."""
 
-    def recovery_point_lowered(self, log: PartitionLog) -> None:
-        """Nothing is kept."""
+    def recovery_point_lowered(self, topic_partition: TopicPartition) -> None:
+        """Do nothing."""
 
-    def first_dirty_offset_lowered(self, log: PartitionLog) -> None:
-        """Nothing is kept."""
+    def first_dirty_offset_lowered(self, topic_partition: TopicPartition) -> None:
+        """Do nothing."""
 
     def operation_refused(self, text: str, *, is_shortage: bool) -> None:
-        """The caller reports it."""
+        """Do nothing; the caller reports the error."""

@@ -1,285 +1,702 @@
-"""One partition's log: an ordered run of batches in segments, with its offsets, epochs and producers.
+"""One partition's log: an ordered sequence of batches in segments, with its offsets, epochs and producers.
 
-One thread owns a log; only `FlushPlan.run` and reads of a `FileSlice` happen elsewhere.
+| part | owns |
+|---|---|
+| LogOffsets | log start, log end, high watermark, last stable offset, first dirty offset |
+| LogSegments | the segments and their files |
+| ProducerStateManager | sequences, epochs and transactions of producers |
+| LeaderEpochFileCache | the leader epochs and their file |
+| RemoteBorder | what is known about the remote part |
+| Durability | the recovery point and what a flush syncs |
+| LogFailures | whether the files are in a known state, and interrupted changes |
 
-Errors: KafkaError with the code for the reply. A write that fails leaves the log as it was and raises
-KAFKA_STORAGE_ERROR; when even that is uncertain (a failed fsync, a failed repair) the log refuses every
-further write, and its log directory has to be taken offline.
+One thread owns a log. Only `FlushPlan.run` and reads of a `FileSlice` run in other threads.
+
+Errors: KafkaError with the code for the response. A write that fails leaves the log as it was and raises
+KAFKA_STORAGE_ERROR. If that is uncertain (a failed fsync, a failed repair), the log refuses all further
+writes, and its log directory must go offline.
 Source: UnifiedLog and LocalLog of Apache Kafka 4.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from typing import Final
 from uuid import UUID
 
-from tidelog.protocol.errors import KafkaError
-from tidelog.protocol.ids import Offset, TopicPartition
+from tidelog.protocol.batch import ATTRIBUTE_CONTROL, LOG_OVERHEAD, stamp, stamped
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import LeaderEpoch, Offset
+from tidelog.protocol.steps import Steps, completed
+from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.disk.errors import StorageFailure
-from tidelog.storage.disk.files import FileSystem, parent_directory
-from tidelog.storage.disk.on_demand_file import OnDemandFile
-from tidelog.storage.leader_epoch import EpochEntry
-from tidelog.storage.log import truncation as log_truncation
-from tidelog.storage.log.append import AppendInfo
+from tidelog.storage.leader_epoch import LeaderEpochCache
+from tidelog.storage.log import lookup as log_lookup
+from tidelog.storage.log import read as log_read
+from tidelog.storage.log import segment_replacement
+from tidelog.storage.log.append import AppendInfo, read_assigned_batches
+from tidelog.storage.log.appender import LogAppender
+from tidelog.storage.log.durability import Durability
+from tidelog.storage.log.failures import LogFailures
 from tidelog.storage.log.flush import FlushPlan
+from tidelog.storage.log.leader_epoch_file_cache import LeaderEpochFileCache
+from tidelog.storage.log.log_offsets import LogOffsets
+from tidelog.storage.log.log_segments import LogSegments
 from tidelog.storage.log.lookup import RecordPlace
 from tidelog.storage.log.observer import LogObserver, NoObserver
-from tidelog.storage.log.read import ReadResult
-from tidelog.storage.log.tiered import TieredLog
-from tidelog.storage.log.tiered_retention import has_remote_part
-from tidelog.storage.log.validation import AppendOrigin
-from tidelog.storage.producers.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS
-from tidelog.storage.recovery.log_loader import LogLoader
+from tidelog.storage.log.opening import CheckpointedState, LogLocation, LogOptions
+from tidelog.storage.log.read import OffsetMetadata, ReadResult
+from tidelog.storage.log.remote_border import RemoteBorder
+from tidelog.storage.log.retention import LogBounds, RetentionLimits, expired_segments
+from tidelog.storage.log.settings import LogSettings
+from tidelog.storage.log.tiered_retention import has_remote_part, local_retention
+from tidelog.storage.log.truncation import LogTruncation, RemoteState
+from tidelog.storage.log.validation import read_single_batch, validation
+from tidelog.storage.log.validation_rules import ValidatedBatch, ValidationRules
+from tidelog.storage.producers.producer_state import ProducerStateManager
+from tidelog.storage.producers.verification import Verification
+from tidelog.storage.recovery.log_loader import LoadedLog, LogLoader
 from tidelog.storage.segment.file_slice import FileSlice
 from tidelog.storage.segment.segment import LogSegment
+from tidelog.storage.segment.segments import Segments
+from tidelog.storage.segment.txn_index import AbortedTransaction
 
-__all__ = [
-    "AppendInfo",
-    "AppendOrigin",
-    "FileSlice",
-    "FlushPlan",
-    "PartitionLog",
-    "ReadResult",
-    "RecordPlace",
-]
+__all__ = ["AppendInfo", "FileSlice", "FlushPlan", "PartitionLog", "ReadResult", "RecordPlace"]
 
+_CLIENT: Final = AppendOrigin.CLIENT
 _RAFT: Final = AppendOrigin.RAFT
+_UNKNOWN_PLACE: Final = -1
 
 
-class PartitionLog(TieredLog):
-    """The log of one partition directory; see the module for its errors."""
+class PartitionLog:
+    """The log of one partition directory; see the module for its parts and errors."""
+
+    def __init__(
+        self,
+        location: LogLocation,
+        config: LogConfig,
+        checkpointed: CheckpointedState,
+        loaded: LoadedLog,
+        now_ms: int,
+        observer: LogObserver,
+        options: LogOptions,
+    ) -> None:
+        fs, directory, topic_partition = location.fs, location.directory, location.topic_partition
+        self.fs = fs
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.topic_id = location.topic_id
+        self.segments: Segments = loaded.segments
+        self.producers: ProducerStateManager = loaded.producers
+        self._settings = LogSettings(config)
+        self._failures = LogFailures(directory, observer)
+        self._offsets = LogOffsets(
+            topic_partition,
+            observer,
+            loaded.producers,
+            log_start_offset=loaded.log_start_offset,
+            local_log_start_offset=loaded.local_log_start_offset,
+            log_end_offset=loaded.log_end_offset,
+            first_dirty_offset=checkpointed.first_dirty_offset,
+        )
+        self._border = RemoteBorder(
+            topic_partition,
+            self._settings,
+            self._offsets,
+            is_system_enabled=options.remote_storage_system_enable,
+        )
+        self._epochs = LeaderEpochFileCache(
+            loaded.leader_epochs, loaded.leader_epoch_checkpoint, self._border
+        )
+        self._durability = Durability(
+            fs, directory, topic_partition, self._settings, observer, loaded.recovery_point, now_ms
+        )
+        self._log_segments = LogSegments(
+            fs,
+            directory,
+            topic_partition,
+            self._settings,
+            loaded.segments,
+            loaded.producers,
+            self._durability,
+        )
+        self._appender = LogAppender(
+            self._settings, self._failures, self._offsets, self._log_segments, self._epochs, loaded.producers
+        )
 
     @classmethod
     def open(
         cls,
-        fs: FileSystem,
-        directory: str,
-        topic_partition: TopicPartition,
-        topic_id: UUID | None,
+        location: LogLocation,
         config: LogConfig,
+        checkpointed: CheckpointedState,
         *,
         now_ms: int,
-        recovery_point: Offset = 0,
-        log_start_offset: Offset = 0,
-        clean: bool,
         observer: LogObserver | None = None,
-        producer_id_expiration_ms: int = DEFAULT_PRODUCER_ID_EXPIRATION_MS,
-        remote_storage_system_enable: bool = True,
-        has_been_compacted: bool = False,
+        options: LogOptions | None = None,
     ) -> PartitionLog:
-        """Open the directory, made when missing; without `clean` what is above `recovery_point` is verified.
+        """Open the log in a directory, which is created if it does not exist.
 
-        `remote_storage_system_enable` says whether the node has remote storage, for topics that want it;
-        `has_been_compacted` that the log may have gaps, whatever its settings are by now.
-
-        Errors: CorruptLog and UnsupportedFormat by file name; OSError, StorageFailure.
+        Errors: CorruptLog and UnsupportedFormat name the file; OSError, StorageFailure.
         """
-        fs.makedirs(directory)
+        options = options or LogOptions()
+        location.fs.makedirs(location.directory)
         loader = LogLoader(
-            fs=fs,
-            directory=directory,
-            topic_partition=topic_partition,
+            fs=location.fs,
+            directory=location.directory,
+            topic_partition=location.topic_partition,
             config=config,
             now_ms=now_ms,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            clean=clean,
-            producer_id_expiration_ms=producer_id_expiration_ms,
-            may_have_gaps=config.is_compacted or has_been_compacted,
+            recovery_point=checkpointed.recovery_point,
+            log_start_offset=checkpointed.log_start_offset,
+            clean=checkpointed.clean,
+            producer_id_expiration_ms=options.producer_id_expiration_ms,
+            may_have_gaps=config.is_compacted or checkpointed.first_dirty_offset is not None,
             has_remote_part=has_remote_part(
-                topic_partition, config, is_system_enabled=remote_storage_system_enable
+                location.topic_partition, config, is_system_enabled=options.remote_storage_system_enable
             ),
         )
-        return cls(
-            fs,
-            directory,
-            topic_partition,
-            topic_id,
-            config,
-            loader.load(),
-            now_ms,
-            observer or NoObserver(),
-            remote_storage_system_enable=remote_storage_system_enable,
+        return cls(location, config, checkpointed, loader.load(), now_ms, observer or NoObserver(), options)
+
+    # -- state
+
+    @property
+    def config(self) -> LogConfig:
+        """The topic's settings."""
+        return self._settings.config
+
+    @property
+    def rules(self) -> ValidationRules:
+        """What is validated before an append."""
+        return self._settings.rules
+
+    @property
+    def failure(self) -> StorageFailure | None:
+        """Why the log refuses writes. Unless a change is interrupted, its directory must go offline."""
+        return self._failures.failure
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of batches in all local segments."""
+        return self.segments.size_bytes
+
+    @property
+    def log_start_offset(self) -> Offset:
+        """The first offset that clients may read, also from remote storage."""
+        return self._offsets.log_start_offset
+
+    @property
+    def local_log_start_offset(self) -> Offset:
+        """The first offset on the local disk; equal to the log start unless the log is tiered."""
+        return self._offsets.local_log_start_offset
+
+    @property
+    def log_end_offset(self) -> Offset:
+        """The offset of the next record."""
+        return self._offsets.log_end_offset
+
+    @property
+    def high_watermark(self) -> Offset:
+        """The end of what all in-sync replicas have (exclusive)."""
+        return self._offsets.high_watermark
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Where the first open transaction starts, at most the high watermark (exclusive)."""
+        return self._offsets.last_stable_offset
+
+    @property
+    def recovery_point(self) -> Offset:
+        """The end of what is durable (exclusive)."""
+        return self._durability.recovery_point
+
+    @property
+    def first_dirty_offset(self) -> Offset | None:
+        """Where compaction continues; None if the log has never been compacted."""
+        return self._offsets.first_dirty_offset
+
+    @property
+    def generation(self) -> int:
+        """How often the log was truncated since it was opened."""
+        return self._durability.generation
+
+    @property
+    def leader_epochs(self) -> LeaderEpochCache:
+        """Where each leader epoch starts; callers must not change it."""
+        return self._epochs.cache
+
+    @property
+    def remote_log_enabled(self) -> bool:
+        """Whether the log is tiered now."""
+        return self._border.remote_log_enabled
+
+    @property
+    def may_have_remote_part(self) -> bool:
+        """Whether records may be in remote storage, also while the log is compacted by a broker's default."""
+        return self._border.may_have_remote_part
+
+    @property
+    def highest_offset_in_remote_storage(self) -> Offset:
+        """The last offset (inclusive) up to which the log is in remote storage; -1 if none is known."""
+        return self._border.highest_offset_in_remote_storage
+
+    @property
+    def is_remote_log_known(self) -> bool:
+        """Whether that offset was reported since this replica became leader or follower (KAFKA-20732)."""
+        return self._border.is_remote_log_known
+
+    def update_config(self, config: LogConfig) -> None:
+        """Use changed settings from the next operation on.
+
+        A log that is no longer tiered starts where its local part starts: its remote part is deleted.
+        """
+        had_remote_part = self._border.may_have_remote_part
+        self._settings.update(config)
+        self._border.update_settings()
+        if had_remote_part and not self._border.may_have_remote_part:
+            self._border.on_remote_log_deleted()
+            self.advance_log_start_offset(self.local_log_start_offset)
+
+    def assign_topic_id(self, topic_id: UUID) -> None:
+        """Set the topic id of a log that was created before topics had ids."""
+        self.topic_id = topic_id
+
+    # -- appending
+
+    def validate(self, records: bytearray | memoryview, now_ms: int) -> Steps[ValidatedBatch]:
+        """Check a producer's batch in steps, as `append_as_leader` does at once; return what to append.
+
+        It is for logs with `rules.may_open_batches`. `records` must not change before the last step. The log
+        does not change: the append assigns the offsets, and decides whether the producer may append it.
+        """
+        header = read_single_batch(records)
+        steps = validation(records, header, self.rules, _CLIENT, now_ms)
+        return ValidatedBatch(records, header) if steps is None else (yield from steps)
+
+    def append_as_leader(
+        self,
+        records: bytearray | memoryview,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        *,
+        origin: AppendOrigin = _CLIENT,
+        transaction_version: int = 0,
+        verification: Verification | None = None,
+        validated: ValidatedBatch | None = None,
+    ) -> AppendInfo:
+        """Check one batch, assign the next offsets and the epoch (in place), and append it.
+
+        With `AppendOrigin.RAFT` there may be several batches, whose offsets and epoch are already assigned.
+        `transaction_version` is the transaction.version with which a coordinator ended a transaction, 0 if it
+        is unknown. `verification` is that of a transactional batch, see
+        `ProducerStateManager.check_transactional` (KIP-890). `validated` is what `validate` returned for
+        `records`, which are not checked again then.
+        Errors: KafkaError, see tidelog.storage.log.validation, tidelog.storage.producers.producer_entry and
+        the module.
+        """
+        if self._failures.failure is not None:
+            self._failures.refuse_after_failure()
+        if origin is _RAFT:
+            return self._append_assigned(records, leader_epoch, now_ms)
+        if validated is None:
+            header = read_single_batch(records)
+            steps = validation(records, header, self._settings.rules, origin, now_ms)
+            if steps is not None:
+                records, header = completed(steps)
+        else:
+            records, header = validated
+        size_bytes = header.batch_length + LOG_OVERHEAD
+        if size_bytes != len(records):
+            records = memoryview(records)[:size_bytes]
+        first_offset = self._offsets.log_end_offset
+        stamp(records, 0, first_offset, leader_epoch)
+        if not header.attributes & ATTRIBUTE_CONTROL:
+            return self._appender.append_data(records, header, leader_epoch, now_ms, origin, verification)
+        header = stamped(header, first_offset, leader_epoch)
+        return self._appender.append(records, [header], now_ms, origin, transaction_version)
+
+    def append_as_follower(
+        self, records: bytes | bytearray | memoryview, now_ms: int, *, leader_epoch: LeaderEpoch | None = None
+    ) -> AppendInfo | None:
+        """Append the complete batches of a leader's response unchanged; return None if there is none.
+
+        Batches of an epoch above `leader_epoch` are left out, unless it is None.
+        Errors: KafkaError CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE if offsets do not continue the log.
+        """
+        self._failures.refuse_after_failure()
+        assigned = read_assigned_batches(records, self.topic_partition, self.log_end_offset, leader_epoch)
+        if not assigned.batches:
+            return None
+        data = memoryview(records)[: assigned.size_bytes]
+        return self._appender.append(data, assigned.batches, now_ms, AppendOrigin.REPLICATION)
+
+    def _append_assigned(
+        self, records: bytearray | memoryview, leader_epoch: LeaderEpoch, now_ms: int
+    ) -> AppendInfo:
+        assigned = read_assigned_batches(records, self.topic_partition, self.log_end_offset, None)
+        if not assigned.batches or assigned.size_bytes != len(records):
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD, f"{self.topic_partition}: the records are not complete batches"
+            )
+        for header in assigned.batches:
+            if header.partition_leader_epoch != leader_epoch:
+                raise KafkaError(
+                    ErrorCode.INVALID_RECORD,
+                    f"batch at offset {header.base_offset} has epoch {header.partition_leader_epoch}, "
+                    f"the leader's is {leader_epoch}",
+                )
+        return self._appender.append(records, assigned.batches, now_ms, _RAFT)
+
+    def note_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
+        """Record that `epoch` starts at `start_offset`; the file gets it with its first record.
+
+        A leader does so when it is elected, so that the election of many leaders does not wait for the disk.
+        """
+        self._epochs.note(epoch, start_offset)
+
+    def roll(self, now_ms: int, next_offset: Offset | None = None) -> LogSegment:
+        """Seal the active segment and start another at the log end, or at `next_offset` above it.
+
+        An empty active segment that already starts there remains the active one.
+        """
+        log_end_offset = self.log_end_offset
+        with self._failures.storage_errors("roll"):
+            return self._log_segments.roll(max(log_end_offset, next_offset or 0), log_end_offset, now_ms)
+
+    def maybe_roll(self, now_ms: int) -> bool:
+        """Roll a segment that has been active for longer than segment.ms, regardless of its records' age."""
+        if self.failure is not None:
+            return False
+        active = self.segments.active
+        age_ms = now_ms - active.created_ms
+        if active.size_bytes == 0 or age_ms <= self.config.max_segment_ms - active.roll_jitter_ms:
+            return False
+        self.roll(now_ms)
+        return True
+
+    def advance_high_watermark(self, offset: Offset) -> bool:
+        """Raise the high watermark to `offset`, at most to the log end; return whether it changed."""
+        return self._offsets.advance_high_watermark(offset)
+
+    # -- reading
+
+    def read(
+        self,
+        offset: Offset,
+        max_bytes: int,
+        *,
+        upper_bound: Offset | None = None,
+        at_least_one: bool = False,
+        with_aborted_transactions: bool = False,
+    ) -> ReadResult:
+        """Return complete batches of one segment, from the one that contains `offset` to `upper_bound`.
+
+        `upper_bound` is exclusive; None means the log end. The result has at most `max_bytes`, but with
+        `at_least_one` the first batch is included regardless of its size.
+        Errors: KafkaError OFFSET_OUT_OF_RANGE outside of log start and log end, KAFKA_STORAGE_ERROR,
+        CORRUPT_MESSAGE, OFFSET_MOVED_TO_TIERED_STORAGE between log start and local log start.
+        """
+        offsets = self._offsets
+        log_end_offset = offsets.log_end_offset
+        if not offsets.local_log_start_offset <= offset <= log_end_offset:
+            offsets.require_local(offset)
+        if upper_bound is None or upper_bound > log_end_offset:
+            upper_bound = log_end_offset
+        place = OffsetMetadata(offset, _UNKNOWN_PLACE, _UNKNOWN_PLACE)
+        records: FileSlice | None = None
+        aborted: list[AbortedTransaction] | None = [] if with_aborted_transactions else None
+        if offset < upper_bound:
+            with self._failures.storage_errors("read"):
+                found = log_read.find_range(self.segments, offset, max_bytes, upper_bound, at_least_one)
+                if found is not None:
+                    place = OffsetMetadata(offset, found.segment.base_offset, found.start)
+                    if found.end > found.start:
+                        file = found.segment.file
+                        records = FileSlice(file, found.start, found.end - found.start, file.held())
+                        if with_aborted_transactions:
+                            aborted = log_read.aborted_transactions(self.segments, offset, found.end_offset)
+        return ReadResult(
+            place,
+            offsets.high_watermark,
+            offsets.log_start_offset,
+            offsets.last_stable_offset,
+            records,
+            aborted,
         )
+
+    def readable_bytes(self, offset: Offset, upper_bound: Offset) -> int:
+        """Return the bytes of the batches from `offset` to `upper_bound` (exclusive), over all segments."""
+        if offset >= upper_bound:
+            return 0
+        with self._failures.storage_errors("read"):
+            return log_read.readable_bytes(self.segments, offset, upper_bound)
+
+    def aborted_transactions(self, start: Offset, upper_bound: Offset) -> list[AbortedTransaction]:
+        """Return the aborted transactions that overlap [`start`, `upper_bound`)."""
+        with self._failures.storage_errors("read"):
+            return log_read.aborted_transactions(self.segments, start, upper_bound)
+
+    def offset_for_timestamp(
+        self, timestamp: int, upper_bound: Offset | None = None
+    ) -> Steps[RecordPlace | None]:
+        """Return the first local record at or after `timestamp`; None if there is none below `upper_bound`.
+
+        The log may be appended to and truncated between the steps. The record existed when its batch was
+        found.
+        """
+        offset = self.local_log_start_offset
+        while True:
+            with self._failures.storage_errors("look-up by timestamp"):
+                batch = log_lookup.batch_at_or_after(self.segments, timestamp, offset)
+            if batch is None or (upper_bound is not None and batch.header.base_offset >= upper_bound):
+                return None
+            place = yield from log_lookup.first_place(batch, timestamp, offset)
+            if place is not None:
+                return None if upper_bound is not None and place.offset >= upper_bound else place
+            offset = max(batch.header.next_offset, self.local_log_start_offset)
+            yield None
+
+    def max_timestamp_offset(self) -> Steps[RecordPlace | None]:
+        """Return the first record with the largest timestamp (KIP-734); None in a log without timestamps."""
+        with self._failures.storage_errors("look-up by timestamp"):
+            batch = log_lookup.newest_batch(self.segments)
+        if batch is None:
+            return None
+        header = batch.header
+        return (yield from log_lookup.first_place(batch, header.max_timestamp, header.base_offset))
+
+    # -- the log start and remote storage
+
+    def advance_log_start_offset(self, offset: Offset) -> bool:
+        """Raise the log start to `offset`, as DeleteRecords requests; return whether it changed.
+
+        Errors: KafkaError OFFSET_OUT_OF_RANGE above the high watermark.
+        """
+        is_in_local_part = offset >= self._offsets.local_log_start_offset
+        if not self._offsets.advance_log_start(offset):
+            return False
+        self._border.on_log_start_advanced(is_in_local_part=is_in_local_part)
+        self._epochs.truncate_from_start(offset)
+        self.producers.on_log_start_offset_incremented(offset)
+        self._offsets.update_first_unstable_offset()
+        return True
+
+    def advance_log_start_offset_from_remote(self, offset: Offset) -> bool:
+        """Raise the log start before records below `offset` are deleted from remote storage.
+
+        Return whether it changed.
+        Errors: KafkaError OFFSET_OUT_OF_RANGE above the high watermark; nothing may be deleted then.
+        """
+        return self.remote_log_enabled and self.advance_log_start_offset(offset)
+
+    def note_highest_offset_in_remote_storage(self, offset: Offset) -> None:
+        """Record that the log is in remote storage up to `offset` (inclusive; -1: nothing is).
+
+        The offset never falls. A follower that has not replicated that far records its own last offset.
+        """
+        self._border.raise_highest_offset(offset)
+
+    def forget_remote_log(self) -> None:
+        """Wait for a new report of the highest remote offset: this replica has become leader or follower."""
+        self._border.forget()
+
+    def lose_remote_log(self) -> None:
+        """Keep all local segments until they are copied again: the remote part is being deleted."""
+        self._border.on_remote_log_deleted()
 
     # -- retention
 
     def apply_retention(self, now_ms: int) -> int:
-        """Delete the segments that are too old, too many or below the log start; how many that were.
+        """Delete the segments that are too old, too many or below the log start; return their number.
 
-        The new log start is made durable before any file is touched, so that a crash in between never
-        leaves a log that starts in the void (KAFKA-15352).
+        The new log start is made durable before any file is renamed, so that a crash in between never
+        leaves a log whose start is not in any segment (KAFKA-15352).
         """
         expired = self.expire_segments(now_ms)
         if expired:
-            with self.storage_errors("deletion of segments"):
-                self.observer.log_start_offset_changed(self)
+            with self._failures.storage_errors("deletion of segments"):
+                self._offsets.checkpoint_log_start()
             self.remove_expired(expired, now_ms)
         return len(expired)
 
-    def remove_expired(self, expired: Iterable[LogSegment], now_ms: int) -> None:
-        """The second half of `apply_retention`: the segments' files go out of use."""
-        with self.storage_errors("deletion of segments"):
-            for segment in expired:
-                self.remove_segment(segment, now_ms)
+    def expire_segments(self, now_ms: int) -> list[LogSegment]:
+        """Move the log start after the expired segments and return them: the first half of retention.
 
-    def remove_segment(self, segment: LogSegment, now_ms: int) -> None:
-        """Take a segment out of use: its files are renamed now and unlinked after file.delete.delay.ms."""
-        self.segments.remove(segment)
-        paths = segment.rename(self.fs, "", ".deleted")
-        snapshot = self.producers.snapshots.mark_for_deletion(segment.base_offset)
-        if snapshot is not None:
-            paths.append(snapshot)
-        self.deleted_files.add(paths, now_ms + self.config.file_delete_delay_ms)
+        The caller makes the log start durable and then calls `remove_expired`.
+        """
+        self._failures.refuse_after_failure()
+        if len(self.segments) == 1 and not self.segments.active.size_bytes:
+            return []  # nodes have thousands of logs, and many are empty
+        offsets, segments = self._offsets, list(self.segments)
+        bounds = LogBounds(offsets.log_start_offset, offsets.high_watermark, offsets.log_end_offset)
+        if not self.remote_log_enabled:
+            expired = expired_segments(segments, RetentionLimits.of(self.config), bounds, now_ms)
+        else:
+            expired, rolls = local_retention(segments, self.config, bounds, self._border.bounds, now_ms)
+            if rolls:
+                self.roll(now_ms)
+        if expired:
+            if len(expired) == len(self.segments):
+                self.roll(now_ms)
+            following = self.segments.higher(expired[-1].base_offset)
+            assert following is not None
+            self._start_at_segment(following)
+        return expired
+
+    def _start_at_segment(self, segment: LogSegment) -> None:
+        """Raise the start before the local segments that precede `segment` are removed."""
+        if self.remote_log_enabled and not self.config.remote_log_copy_disable:
+            self._offsets.advance_local_log_start(segment.base_offset)
+        elif segment.base_offset > self.local_log_start_offset:
+            self.advance_log_start_offset(segment.base_offset)
+
+    def remove_expired(self, expired: Sequence[LogSegment], now_ms: int) -> None:
+        """Remove expired segments, whose files are unlinked later: the second half of retention."""
+        with self._failures.storage_errors("deletion of segments"):
+            if self.remote_log_enabled:
+                # The log keeps the epochs of these records, and recovery could no longer find them.
+                self._epochs.write_if_outdated()
+            self._log_segments.remove_all(expired, now_ms)
 
     def delete_expired_files(self, now_ms: int) -> int:
-        """Unlink the files of segments that were deleted file.delete.delay.ms ago; how many."""
-        with self.storage_errors("unlinking of deleted files"):
-            return self.deleted_files.remove_due(self.fs, now_ms)
+        """Unlink the files of segments that were deleted file.delete.delay.ms ago; return their number."""
+        with self._failures.storage_errors("unlinking of deleted files"):
+            return self._log_segments.deleted_files.remove_due(self.fs, now_ms)
+
+    def take_expired_files(self, now_ms: int) -> list[str]:
+        """Return the files that `delete_expired_files` would unlink; the caller unlinks them."""
+        return self._log_segments.deleted_files.take_due(now_ms)
+
+    # -- compaction
+
+    def replace_segments(self, cleaned: LogSegment, replaced: Sequence[LogSegment], now_ms: int) -> None:
+        """Use the cleaned segment in place of `replaced`; see tidelog.storage.log.segment_replacement."""
+        segment_replacement.replace_segments(self._log_segments, self._failures, cleaned, replaced, now_ms)
+
+    def discard_cleaned(self, cleaned: LogSegment) -> None:
+        """Remove the files of a cleaned segment that is not used."""
+        segment_replacement.discard(self._log_segments, self._failures, cleaned)
+
+    def set_first_dirty_offset(self, offset: Offset | None) -> None:
+        """Record where compaction continues; None if the log is to be compacted from its start."""
+        self._offsets.set_first_dirty_offset(offset)
+
+    # -- truncation
 
     def truncate_to(self, offset: Offset, now_ms: int = 0, *, below_high_watermark: bool = False) -> bool:
-        """Remove the batch that holds `offset` and all behind it, durably; True when there was one.
+        """Remove the batch that contains `offset` and all after it, durably; return whether there was one.
 
-        Errors: KafkaError below the high watermark, unless the caller says that it knows: what is
-        below it was promised to readers (KAFKA-12460).
+        Errors: KafkaError below the high watermark, unless `below_high_watermark` is set: readers may have
+        seen those records (KAFKA-12460).
         """
-        self.refuse_after_failure()
-        with self.storage_errors("truncation", is_final=True):
-            return log_truncation.truncate_to(self, offset, now_ms, below_high_watermark)
+        self._failures.refuse_after_failure()
+        with self._failures.storage_errors("truncation", is_final=True):
+            return self._truncation().truncate_to(
+                self.topic_partition, offset, now_ms, below_high_watermark=below_high_watermark
+            )
 
     def truncate_fully_and_start_at(self, offset: Offset, now_ms: int = 0) -> None:
-        """Drop everything and go on at `offset`, as a follower does whose leader starts there."""
-        self.refuse_after_failure()
-        with self.storage_errors("truncation", is_final=True):
-            log_truncation.truncate_fully_and_start_at(self, offset, now_ms)
+        """Remove all records and continue at `offset`, as a follower does whose leader starts there."""
+        self._failures.refuse_after_failure()
+        with self._failures.storage_errors("truncation", is_final=True):
+            self._truncation().truncate_fully_and_start_at(offset, now_ms)
 
-    def restart_from_remote(
-        self,
-        *,
-        log_start_offset: Offset,
-        local_log_start_offset: Offset,
-        leader_epochs: Sequence[EpochEntry],
-        producer_snapshot: bytes | None,
-        now_ms: int,
-    ) -> None:
-        """Drop everything local and go on at `local_log_start_offset`, behind what remote storage holds.
+    def restart_from_remote(self, state: RemoteState, now_ms: int) -> None:
+        """Remove all local records and continue after the records in remote storage.
 
-        `leader_epochs` are those of the records from `log_start_offset` up to there, `producer_snapshot`
-        is the producers' state there, as a `.snapshot` file has it.
-        Errors: CorruptSnapshot as KafkaError CORRUPT_MESSAGE, before anything has changed.
+        Errors: CorruptSnapshot as KafkaError CORRUPT_MESSAGE, INVALID_CONFIG if the log is not tiered; then
+        nothing has changed.
         """
-        self.refuse_after_failure()
-        with self.storage_errors("restart behind remote storage", is_final=True):
-            log_truncation.restart_from_remote(
-                self, log_start_offset, local_log_start_offset, leader_epochs, producer_snapshot, now_ms
-            )
+        self._failures.refuse_after_failure()
+        if not self.remote_log_enabled:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{self.topic_partition} has no remote storage here")
+        with self._failures.storage_errors("restart from remote storage", is_final=True):
+            self._truncation().restart_from_remote(state, now_ms)
+
+    def _truncation(self) -> LogTruncation:
+        return LogTruncation(
+            self._failures,
+            self._offsets,
+            self._log_segments,
+            self._durability,
+            self._border,
+            self._epochs,
+            self.producers,
+        )
 
     # -- durability
 
-    def write_leader_epochs(self) -> None:
-        """Make the leader epochs durable, and before that a log start with which they begin.
-
-        Opening a tiered log cannot tell epochs that begin in the local part from such as were rebuilt there.
-        """
-        if self.has_start_in_local_part and self.remote_log_enabled:
-            self.observer.log_start_offset_changed(self)
-            self.has_start_in_local_part = False
-        super().write_leader_epochs()
-
     @property
     def must_flush(self) -> bool:
-        """Whether flush.messages asks for the log to be durable before anything more is promised."""
-        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
+        """Whether flush.messages requires a flush before an append is acknowledged."""
+        return self._durability.must_flush(self.log_end_offset)
 
     def needs_flush(self, now_ms: int) -> bool:
-        """Whether flush.messages or flush.ms is reached, or a sealed segment waits to become durable."""
-        unflushed = self.log_end_offset - self.recovery_point
-        if unflushed <= 0:
-            return False
-        return (
-            unflushed >= self.config.flush_messages
-            or now_ms - self.last_flush_ms >= self.config.flush_ms
-            or self.recovery_point < self.segments.active.base_offset
-        )
+        """Return whether flush.messages or flush.ms is reached, or a sealed segment is not durable."""
+        return self._durability.needs_flush(self.log_end_offset, self.segments.active.base_offset, now_ms)
+
+    def sync_with_next_flush(self, path: str) -> None:
+        """Sync a small file that was written without a sync when the log is flushed."""
+        self._durability.add_unsynced_path(path)
 
     def flush_plan(self, *, with_indexes: bool = True) -> FlushPlan:
-        """Return what to sync so that all that is in the log now survives a crash; run it in any thread.
+        """Return what to sync so that all records in the log survive a crash; run it in any thread.
 
-        Without `with_indexes` the active segment's indexes are left to the roll: opening the log makes them
-        again. Errors: InterruptedChange, until a change that was interrupted is complete.
+        Without `with_indexes` the active segment's indexes are synced when it rolls; opening the log rebuilds
+        them until then. Errors: InterruptedChange until an interrupted change is complete; OSError.
         """
-        self.resume_interrupted()
-        unflushed = self.segments.from_offset(self.recovery_point)
-        if with_indexes:
-            with suppress(OSError, StorageFailure):
-                # Should it fail, the roll says so; a crash before has the indexes rebuilt.
-                self.segments.active.write_indexes()
-        changes = tuple(each for segment in unflushed for each in segment.unsynced())
-        logs = (segment.file for segment in unflushed if not isinstance(segment.file, OnDemandFile))
-        directories = []
-        is_new = any(segment.base_offset >= self.recovery_point for segment in unflushed)
-        if is_new or any(each.is_new for each in changes):
-            directories = [self.directory]
-        if self.is_new_directory:
-            directories = [self.directory, parent_directory(self.directory)]
-        return FlushPlan(
-            fs=self.fs,
-            end_offset=self.log_end_offset,
-            generation=self.generation,
-            files=(*logs, *(each.file for each in changes)),
-            changes=changes,
-            paths=tuple(self.unsynced_paths),
-            directories=tuple(directories),
+        self._failures.resume_interrupted()
+        return self._durability.flush_plan(
+            self.segments, self._epochs, self.log_end_offset, with_indexes=with_indexes
         )
 
     def flushed(self, plan: FlushPlan, now_ms: int) -> None:
-        """A plan has run without an error: raise the recovery point."""
-        for changes in plan.changes:
-            changes.owner.synced(changes)
-        if plan.generation != self.generation:
-            return
-        self._raise_recovery_point(plan.end_offset)
-        self.last_flush_ms = now_ms
-        self.is_new_directory = False
-        synced = set(plan.paths)
-        self.unsynced_paths = [path for path in self.unsynced_paths if path not in synced]
-
-    def _raise_recovery_point(self, end_offset: Offset) -> None:
-        """Note that everything below `end_offset` is durable, and release the descriptors of what is sealed.
-
-        A segment that was sealed since the flush began has an index that is not durable yet: it stays above
-        the recovery point, so that the next flush or recovery looks at it.
-        """
-        for segment in self.segments.from_offset(self.recovery_point):
-            following = self.segments.higher(segment.base_offset)
-            if following is None or following.base_offset > end_offset:
-                break
-            if segment.unsynced():
-                end_offset = segment.base_offset
-                break
-            segment.release_descriptors()
-        self.recovery_point = max(self.recovery_point, end_offset)
+        """Raise the recovery point after `plan` has run without an error."""
+        self._durability.flushed(plan, self.segments, self._epochs, now_ms)
 
     def flush(self, now_ms: int) -> None:
-        """Make everything durable now, in this thread."""
+        """Make all records durable now, in this thread."""
         plan = self.flush_plan()
-        with self.storage_errors("flush", is_final=True):
+        with self._failures.storage_errors("flush", is_final=True):
             plan.run()
         self.flushed(plan, now_ms)
 
     def close(self, *, clean: bool, now_ms: int = 0) -> None:
-        """Close the files. `clean` makes all of it durable first, so that opening needs no recovery."""
+        """Close the files. With `clean` all records become durable first, and opening needs no recovery."""
         with suppress(KafkaError):
             self.resume_interrupted()
         if clean and self.failure is None:
-            with self.storage_errors("close", is_final=True):
+            with self._failures.storage_errors("close", is_final=True):
                 self.segments.active.complete_indexes()
-                self.producers.map_end_offset = self.log_end_offset
-                snapshot = self.producers.take_snapshot(sync=False)
-                if snapshot is not None:
-                    self.unsynced_paths.append(snapshot)
+                self._log_segments.take_producer_snapshot(self.log_end_offset)
             self.flush(now_ms)
         self.segments.close()
+
+    # -- failures
+
+    def storage_errors(self, operation: str, *, is_final: bool = False) -> AbstractContextManager[None]:
+        """Convert errors of the disk to a KafkaError that names the file; see LogFailures.storage_error."""
+        return self._failures.storage_errors(operation, is_final=is_final)
+
+    def storage_error(self, operation: str, error: Exception, *, is_final: bool = False) -> KafkaError:
+        """Return the error for the response; see LogFailures.storage_error."""
+        return self._failures.storage_error(operation, error, is_final=is_final)
+
+    def resume_interrupted(self) -> None:
+        """Complete a change that lack of file descriptors had interrupted, if that is possible now."""
+        self._failures.resume_interrupted()
+
+    def fail(self, failure: StorageFailure) -> None:
+        """Refuse all writes from now on; the log directory goes offline."""
+        self._failures.fail(failure)
+
+    def retire(self) -> None:
+        """Open no file again, as the directory gets another name or is offline; readers keep open files."""
+        self.segments.retire()
+        self._epochs.retire()
+
+    def wait_until_retired(self) -> None:
+        """Wait until no thread writes a file by its path. I/O: blocks; call it from any thread."""
+        self._epochs.wait_for_write()

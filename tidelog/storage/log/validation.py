@@ -22,7 +22,6 @@ Source: ProduceRequest, UnifiedLog.analyzeAndValidateRecords and LogValidator of
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Final
 
 from tidelog.protocol.batch import (
@@ -40,6 +39,7 @@ from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.record import RECORD_BYTES_MIN
 from tidelog.protocol.steps import Steps
+from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.log.record_validation import timestamp_error, with_create_time, with_log_append_time
 from tidelog.storage.log.validation_rules import ValidatedBatch, ValidationRules
 
@@ -49,19 +49,6 @@ _HIGHEST_COMPRESSION: Final = int(max(Compression))
 # How many bytes a byte can stand for, by codec: a batch that is not opened must not claim more offsets.
 # Deflate: 258 bytes in 2 bits. Snappy: 64 in 3 bytes. LZ4: 255 in one. Zstandard: 128 KiB in a block of 4.
 _EXPANSION_MAX: Final = (1, 1032, 22, 255, 32768)
-
-
-class AppendOrigin(Enum):
-    """Who wrote a batch, which decides how far it is trusted."""
-
-    REPLICATION = 0
-    """A leader: offsets are given, nothing but the checksum is checked."""
-    COORDINATOR = 1
-    """A coordinator of this broker: control batches are allowed."""
-    CLIENT = 2
-    """A produce request."""
-    RAFT = 3
-    """The metadata quorum's leader: offsets and epochs are given and must be right."""
 
 
 # To look a member up in its enum takes 70 ns, which counts where it is done for every batch.

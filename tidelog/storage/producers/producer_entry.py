@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from tidelog.protocol.batch import ATTRIBUTE_TRANSACTIONAL, BatchHeader
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import NO_PRODUCER_EPOCH, NO_SEQUENCE, Offset, ProducerEpoch, ProducerId
-from tidelog.storage.producers.transaction_marker import EndTransactionMarker
+from tidelog.protocol.transaction_marker import EndTransactionMarker
 
 BATCHES_REMEMBERED: Final = 5
 NO_COORDINATOR_EPOCH: Final = -1

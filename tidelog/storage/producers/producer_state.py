@@ -23,11 +23,11 @@ from typing import Final, NamedTuple
 from tidelog.protocol.batch import ATTRIBUTE_CONTROL, BatchHeader
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
+from tidelog.protocol.transaction_marker import EndTransactionMarker
+from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.disk.files import FileSystem
-from tidelog.storage.log.validation import AppendOrigin
 from tidelog.storage.producers.producer_entry import BatchMetadata, ProducerEntry
 from tidelog.storage.producers.snapshot_files import SnapshotFiles
-from tidelog.storage.producers.transaction_marker import EndTransactionMarker
 from tidelog.storage.producers.verification import NO_VERIFICATION, Verification
 
 DEFAULT_PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
@@ -81,11 +81,6 @@ class ProducerStateManager:
     def producers(self) -> Mapping[ProducerId, ProducerEntry]:
         """Every known producer; a view that must not be changed."""
         return MappingProxyType(self._producers)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing is known of any producer."""
-        return not self._producers and not self._unreplicated
 
     @property
     def first_undecided_offset(self) -> Offset | None:
@@ -235,6 +230,7 @@ class ProducerStateManager:
         """
         producer_id = header.producer_id
         assert producer_id >= 0, f"batch at offset {first_offset} has no producer id"
+        self.map_end_offset = first_offset + header.last_offset_delta + 1
         if marker is None and header.attributes & ATTRIBUTE_CONTROL:
             return None  # compaction has removed the whole transaction
         entry = self._producers.get(producer_id)
@@ -327,6 +323,14 @@ class ProducerStateManager:
             self.snapshots.delete(snapshot)
         self._snapshot_offset = 0
         self.map_end_offset = offset
+
+    def update_map_end_offset(self, offset: Offset) -> None:
+        """Record that the state includes everything below `offset`: no producer has written in between."""
+        self.map_end_offset = offset
+
+    def set_expiration(self, producer_id_expiration_ms: int) -> None:
+        """Change the time after which idle producers are removed."""
+        self.producer_id_expiration_ms = producer_id_expiration_ms
 
     def take_snapshot(self, *, sync: bool = True) -> str | None:
         """Write a snapshot at `map_end_offset` and return its path; None when there is one already.

@@ -29,7 +29,6 @@ from tidelog.storage.disk.log_files import (
     is_segment_log,
 )
 from tidelog.storage.leader_epoch import LeaderEpochCache
-from tidelog.storage.log.roll import roll_jitter_ms
 from tidelog.storage.producers.producer_state import ProducerStateManager
 from tidelog.storage.recovery.interrupted_swaps import finish_interrupted_swaps
 from tidelog.storage.recovery.recovery import (
@@ -41,6 +40,7 @@ from tidelog.storage.recovery.recovery import (
 )
 from tidelog.storage.segment.batch_scan import CorruptLog, checked_batches
 from tidelog.storage.segment.segment import LogSegment
+from tidelog.storage.segment.segment_files import roll_jitter_ms
 from tidelog.storage.segment.segments import Segments
 
 _log = logging.getLogger(__name__)
@@ -285,10 +285,13 @@ class LogLoader:
     def _read_leader_epochs(
         self, checkpoint: LeaderEpochCheckpoint, segments: Segments
     ) -> tuple[LeaderEpochCache, bool]:
-        """The epochs, and whether they had to be rebuilt because the checkpoint is damaged or lost."""
+        """Return the epochs, and whether they had to be rebuilt because the checkpoint is damaged or lost.
+
+        The checkpoint lacks epochs that begin at or above the recovery point; recovery adds them.
+        """
         try:
             entries = checkpoint.read()
-            if entries or not self._has_epochs(segments):
+            if entries or self._is_recovered_from_start(segments) or not self._has_epochs(segments):
                 return LeaderEpochCache.of(entries), False
             _log.error("%s is empty, but the log is not; it is rebuilt from the log", checkpoint.path)
         except CorruptCheckpoint as damage:
@@ -299,6 +302,10 @@ class LogLoader:
                 for _, header in segment.batches():
                     assign_seen_epoch(epochs, header)
         return epochs, True
+
+    def _is_recovered_from_start(self, segments: Segments) -> bool:
+        """Return whether recovery will read all batches of the log."""
+        return not self.clean and len(segments) > 0 and self.recovery_point <= segments.first.base_offset
 
     def _has_epochs(self, segments: Segments) -> bool:
         with suppress(CorruptLog):
@@ -318,5 +325,5 @@ class LogLoader:
             producers.remove_stray_snapshots(segments.base_offsets)
             producers.truncate_and_reload(log_start_offset, log_end_offset, self.now_ms)
             replay_producers(producers, segments, log_end_offset)
-        producers.map_end_offset = log_end_offset
+        producers.update_map_end_offset(log_end_offset)
         producers.take_snapshot(sync=False)

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import Offset
+from tidelog.protocol.transaction_marker import read_end_transaction_marker
 from tidelog.storage.disk.files import FileSystem
 from tidelog.storage.leader_epoch import LeaderEpochCache
 from tidelog.storage.producers.producer_state import ProducerStateManager
-from tidelog.storage.producers.transaction_marker import read_end_transaction_marker
 from tidelog.storage.segment.batch_scan import CorruptLog, checked_batches
 from tidelog.storage.segment.offset_index import MAX_RELATIVE_OFFSET
 from tidelog.storage.segment.segment import LogSegment
@@ -56,7 +56,7 @@ def replay_producer(
                     )
                 )
             producers.complete_transaction(completed)
-    producers.map_end_offset = header.next_offset
+    producers.update_map_end_offset(header.next_offset)
 
 
 def replay_producers(producers: ProducerStateManager, segments: Segments, end_offset: Offset) -> None:
@@ -74,7 +74,7 @@ def replay_producers(producers: ProducerStateManager, segments: Segments, end_of
                 continue
             data = segment.file.pread(header.size_bytes, position) if header.is_control else b""
             replay_producer(producers, header, data, 0, None)
-    producers.map_end_offset = end_offset
+    producers.update_map_end_offset(end_offset)
 
 
 def check_distance(segment: LogSegment, header: BatchHeader, position: int) -> None:
@@ -147,7 +147,7 @@ class TailRecovery:
         segment.forget_indexes()
         segment.open_for_appending()
         self.expected_offset = segment.base_offset
-        self.producers.map_end_offset = segment.base_offset
+        self.producers.update_map_end_offset(segment.base_offset)
         self.producers.take_snapshot(sync=False)
         damage = self._read(segment)
         if damage is not None:

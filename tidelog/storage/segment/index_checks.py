@@ -18,9 +18,9 @@ from typing import Final, Protocol, TypeVar
 
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import Offset
+from tidelog.protocol.transaction_marker import read_end_transaction_marker
 from tidelog.storage.disk.errors import CorruptCheckpoint, CorruptIndex
 from tidelog.storage.leader_epoch import EpochEntry
-from tidelog.storage.producers.transaction_marker import read_end_transaction_marker
 from tidelog.storage.segment.batch_scan import CheckedBatch
 from tidelog.storage.segment.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
 from tidelog.storage.segment.offset_index import OffsetIndex, OffsetPosition

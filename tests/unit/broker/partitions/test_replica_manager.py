@@ -130,7 +130,7 @@ def test_a_partition_of_an_offline_disk_is_not_begun_anew_on_another_at_a_restar
     assert after.manager.partition(TopicPartition("made meanwhile", 0)).log.directory.startswith("/new/")
 
 
-def test_a_log_that_cannot_take_its_epoch_refuses_the_first_record_of_it() -> None:
+def test_a_log_whose_epoch_cannot_be_written_cannot_be_flushed_and_others_can() -> None:
     fs = CrashFileSystem()
     replicas = Replicas(fs, "/one", "/two")
     replicas.create("first", leader_epoch=1)
@@ -143,13 +143,15 @@ def test_a_log_that_cannot_take_its_epoch_refuses_the_first_record_of_it() -> No
             for topic in replicas.image.topics_by_name.values()
         )
     )
+    first.append(batch(["a"]), 1, NOW_MS)
     with pytest.raises(KafkaError) as refused:
-        first.append(batch(["a"]), 1, NOW_MS)
+        first.log.flush(NOW_MS)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert first.log.log_end_offset == 0
+    assert first.log.recovery_point == 0
     second = replicas.manager.partition(TopicPartition("second", 0))
     second.append(batch(["a"]), 1, NOW_MS)
-    assert (second.leader_epoch, second.log.log_end_offset) == (2, 1)
+    second.log.flush(NOW_MS)
+    assert (second.leader_epoch, second.log.log_end_offset, second.log.recovery_point) == (2, 1, 1)
 
 
 def test_a_deleted_topic_that_could_not_be_opened_leaves_its_name_free() -> None:

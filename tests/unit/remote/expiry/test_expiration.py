@@ -26,6 +26,7 @@ from tidelog.remote.expiry.segment_deletion import delete_leftovers
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.ports.storage_manager import RemoteStorageError
 from tidelog.remote.tasks.fault_points import FaultPoint
+from tidelog.storage.log.truncation import RemoteState
 
 FINISHED = "COPY_SEGMENT_FINISHED"
 
@@ -317,11 +318,13 @@ def test_kafka_15414_a_reassigned_leader_with_a_short_epoch_cache_deletes_nothin
     old.log.apply_retention(NOW_MS + 1)
     # It was built from the tier and knows only the last epoch.
     new.log.restart_from_remote(
-        log_start_offset=0,
-        local_log_start_offset=30,
-        leader_epochs=[entry for entry in old.log.leader_epochs.entries if entry.epoch == 2],
-        producer_snapshot=None,
-        now_ms=NOW_MS,
+        RemoteState(
+            log_start_offset=0,
+            local_log_start_offset=30,
+            leader_epochs=[entry for entry in old.log.leader_epochs.entries if entry.epoch == 2],
+            producer_snapshot=None,
+        ),
+        NOW_MS,
     )
     new.log.advance_high_watermark(30)
     new.lead(7)

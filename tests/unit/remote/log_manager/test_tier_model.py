@@ -35,6 +35,7 @@ from tidelog.remote.ports.segment_metadata import RemoteLogSegmentState
 from tidelog.remote.ports.storage_manager import RemoteStorageError
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.storage.log.truncation import RemoteState
 
 REPLICAS = 3
 KINDS = ("copy", "expiration", "follower")
@@ -175,11 +176,13 @@ class TieredPartition(RuleBasedStateMachine):
     def _restart_from_remote(self, node: TierNode) -> None:
         log = self.head.log
         node.log.restart_from_remote(
-            log_start_offset=log.log_start_offset,
-            local_log_start_offset=log.local_log_start_offset,
-            leader_epochs=log.leader_epochs.entries_in_range(-1, log.local_log_start_offset),
-            producer_snapshot=None,
-            now_ms=NOW_MS,
+            RemoteState(
+                log_start_offset=log.log_start_offset,
+                local_log_start_offset=log.local_log_start_offset,
+                leader_epochs=log.leader_epochs.entries_in_range(-1, log.local_log_start_offset),
+                producer_snapshot=None,
+            ),
+            NOW_MS,
         )
 
     @rule(index=nodes)

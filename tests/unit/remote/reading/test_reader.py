@@ -405,7 +405,7 @@ async def search(tiered: Fixture, timestamp: int, start: int = 0) -> tuple[int, 
 async def test_every_timestamp_finds_the_record_that_the_local_log_finds(tiered: Fixture) -> None:
     log, local_start = tiered.log, tiered.local.local_log_start_offset
     for start in (0, 1, local_start // 2, local_start - 1):
-        log.log_start_offset = log.local_log_start_offset = start
+        log.advance_log_start_offset(start)
         for timestamp in (*range(900, 9000, 37), NOW_MS, NOW_MS + 1):
             expected = completed(log.offset_for_timestamp(timestamp))
             found = await search(tiered, timestamp, start)

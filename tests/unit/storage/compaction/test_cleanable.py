@@ -84,10 +84,10 @@ def test_the_longest_lag_seals_segments() -> None:
 def test_an_offset_that_is_not_in_the_log_is_not_believed() -> None:
     log = log_with(NOW_MS, NOW_MS)
     for given, believed in ((None, 0), (1, 1), (2, 2), (3, 0)):
-        log.first_dirty_offset = given
+        log.set_first_dirty_offset(given)
         assert find_cleanable(log, NOW_MS).first_dirty_offset == believed
     log.advance_log_start_offset(1)
-    log.first_dirty_offset = 0
+    log.set_first_dirty_offset(0)
     assert find_cleanable(log, NOW_MS).first_dirty_offset == 1
 
 

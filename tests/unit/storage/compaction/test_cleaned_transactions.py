@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.support.logs import batch, end_marker
 from tidelog.protocol.batch import BatchHeader, read_header
+from tidelog.protocol.transaction_marker import EndTransactionMarker
 from tidelog.storage.compaction.cleaned_transactions import CleanedTransactions
-from tidelog.storage.producers.transaction_marker import EndTransactionMarker
 from tidelog.storage.segment.txn_index import AbortedTransaction
 
 ABORT, COMMIT = EndTransactionMarker(True, 0, 0), EndTransactionMarker(False, 0, 0)

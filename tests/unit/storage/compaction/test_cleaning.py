@@ -204,7 +204,7 @@ def test_the_end_of_the_compacted_range_stays_so_that_readers_get_there(log: Par
     append_keyed(log, ("b", None))
     roll(log)
     compact(log)
-    log.first_dirty_offset = None
+    log.set_first_dirty_offset(None)
     compact(log, NOW_MS + COMPACTED.delete_retention_ms)
     assert pairs(log) == [("a", "1")]
     assert [header.next_offset for _, header in log.segments.first.batches()] == [1, 2]
@@ -310,7 +310,7 @@ def test_a_second_round_with_nothing_new_changes_nothing(log: PartitionLog) -> N
     roll(log)
     compact(log)
     before = log.segments.first.file.pread(10_000, 0)
-    log.first_dirty_offset = None
+    log.set_first_dirty_offset(None)
     compact(log)
     assert log.segments.first.file.pread(10_000, 0) == before
 

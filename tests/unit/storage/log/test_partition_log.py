@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.crash_fs import CrashFileSystem
+from tests.support.crash_images import Survival
 from tests.support.log_checks import check_log
 from tests.support.logs import (
     DIRECTORY,
@@ -24,13 +25,15 @@ from tests.support.logs import (
 from tidelog.protocol.batch import read_header
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.record import read_records
+from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.leader_epoch import EpochEntry
-from tidelog.storage.log.partition_log import AppendOrigin, PartitionLog
+from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.segment.segment import LogSegment
 from tidelog.storage.segment.txn_index import AbortedTransaction
 
+EPOCHS = f"{DIRECTORY}/leader-epoch-checkpoint"
 SMALL = replace(LogConfig(), segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
 
 
@@ -103,33 +106,45 @@ class TestAppend:
             append(log, "x" * 500)
         assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
-    def test_leader_epochs_are_durable_before_their_first_record(self, disk: CrashFileSystem) -> None:
+    def test_leader_epochs_are_durable_before_the_recovery_point_passes_them(
+        self, disk: CrashFileSystem
+    ) -> None:
         log = open_log(disk)
         append(log, "a", leader_epoch=1)
         append(log, "b", leader_epoch=1)
         append(log, "c", leader_epoch=5)
         assert log.leader_epochs.entries == [EpochEntry(1, 0), EpochEntry(5, 2)]
-        assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n2\n1 0\n5 2\n"
+        plan = log.flush_plan()
+        plan.run()
+        assert (log.recovery_point, disk.read(EPOCHS)) == (0, b"0\n2\n1 0\n5 2\n")
+        log.flushed(plan, NOW_MS)
+        assert log.recovery_point == 3
 
-    def test_a_new_leader_notes_its_epoch_before_any_record(self, disk: CrashFileSystem) -> None:
+    def test_a_new_leader_epoch_costs_an_append_no_sync(self, disk: CrashFileSystem) -> None:
         log = open_log(disk)
         append(log, "a", leader_epoch=1)
-        log.assign_leader_epoch(3, log.log_end_offset)
-        assert log.leader_epochs.end_offset_for(1, log.log_end_offset) == (1, 1)
-        assert b"3 1" in disk.read(f"{DIRECTORY}/leader-epoch-checkpoint")
+        log.flush(NOW_MS)
+        disk.operations.clear()
+        log.note_leader_epoch(2, 1)
+        append(log, "b", leader_epoch=2)
+        append(log, "c", leader_epoch=3)
+        assert [each for each in disk.operations if not each.startswith("append")] == []
 
-    def test_an_epoch_that_is_only_noted_is_durable_before_its_first_record(
-        self, disk: CrashFileSystem
-    ) -> None:
+    def test_an_epoch_without_records_is_not_written(self, disk: CrashFileSystem) -> None:
         log = open_log(disk)
         append(log, "a", leader_epoch=1)
+        log.flush(NOW_MS)
         log.note_leader_epoch(3, log.log_end_offset)
         assert log.leader_epochs.end_offset_for(1, log.log_end_offset) == (1, 1)
-        assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n1\n1 0\n"
+        log.flush(NOW_MS)
+        assert disk.read(EPOCHS) == b"0\n1\n1 0\n"
         append(log, "b", leader_epoch=3)
-        assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n2\n1 0\n3 1\n"
+        log.flush(NOW_MS)
+        assert disk.read(EPOCHS) == b"0\n2\n1 0\n3 1\n"
+        disk.operations.clear()
         append(log, "c", leader_epoch=3)
-        assert log.written_epoch == 3
+        log.flush(NOW_MS)
+        assert not any("leader-epoch" in each for each in disk.operations)
 
     def test_an_epoch_that_was_noted_and_led_to_nothing_is_written_with_those_that_follow(
         self, disk: CrashFileSystem
@@ -139,8 +154,9 @@ class TestAppend:
         log.note_leader_epoch(3, 1)
         log.note_leader_epoch(4, 1)
         append(log, "b", leader_epoch=4)
+        log.flush(NOW_MS)
         assert log.leader_epochs.entries == [EpochEntry(1, 0), EpochEntry(4, 1)]
-        assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n2\n1 0\n4 1\n"
+        assert disk.read(EPOCHS) == b"0\n2\n1 0\n4 1\n"
 
     def test_a_noted_epoch_goes_when_its_log_is_cut(self, disk: CrashFileSystem) -> None:
         log = open_log(disk)
@@ -150,7 +166,7 @@ class TestAppend:
         assert log.leader_epochs.entries == [EpochEntry(1, 0)]
         append(log, "b", leader_epoch=1)
         assert log.leader_epochs.entries == [EpochEntry(1, 0)]
-        assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n1\n1 0\n"
+        assert disk.read(EPOCHS) == b"0\n1\n1 0\n"
 
 
 class TestQuorum:
@@ -525,17 +541,36 @@ class TestFailures:
         assert log.roll(NOW_MS).base_offset == 2
         check_log(log)
 
-    def test_an_epoch_that_could_not_be_written_is_not_assumed(self) -> None:
+    def test_the_recovery_point_stays_below_an_epoch_that_cannot_be_written(self) -> None:
         disk = FailingCreate()
         log = open_log(disk)
         append(log, "a", leader_epoch=1)
+        log.flush(NOW_MS)
+        append(log, "b", leader_epoch=2)
+        disk.refused = "leader-epoch-checkpoint"
+        with pytest.raises(StorageFailure):
+            log.flush(NOW_MS)
+        assert log.recovery_point == 1
+        reopened = open_log(disk.crash(Survival.KEEP_ALL), recovery_point=1)
+        assert reopened.leader_epochs.entries == [EpochEntry(1, 0), EpochEntry(2, 1)]
+
+    def test_an_append_that_contradicts_the_file_of_epochs_waits_for_its_write(self) -> None:
+        """Recovery could not drop an epoch that is above those of the records."""
+        disk = FailingCreate()
+        log = open_log(disk)
+        append(log, "a", leader_epoch=1)
+        log.note_leader_epoch(5, 1)
+        log.flush(NOW_MS)
+        assert disk.read(EPOCHS) == b"0\n2\n1 0\n5 1\n"
+        older = bytes(batch(["b"], base_offset=1, leader_epoch=3))
         disk.refused = "leader-epoch-checkpoint"
         with pytest.raises(KafkaError):
-            append(log, "b", leader_epoch=2)
-        assert log.leader_epochs.entries == [EpochEntry(1, 0)]
+            log.append_as_follower(older, NOW_MS)
+        assert log.leader_epochs.entries == [EpochEntry(1, 0), EpochEntry(5, 1)]
+        assert log.log_end_offset == 1
         disk.refused = None
-        append(log, "b", leader_epoch=2)
-        assert b"2 1" in disk.read(f"{DIRECTORY}/leader-epoch-checkpoint")
+        log.append_as_follower(older, NOW_MS)
+        assert disk.read(EPOCHS) == b"0\n2\n1 0\n3 1\n"
 
     def test_after_a_failed_fsync_the_log_takes_no_more_writes(self, disk: CrashFileSystem) -> None:
         log = open_log(disk)

@@ -7,14 +7,26 @@ from dataclasses import replace
 import pytest
 
 from tests.support.crash_fs import CrashFileSystem
-from tests.support.logs import DIRECTORY, NOW_MS, append, append_marker, batch, open_log, values_of
+from tests.support.logs import (
+    DIRECTORY,
+    NOW_MS,
+    TOPIC_PARTITION,
+    append,
+    append_marker,
+    batch,
+    open_log,
+    values_of,
+)
 from tests.support.tiered_logs import TIERED, three_segments, tiered_log
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.ids import Offset
+from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.protocol.steps import completed
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.leader_epoch import EpochEntry
+from tidelog.storage.log.observer import NoObserver
+from tidelog.storage.log.opening import CheckpointedState, LogLocation, LogOptions
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.storage.log.truncation import RemoteState
 
 
 def test_an_offset_that_only_remote_storage_has_is_told_apart_from_one_that_nobody_has() -> None:
@@ -63,15 +75,15 @@ def test_kafka_16073_no_offset_is_ever_out_of_range_while_segments_move() -> Non
 def test_kafka_15352_segments_go_only_after_the_log_start_is_durable() -> None:
     seen: list[tuple[Offset, int]] = []
 
-    class Observer:
-        def log_start_offset_changed(self, log: PartitionLog) -> None:
-            seen.append((log.log_start_offset, len(log.segments)))
+    class Observer(NoObserver):
+        def log_start_offset_changed(self, topic_partition: TopicPartition, log_start_offset: Offset) -> None:
+            seen.append((log_start_offset, len(log.segments)))
 
-        def recovery_point_lowered(self, log: PartitionLog) -> None:
-            raise AssertionError("nothing is cut")
+        def recovery_point_lowered(self, topic_partition: TopicPartition) -> None:
+            raise AssertionError("nothing is truncated")
 
-    log = three_segments(highest_remote=3)
-    log.observer = Observer()
+    log = three_segments(highest_remote=3, observer=Observer())
+    log.flush(NOW_MS)
     log.advance_log_start_offset(1)
     log.apply_retention(NOW_MS)
     assert seen == [(1, 4)]
@@ -120,14 +132,11 @@ def test_an_untiered_log_notes_nothing_and_starts_where_its_local_part_does() ->
 def test_a_node_without_remote_storage_treats_the_topic_as_untiered() -> None:
     disk = CrashFileSystem()
     log = PartitionLog.open(
-        disk,
-        DIRECTORY,
-        open_log(CrashFileSystem()).topic_partition,
-        None,
+        LogLocation(disk, DIRECTORY, TOPIC_PARTITION),
         TIERED,
+        CheckpointedState(),
         now_ms=NOW_MS,
-        clean=False,
-        remote_storage_system_enable=False,
+        options=LogOptions(remote_storage_system_enable=False),
     )
     assert not log.remote_log_enabled
     log.update_config(TIERED)
@@ -233,11 +242,13 @@ def test_a_follower_goes_on_behind_what_is_remote() -> None:
     append(log, "old", producer_id=9, producer_epoch=0, base_sequence=0)
     log.flush(NOW_MS)
     log.restart_from_remote(
-        log_start_offset=1,
-        local_log_start_offset=4,
-        leader_epochs=leader.leader_epochs.entries,
-        producer_snapshot=snapshot,
-        now_ms=NOW_MS,
+        RemoteState(
+            log_start_offset=1,
+            local_log_start_offset=4,
+            leader_epochs=leader.leader_epochs.entries,
+            producer_snapshot=snapshot,
+        ),
+        NOW_MS,
     )
     for opened in (log, tiered_log(disk=disk, log_start_offset=1, recovery_point=4)):
         assert (opened.log_start_offset, opened.local_log_start_offset) == (1, 4)
@@ -265,11 +276,13 @@ def test_an_open_transaction_of_the_remote_part_holds_the_last_stable_offset() -
     leader.roll(NOW_MS)
     log = tiered_log()
     log.restart_from_remote(
-        log_start_offset=0,
-        local_log_start_offset=1,
-        leader_epochs=leader.leader_epochs.entries,
-        producer_snapshot=leader.fs.read(leader.producers.snapshots.path(1)),
-        now_ms=NOW_MS,
+        RemoteState(
+            log_start_offset=0,
+            local_log_start_offset=1,
+            leader_epochs=leader.leader_epochs.entries,
+            producer_snapshot=leader.fs.read(leader.producers.snapshots.path(1)),
+        ),
+        NOW_MS,
     )
     assert log.last_stable_offset == 0
     append_marker(log, 7, is_abort=False)
@@ -280,11 +293,13 @@ def test_a_damaged_producer_snapshot_stops_the_restart_before_anything_is_lost()
     log = three_segments(highest_remote=3)
     with pytest.raises(KafkaError) as refused:
         log.restart_from_remote(
-            log_start_offset=0,
-            local_log_start_offset=9,
-            leader_epochs=[EpochEntry(0, 0)],
-            producer_snapshot=b"no snapshot",
-            now_ms=NOW_MS,
+            RemoteState(
+                log_start_offset=0,
+                local_log_start_offset=9,
+                leader_epochs=[EpochEntry(0, 0)],
+                producer_snapshot=b"no snapshot",
+            ),
+            NOW_MS,
         )
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
     assert log.log_end_offset == 6
@@ -296,11 +311,13 @@ def test_a_log_without_remote_storage_is_not_restarted_behind_it() -> None:
     append(log, "kept")
     with pytest.raises(KafkaError) as refused:
         log.restart_from_remote(
-            log_start_offset=0,
-            local_log_start_offset=9,
-            leader_epochs=[],
-            producer_snapshot=None,
-            now_ms=NOW_MS,
+            RemoteState(
+                log_start_offset=0,
+                local_log_start_offset=9,
+                leader_epochs=[],
+                producer_snapshot=None,
+            ),
+            NOW_MS,
         )
     assert refused.value.code is ErrorCode.INVALID_CONFIG
     assert values_of(log) == ["kept"]

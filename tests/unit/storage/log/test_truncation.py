@@ -70,7 +70,7 @@ def test_what_was_promised_to_readers_is_not_cut_by_accident(disk: CrashFileSyst
 
 def test_beyond_the_end_only_an_epoch_without_records_goes(disk: CrashFileSystem) -> None:
     log = filled(disk, count=2)
-    log.assign_leader_epoch(7, 2)
+    log.note_leader_epoch(7, 2)
     assert not log.truncate_to(99)
     assert log.leader_epochs.entries == [EpochEntry(0, 0)]
     assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n1\n0 0\n"

@@ -16,10 +16,11 @@ from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.record import BatchBuilder, read_records
 from tidelog.protocol.steps import completed
+from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.disk.errors import InvalidRecords
 from tidelog.storage.log.record_validation import RECORD_ERRORS_MAX
-from tidelog.storage.log.validation import AppendOrigin, read_single_batch, validation
+from tidelog.storage.log.validation import read_single_batch, validation
 from tidelog.storage.log.validation_rules import ValidatedBatch, ValidationRules
 
 HOUR_MS = 3_600_000

@@ -9,10 +9,10 @@ from tests.support.paths import GOLDEN_FILES
 from tests.support.producer_batches import data_header, marker_header
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
-from tidelog.storage.log.validation import AppendOrigin
+from tidelog.protocol.transaction_marker import EndTransactionMarker
+from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.producers.producer_entry import BatchMetadata, ProducerEntry
 from tidelog.storage.producers.producer_state import CompletedTransaction, ProducerStateManager
-from tidelog.storage.producers.transaction_marker import EndTransactionMarker
 
 TRANSCRIPT = GOLDEN_FILES / "storage" / "producers.transcript"
 HIGHEST_SEQUENCE = 2**31 - 1
@@ -48,7 +48,7 @@ class Log:
         if duplicate is None:
             assert self.producers.update(header, self.end) is None
             self.end += count
-            self.producers.map_end_offset = self.end
+            self.producers.update_map_end_offset(self.end)
         return duplicate
 
     def marker(
@@ -68,7 +68,7 @@ class Log:
         assert self.producers.check(header, self.end, origin, marker, transaction_version=version) is None
         completed = self.producers.update(header, self.end, marker)
         self.end += 1
-        self.producers.map_end_offset = self.end
+        self.producers.update_map_end_offset(self.end)
         if completed is None:
             return None
         last_stable_offset = self.producers.last_stable_offset_after(completed)
@@ -284,7 +284,7 @@ def test_an_emptied_control_batch_says_nothing(log: Log) -> None:
     header = marker_header(1, 0)
     assert log.producers.check(header, 0, COORDINATOR, None) is None
     assert log.producers.update(header, 0, None) is None
-    assert log.producers.is_empty
+    assert (dict(log.producers.producers), log.first_unstable_offset) == ({}, None)
 
 
 def test_writes_outside_of_an_open_transaction_are_refused(log: Log) -> None:
@@ -416,7 +416,8 @@ def test_a_reload_at_the_same_end_keeps_what_is_only_in_memory(log: Log) -> None
 
 def test_a_log_without_snapshots_is_replayed_from_its_start(log: Log) -> None:
     log.producers.truncate_and_reload(100, 200, now_ms=0)
-    assert (log.producers.map_end_offset, log.producers.is_empty) == (100, True)
+    assert (log.producers.map_end_offset, dict(log.producers.producers)) == (100, {})
+    assert log.first_unstable_offset is None
 
 
 def test_a_damaged_snapshot_is_passed_over(log: Log) -> None:
@@ -436,7 +437,8 @@ def test_starting_anew_forgets_producers_and_snapshots(log: Log) -> None:
     log.data(1, 0, 0, transactional=True)
     log.producers.take_snapshot()
     log.producers.truncate_fully_and_start_at(500)
-    assert (log.producers.map_end_offset, log.producers.is_empty, snapshots(log)) == (500, True, [])
+    assert (log.producers.map_end_offset, dict(log.producers.producers), snapshots(log)) == (500, {}, [])
+    assert log.first_unstable_offset is None
     assert log.first_unstable_offset is None
 
 

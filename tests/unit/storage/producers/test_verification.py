@@ -7,7 +7,8 @@ import pytest
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import NOW_MS, batch, end_marker, open_log
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.storage.log.partition_log import AppendInfo, AppendOrigin, PartitionLog
+from tidelog.storage.append_origin import AppendOrigin
+from tidelog.storage.log.partition_log import AppendInfo, PartitionLog
 from tidelog.storage.producers.verification import NO_VERIFICATION, Verification
 
 PRODUCER = 7

@@ -20,7 +20,6 @@ from tidelog.storage.compaction.cleaning import GroupCleaner, fill_offset_map, g
 from tidelog.storage.compaction.offset_map import OffsetMap
 from tidelog.storage.compaction.plan import CleaningPlan, is_current, last_records, plan_cleaning
 from tidelog.storage.compaction.segment_groups import SourceSegment
-from tidelog.storage.compaction.segment_replacement import discard, replace_segments
 from tidelog.storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -88,7 +87,7 @@ class CleaningRound:
         await self._in_thread(lambda: log.fs.fsync_dir(log.directory))
         if not is_wanted():
             raise CleaningAborted
-        log.first_dirty_offset = end_offset
+        log.set_first_dirty_offset(end_offset)
         elapsed_ms = self._clock.monotonic_ms() - began_ms
         logger.info(
             "%s is compacted up to offset %d: %d of %d bytes are left, in %d ms",
@@ -112,9 +111,9 @@ class CleaningRound:
         replaced = [source.segment for source in group]
         # Retention may have deleted some of them.
         if not is_wanted() or any(log.segments.floor(one.base_offset) is not one for one in replaced):
-            discard(log, cleaned)
+            log.discard_cleaned(cleaned)
             raise CleaningAborted
-        replace_segments(log, cleaned, replaced, self._clock.wall_ms())
+        log.replace_segments(cleaned, replaced, self._clock.wall_ms())
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """What is under way is waited for, also by a task that is cancelled: nobody else knows its files."""

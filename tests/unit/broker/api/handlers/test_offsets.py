@@ -124,7 +124,7 @@ def test_an_open_transaction_hides_the_end_from_readers_of_committed_data(replic
     partition.append(open_batch, 1, NOW_MS)
     assert list_offset(replicas, LATEST, isolation=1).offset == 3
     assert list_offset(replicas, LATEST, isolation=0).offset == 4
-    from tidelog.storage.log.partition_log import AppendOrigin
+    from tidelog.storage.append_origin import AppendOrigin
 
     partition.append(end_marker(5), 1, NOW_MS, AppendOrigin.COORDINATOR)
     assert list_offset(replicas, LATEST, isolation=1).offset == 5

@@ -390,7 +390,7 @@ async def test_a_follower_below_the_log_start_is_out_of_range() -> None:
 async def test_a_follower_whose_epoch_diverges_below_the_local_start_hears_where() -> None:
     broker = TieredBroker()
     log = broker.partition().log
-    log.assign_leader_epoch(7, log.log_end_offset)
+    log.note_leader_epoch(7, log.log_end_offset)
     append(log, "in epoch 7", leader_epoch=7)
     (answer,) = partitions_of(broker.fetch(1, replica_id=2, last_fetched_epoch=3))
     assert answer.error_code == 0

@@ -128,7 +128,7 @@ def test_each_end_of_both_parts_has_its_answer() -> None:
 
 def test_kip_1023_what_waits_for_its_copy_is_not_known_before_remote_storage_is() -> None:
     border = Border()
-    border.log.highest_offset_in_remote_storage = -1
+    border.log.lose_remote_log()
     assert border.answer(LATEST_TIERED) == (-1, -1, -1)
     assert border.answer(EARLIEST_PENDING_UPLOAD) == (-1, -1, -1)
     border.log.advance_log_start_offset(4)

@@ -181,7 +181,7 @@ async def test_a_log_that_does_not_fit_on_the_disk_keeps_no_other_from_being_com
         append_keyed(large, (f"{number}", "x" * 1000))
     roll(large)
     small = world.log("small")
-    small.first_dirty_offset = 2  # less dirty than the other
+    small.set_first_dirty_offset(2)  # less dirty than the other
     world.disk.free_bytes = 2000
     world.cleaner.start()
     await eventually(lambda: is_compacted(small))

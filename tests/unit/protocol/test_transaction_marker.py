@@ -7,7 +7,7 @@ import pytest
 from tidelog.protocol.batch import read_header
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.record import BatchBuilder
-from tidelog.storage.producers.transaction_marker import EndTransactionMarker, read_end_transaction_marker
+from tidelog.protocol.transaction_marker import EndTransactionMarker, read_end_transaction_marker
 
 
 def control_batch(*records: tuple[bytes | None, bytes | None]) -> bytes:

@@ -7,7 +7,7 @@
 | value | 2 | version, int16 |
 | value | 4 | coordinator epoch, int32 |
 
-Newer versions only add bytes behind these. Source: KIP-98, EndTransactionMarker of Apache Kafka 4.3.
+Newer versions only add bytes after these. Source: KIP-98, EndTransactionMarker of Apache Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
 _ABORT: Final = 0
 _COMMIT: Final = 1
-# A marker is some ten bytes; nothing that is written as one needs more.
+# A marker needs about ten bytes; the bound protects against a compressed batch of another kind.
 _MARKER_BYTES_MAX: Final = 4096
 
 
@@ -38,9 +38,9 @@ class EndTransactionMarker(NamedTuple):
 def read_end_transaction_marker(
     buffer: bytes | bytearray | memoryview, position: int, header: BatchHeader
 ) -> EndTransactionMarker | None:
-    """The marker in the control batch at `position`; None when compaction has emptied the batch.
+    """Return the marker in the control batch at `position`; None if compaction has emptied the batch.
 
-    Errors: DecodeError for a record that is no end marker.
+    Errors: DecodeError for a record that is not an end marker.
     """
     records = read_records(buffer, position, header, max_decompressed_bytes=_MARKER_BYTES_MAX)
     if not records:

@@ -1,0 +1,169 @@
+"""The file of leader epochs is written outside of appends, and no crash before that loses an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.crash_images import EVERY_SURVIVAL, Survival
+from tests.support.crash_points import CrashPoint, crash_points
+from tests.support.logs import DIRECTORY, NOW_MS, TOPIC_PARTITION, append, batch, open_log
+from tests.support.tiered_logs import tiered_log
+from tidelog.protocol.ids import LeaderEpoch
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.directories.directory_checkpoints import CheckpointKind
+from tidelog.storage.directories.log_manager import LogManager
+from tidelog.storage.leader_epoch import EpochEntry
+from tidelog.storage.log.partition_log import PartitionLog
+
+EPOCHS = f"{DIRECTORY}/leader-epoch-checkpoint"
+TOPIC_ID = UUID(int=7)
+CONFIG = replace(LogConfig(), segment_bytes=400, index_interval_bytes=120)
+SURVIVALS: tuple[Survival | int, ...] = (*EVERY_SURVIVAL, 1, 2, 3)
+
+
+def manager_on(disk: CrashFileSystem) -> LogManager:
+    ids = count(1)
+    manager = LogManager(disk, ["/data"], CONFIG, new_id=lambda: UUID(int=next(ids)))
+    manager.start(NOW_MS)
+    return manager
+
+
+def epochs_of_batches(log: PartitionLog) -> Iterator[tuple[int, LeaderEpoch]]:
+    for segment in log.segments:
+        for _, header in segment.batches():
+            yield header.base_offset, header.partition_leader_epoch
+
+
+@dataclass
+class Replica:
+    """Does random steps of a leader and of a follower; the flushed end is noted in `progress`."""
+
+    disk: CrashFileSystem
+    progress: list[Any]
+    random: Random
+    latest_epoch: LeaderEpoch = 0
+    names: Iterator[int] = field(default_factory=count)
+
+    def run(self, steps: int) -> None:
+        self.manager = manager_on(self.disk)
+        self.log = self.manager.get_or_create(TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
+        kinds = [self.lead] * 3 + [self.follow] * 3 + [self.flush, self.elect, self.truncate, self.roll]
+        for _ in range(steps):
+            self.random.choice(kinds)()
+
+    def value(self) -> bytearray:
+        return batch([f"{next(self.names)}{'x' * self.random.randrange(80)}"])
+
+    def elect(self) -> None:
+        self.latest_epoch += 1
+        self.log.note_leader_epoch(self.latest_epoch, self.log.log_end_offset)
+
+    def lead(self) -> None:
+        self.log.append_as_leader(self.value(), self.latest_epoch, NOW_MS)
+
+    def follow(self) -> None:
+        """A leader's older records may have any epoch that is not below that of the last record."""
+        last = max((epoch for _, epoch in epochs_of_batches(self.log)), default=0)
+        epoch = self.random.randint(last, self.latest_epoch)
+        end = self.log.log_end_offset
+        if epoch == last:
+            self.log.truncate_to(end, NOW_MS)  # as the leader requests, for epochs without records
+        records = batch(["copied"], base_offset=end, leader_epoch=epoch)
+        self.log.append_as_follower(bytes(records), NOW_MS)
+
+    def flush(self) -> None:
+        self.log.flush(NOW_MS)
+        self.manager.checkpoint(CheckpointKind.RECOVERY_POINT)
+        self.progress.append(self.log.log_end_offset)
+
+    def truncate(self) -> None:
+        target = self.random.randint(0, self.log.log_end_offset)
+        # A batch is removed as a whole; here none has more than one record.
+        self.progress.append(min(target, self.progress[-1] if self.progress else 0))
+        self.log.truncate_to(target, NOW_MS, below_high_watermark=True)
+
+    def roll(self) -> None:
+        self.log.roll(NOW_MS)
+
+
+def check_epochs(point: CrashPoint) -> None:
+    log = manager_on(point.disk).get(TOPIC_PARTITION)
+    flushed_end = point.progress[-1] if point.progress else 0
+    assert log is not None or not flushed_end, point
+    if log is None:
+        return
+    assert log.log_end_offset >= flushed_end, point
+    found = dict(epochs_of_batches(log))
+    assert {offset: log.leader_epochs.epoch_for_offset(offset) for offset in found} == found, point
+    starts = [entry.start_offset for entry in log.leader_epochs.entries]
+    assert all(start in found for start in starts), (point, starts)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_no_crash_before_the_file_is_written_separates_a_record_from_its_epoch(seed: int) -> None:
+    def workload(disk: CrashFileSystem, progress: list[Any]) -> None:
+        Replica(disk, progress, Random(seed)).run(16)
+
+    points = 0
+    for point in crash_points(lambda disk: disk.makedirs("/data"), workload, SURVIVALS):
+        check_epochs(point)
+        points += 1
+    assert points > 200
+
+
+def test_a_crash_before_any_flush_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    disk = CrashFileSystem()
+    log = open_log(disk)
+    append(log, "a", leader_epoch=1)
+    append(log, "b", leader_epoch=4)
+    assert not disk.exists(EPOCHS)
+    reopened = open_log(disk.crash(Survival.KEEP_ALL))
+    assert reopened.leader_epochs.entries == [EpochEntry(1, 0), EpochEntry(4, 1)]
+    assert caplog.records == []
+
+
+def test_an_older_plan_does_not_replace_the_file_of_a_truncation() -> None:
+    disk = CrashFileSystem()
+    log = open_log(disk)
+    append(log, "a", leader_epoch=1)
+    append(log, "b", leader_epoch=2)
+    plan = log.flush_plan()
+    log.truncate_to(1, NOW_MS, below_high_watermark=True)
+    plan.run()
+    log.flushed(plan, NOW_MS)
+    assert disk.read(EPOCHS) == b"0\n1\n1 0\n"
+
+
+def test_a_plan_of_a_deleted_partition_does_not_write_into_its_successor() -> None:
+    disk = CrashFileSystem()
+    manager = manager_on(disk)
+    old = manager.get_or_create(TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
+    append(old, "old", leader_epoch=9)
+    plan = old.flush_plan()
+    manager.delete_all([TOPIC_PARTITION], NOW_MS)
+    new = manager.get_or_create(TOPIC_PARTITION, UUID(int=8), CONFIG, NOW_MS)
+    append(new, "new", leader_epoch=0)
+    new.flush(NOW_MS)
+    plan.run()
+    assert disk.read(f"{new.directory}/leader-epoch-checkpoint") == b"0\n1\n0 0\n"
+
+
+def test_the_file_has_the_epochs_of_a_tiered_log_before_its_local_records_are_deleted() -> None:
+    disk = CrashFileSystem()
+    log = tiered_log(disk=disk)
+    for epoch in (1, 4):
+        append(log, "a", "b", leader_epoch=epoch)
+        log.roll(NOW_MS)
+    log.note_highest_offset_in_remote_storage(3)
+    assert log.apply_retention(NOW_MS) == 2
+    opened = tiered_log(disk=disk.crash(Survival.KEEP_ALL))
+    assert (opened.log_start_offset, opened.local_log_start_offset) == (0, 4)
+    assert opened.leader_epochs.entries == [EpochEntry(1, 0), EpochEntry(4, 2)]
