@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 from tidelog.cli.output import json_text, to_json
 
 _INDENTS: Final = {"dumping": "", "file": "", "record": "    "}
-
-
-class Output(Protocol):
-    """Receives the entries of a dump."""
-
-    def line(self, kind: str, fields: Mapping[str, Any]) -> None:
-        """Print one file, batch, record or index entry."""
 
 
 class TextOutput:
@@ -33,6 +26,9 @@ class JsonOutput:
     def line(self, kind: str, fields: Mapping[str, Any]) -> None:
         """Print one object."""
         print(json_text({"kind": kind, **fields}))
+
+
+Output: TypeAlias = TextOutput | JsonOutput
 
 
 def _text(value: Any) -> str:

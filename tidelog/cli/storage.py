@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-import time
 from typing import Annotated, Any
 
 import typer
 
+from tidelog.base.clock import SystemClock
 from tidelog.base.randomness import new_uuid
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.metadata.formatting import (
@@ -91,7 +91,7 @@ def format_storage(
             voters=voters,
             ignore_formatted=ignore_formatted,
             randomness=random.SystemRandom(),
-            now_ms=time.time_ns() // 1_000_000,
+            now_ms=SystemClock().wall_ms(),
         )
         for line in lines:
             print(line)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Callable
 from ssl import SSLContext
 from typing import Protocol
+
+from tidelog.base.clock import SystemClock
 
 
 class Environment(Protocol):
@@ -20,7 +21,7 @@ class Environment(Protocol):
     def monotonic_ms(self) -> int:
         """Return a time in ms that never decreases, for deadlines."""
 
-    def wall_clock_ms(self) -> int:
+    def wall_ms(self) -> int:
         """Return the ms since 1970 (UTC), for record timestamps."""
 
     async def connect(
@@ -42,6 +43,8 @@ class SystemEnvironment:
 
     def __init__(self, rng: random.Random | None = None) -> None:
         self._rng = rng or random.Random()
+        # The bound method itself: it is called for every record.
+        self.wall_ms = SystemClock().wall_ms
 
     @property
     def rng(self) -> random.Random:
@@ -51,10 +54,6 @@ class SystemEnvironment:
     def monotonic_ms(self) -> int:
         """Return the running loop's time in ms; a loop with virtual time changes every deadline."""
         return int(asyncio.get_running_loop().time() * 1000)
-
-    def wall_clock_ms(self) -> int:
-        """Return the ms since 1970 (UTC)."""
-        return time.time_ns() // 1_000_000
 
     async def connect(
         self,

@@ -371,7 +371,7 @@ class Producer:
             queue = self._topics.new_queue(state, partition)
         environment = self._client.environment
         if timestamp_ms is None:
-            timestamp_ms = environment.wall_clock_ms()
+            timestamp_ms = environment.wall_ms()
         else:
             refuse_bad_timestamp(timestamp_ms)
         future: DeliveryFuture = self._loop.create_future()
