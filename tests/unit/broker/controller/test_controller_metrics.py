@@ -1,4 +1,4 @@
-"""What controllers report of the cluster."""
+"""The metrics of the cluster on controllers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Controllers that are no brokers, and brokers that are no controllers: everything goes over the network."""
+"""Separate controllers and brokers, which communicate only over the network."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SETTINGS = {"broker.heartbeat.interval.ms": "100", "broker.session.timeout.ms": 
 
 
 class Brokers:
-    """Brokers of a quorum of controllers, by id."""
+    """The brokers of a quorum of controllers, by id."""
 
     def __init__(self, controllers: QuorumNodes) -> None:
         self.controllers = controllers
@@ -47,7 +47,7 @@ class Brokers:
         return node
 
     def serving(self, observer: int) -> set[int]:
-        """The brokers that one of them knows to be let in."""
+        """Return the brokers that are unfenced in the metadata of one of them."""
         brokers = self.running[observer].services.image().brokers.values()
         return {broker.id for broker in brokers if not broker.fenced}
 
@@ -58,7 +58,7 @@ class Brokers:
 
 @asynccontextmanager
 async def cluster() -> AsyncIterator[Brokers]:
-    """Three controllers, 101 to 103, and brokers 1 and 2."""
+    """Yield three controllers, 101 to 103, with brokers 1 and 2."""
     controllers = QuorumNodes([101, 102, 103], settings=SETTINGS)
     brokers = Brokers(controllers)
     async with asyncio.timeout(120):
@@ -84,7 +84,7 @@ async def test_clients_change_metadata_through_brokers_also_when_the_controller_
             try:
                 await admin.create_topic("moons", num_partitions=1, replication_factor=1)
             except KafkaError as error:
-                # Its first attempt may have been done by a controller whose answer was lost.
+                # A controller may have performed the first attempt, and its response may be lost.
                 assert error.code is ErrorCode.TOPIC_ALREADY_EXISTS
             created_again = await admin.create_topics([])
             assert created_again == {}
@@ -97,7 +97,7 @@ async def test_clients_change_metadata_through_brokers_also_when_the_controller_
             assert len(producer_ids) == 3
 
 
-async def test_a_broker_that_stops_gives_its_leadership_away_first_and_comes_back() -> None:
+async def test_a_broker_that_stops_moves_its_leadership_first_and_returns() -> None:
     async with cluster() as brokers:
         async with Admin(brokers.servers) as admin:
             await admin.create_topic("tides", num_partitions=4, replication_factor=2)
@@ -116,7 +116,7 @@ async def test_a_broker_that_stops_gives_its_leadership_away_first_and_comes_bac
         await stopping.stop()
         await eventually(lambda: leaders() == {2} and brokers.serving(2) == {2}, 30)
         epoch = observer.services.image().brokers[1].epoch
-        # Nobody waits for the former session: it ended with the shutdown.
+        # The former session ended with the shutdown, so there is no wait for it.
         await brokers.start(1)
         assert observer.services.image().brokers[1].epoch > epoch
         await eventually(lambda: brokers.serving(2) == {1, 2} and is_whole(), 30)
@@ -131,7 +131,7 @@ async def test_a_broker_that_dies_is_fenced_and_its_id_is_free_again_after_a_ses
         await eventually(lambda: brokers.serving(2) == {1, 2}, 30)
 
 
-async def test_an_unregistered_broker_is_forgotten() -> None:
+async def test_an_unregistered_broker_is_removed() -> None:
     async with cluster() as brokers:
         dead = brokers.running.pop(1)
         await dead.abandon()

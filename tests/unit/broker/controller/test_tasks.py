@@ -1,4 +1,4 @@
-"""What the active controller does without being asked."""
+"""The periodic tasks of the active controller."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_a_broker_that_is_silent_for_a_session_is_fenced_and_others_are_no
             assert leader(store) == 2
 
 
-async def test_a_fault_does_not_end_the_watch_over_silent_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fault_does_not_end_the_fencing_of_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     next_deadline_ms = BrokerHeartbeats.next_deadline_ms
     faults = [RuntimeError("a bug")]
 
@@ -100,10 +100,10 @@ async def test_a_fault_does_not_end_the_watch_over_silent_brokers(monkeypatch: p
         await eventually(lambda: store.image.brokers[1].fenced)
 
 
-async def test_fencing_that_the_log_refuses_is_tried_again_after_a_pause(
+async def test_fencing_that_the_log_refuses_is_retried_after_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """At once and for ever it would take the loop from everybody else, and fill the operator's log."""
+    """Without a pause it would hold the event loop, and fill the log of the operator."""
     attempts: list[float] = []
     loop = asyncio.get_running_loop()
 
@@ -117,7 +117,7 @@ async def test_fencing_that_the_log_refuses_is_tried_again_after_a_pause(
     assert attempts[1] - attempts[0] > 0.2
 
 
-async def test_a_controller_that_was_held_up_fences_nobody_whose_heartbeats_wait_to_be_read() -> None:
+async def test_a_controller_that_was_delayed_fences_no_broker_whose_heartbeats_wait() -> None:
     async with store_with_brokers(1, 2) as store:
         clock = FixedClock()
         async with tasks(store, intervals(fences_brokers=True), session_ms=40, clock=clock) as heartbeats:
@@ -165,7 +165,7 @@ async def test_an_idle_controller_shows_that_it_is_alive() -> None:
         assert store.image.offset == offset
 
 
-def test_how_often_comes_from_the_settings() -> None:
+def test_intervals_are_read_from_the_configuration() -> None:
     def of(**texts: str) -> TaskIntervals:
         values = {"node.id": "1"} | {key.replace("_", "."): text for key, text in texts.items()}
         return TaskIntervals.of(BrokerConfig(values))

@@ -1,4 +1,4 @@
-"""Log directories learn which cluster and node they belong to, and refuse others."""
+"""Log directories belong to one cluster and one node, and others are refused."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def test_new_directories_get_one_cluster_and_an_id_each() -> None:
         )
 
 
-def test_a_given_cluster_id_is_taken() -> None:
+def test_a_configured_cluster_id_is_used() -> None:
     assert prepare(CrashFileSystem(), CLUSTER_ID).cluster_id == CLUSTER_ID
 
 
-def test_directories_keep_what_they_are() -> None:
+def test_directories_keep_their_ids() -> None:
     disk = CrashFileSystem()
     assert prepare(disk, CLUSTER_ID) == prepare(disk) == prepare(disk, CLUSTER_ID)
 
@@ -96,7 +96,7 @@ def test_a_directory_of_an_older_version_is_brought_up_to_date() -> None:
 
 
 class RefusingFileSystem(CrashFileSystem):
-    """A disk that does not take one directory."""
+    """A file system that refuses one directory."""
 
     refused = "/b"
 
@@ -113,7 +113,7 @@ def test_a_directory_that_the_disk_refuses_is_left_out(caplog: pytest.LogCapture
     ]
 
 
-def test_without_any_usable_directory_nothing_starts_and_that_is_told_once(
+def test_without_a_usable_directory_the_start_fails_with_one_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with pytest.raises(ConfigError, match=r"log\.dirs=/b: no directory can be used .*Permission denied"):
@@ -121,7 +121,7 @@ def test_without_any_usable_directory_nothing_starts_and_that_is_told_once(
     assert not caplog.records
 
 
-def test_whatever_crash_comes_the_next_start_finds_or_makes_one_cluster() -> None:
+def test_after_any_crash_the_next_start_finds_or_creates_one_cluster() -> None:
     def workload(disk: CrashFileSystem, progress: list[str]) -> None:
         progress.append(prepare(disk, CLUSTER_ID).cluster_id)
 
@@ -137,14 +137,14 @@ def test_whatever_crash_comes_the_next_start_finds_or_makes_one_cluster() -> Non
             assert identity.directory_ids[path] == properties.directory_id, str(point)
 
 
-def test_a_directory_that_was_marked_survives_a_power_loss_with_its_parents() -> None:
+def test_a_formatted_directory_survives_a_power_loss_with_its_parents() -> None:
     disk = CrashFileSystem()
     identity = prepare(disk, directories=("/new/deep/a", "/b"))
     after = disk.crash(Survival.LOSE_UNSYNCED)
     assert prepare(after, directories=("/new/deep/a", "/b")) == identity
 
 
-def test_new_ids_are_such_as_kafka_makes() -> None:
+def test_new_ids_are_valid_for_kafka() -> None:
     chance = random.SystemRandom()
     ids = {new_uuid(chance) for _ in range(500)}
     assert len(ids) == 500

@@ -1,4 +1,4 @@
-"""Formatting: what stands in the directories afterwards, and what is refused."""
+"""Formatting: the contents of the directories afterwards, and refusals."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def formatted(
     )
 
 
-def test_every_directory_says_whose_it_is_and_how_a_cluster_begins() -> None:
+def test_every_directory_has_its_identity_and_the_first_records() -> None:
     disk = CrashFileSystem()
     lines = formatted(disk)
     assert [line.split(" for ")[0] for line in lines] == [
@@ -78,7 +78,7 @@ def test_every_directory_says_whose_it_is_and_how_a_cluster_begins() -> None:
     assert MetaPropertiesFile(disk, "/m").read().directory_id == UUID(int=1001)
 
 
-def test_the_first_voters_stand_in_the_first_snapshot() -> None:
+def test_the_first_snapshot_contains_the_first_voters() -> None:
     disk = CrashFileSystem()
     formatted(disk)
     snapshot = read_snapshot(SNAPSHOT, disk.read(SNAPSHOT))
@@ -90,7 +90,7 @@ def test_the_first_voters_stand_in_the_first_snapshot() -> None:
     assert voters.by_id[2].endpoints == (Endpoint("CONTROLLER", "::1", 9094),)
 
 
-def test_who_is_no_voter_gets_the_voters_and_an_id_of_its_own() -> None:
+def test_a_node_that_is_no_voter_gets_the_voters_and_an_id_of_its_own() -> None:
     disk = CrashFileSystem()
     formatted(disk, node_id=3)
     assert disk.exists(SNAPSHOT)
@@ -103,7 +103,7 @@ def test_without_voters_there_is_no_snapshot() -> None:
     assert not disk.exists(SNAPSHOT)
 
 
-def test_what_is_formatted_is_left_alone() -> None:
+def test_formatted_directories_are_not_changed() -> None:
     disk = CrashFileSystem()
     formatted(disk)
     before = disk.read("/m/meta.properties")
@@ -116,7 +116,7 @@ def test_what_is_formatted_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("survival", [*Survival, 1, 2])
-def test_a_directory_that_a_crash_leaves_formatted_is_whole(survival: Survival | int) -> None:
+def test_a_directory_that_is_formatted_after_a_crash_is_complete(survival: Survival | int) -> None:
     count = 0
     while True:
         count += 1
@@ -133,7 +133,7 @@ def test_a_directory_that_a_crash_leaves_formatted_is_whole(survival: Survival |
     assert count > 20
 
 
-def test_what_was_formatted_survives_a_power_loss() -> None:
+def test_formatted_directories_survive_a_power_loss() -> None:
     disk = CrashFileSystem()
     formatted(disk)
     after = disk.crash(Survival.LOSE_UNSYNCED)
@@ -141,7 +141,7 @@ def test_what_was_formatted_survives_a_power_loss() -> None:
     assert after.exists(SNAPSHOT)
 
 
-def test_initial_controllers_are_read_as_kafka_writes_them() -> None:
+def test_initial_controllers_are_parsed_as_in_kafka() -> None:
     ids = [uuid_text(voter.directory_id) for voter in VOTERS]
     assert parse_initial_voters(f"1@a:9093:{ids[0]}, 2@[::1]:9094:{ids[1]}") == VOTERS
 
@@ -162,6 +162,6 @@ def test_initial_controllers_are_read_as_kafka_writes_them() -> None:
         "1@a:1:AAAAAAAAAAAAAAAAAAAD6Q,1@b:1:AAAAAAAAAAAAAAAAAAAD6g",
     ],
 )
-def test_other_texts_are_refused_by_name(text: str) -> None:
+def test_invalid_initial_controllers_are_refused_with_their_text(text: str) -> None:
     with pytest.raises(FormatError):
         parse_initial_voters(text)

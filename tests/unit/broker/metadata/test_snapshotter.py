@@ -1,4 +1,4 @@
-"""Snapshots that are written while the node leads: what goes wrong with their files ends nobody."""
+"""Snapshots of a leader: failures with their files do not end the node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidelog.protocol.metadata_records.no_op_record import NoOpRecord
 
 
 @on_both_loops
-async def test_a_disk_that_keeps_old_snapshots_from_being_removed_does_not_end_the_voter(
+async def test_a_failure_to_delete_old_snapshots_does_not_end_the_voter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     refused: list[None] = []
@@ -37,16 +37,16 @@ async def test_a_disk_that_keeps_old_snapshots_from_being_removed_does_not_end_t
 
 
 @on_both_loops
-async def test_a_snapshot_that_cannot_be_begun_does_not_keep_later_ones_from_being_written(
+async def test_a_snapshot_that_cannot_be_started_does_not_prevent_later_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else the metadata log would grow for as long as the node runs, and nobody would hear why."""
-    asked: list[int] = []
+    """Otherwise the metadata log would grow as long as the node runs, without a log line."""
+    offsets: list[int] = []
     timestamp_before = MetadataLog.timestamp_before
 
     def fail_once(log: MetadataLog, offset: int) -> int:
-        asked.append(offset)
-        if len(asked) == 1:
+        offsets.append(offset)
+        if len(offsets) == 1:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk cannot be read")
         return timestamp_before(log, offset)
 
@@ -54,8 +54,8 @@ async def test_a_snapshot_that_cannot_be_begun_does_not_keep_later_ones_from_bei
     replica = make_replica(CrashFileSystem(), snapshots=SnapshotSettings(max_bytes=1))
     async with asyncio.timeout(30):
         store = (await started(replica)).store
-        await until(lambda: asked)
+        await until(lambda: offsets)
         await store.submit(lambda image: ControllerResult((NoOpRecord(),), None))
-        await until(lambda: replica.snapshotter.snapshots_written or len(asked) > 5)
+        await until(lambda: replica.snapshotter.snapshots_written or len(offsets) > 5)
         assert replica.snapshotter.failures == 1
         await replica.stop()

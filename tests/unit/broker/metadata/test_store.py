@@ -1,4 +1,4 @@
-"""The metadata store: commands in order, durable before they are seen, and failures that are told."""
+"""The metadata store: commands in order, durable before they are published, and failures."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def set_config(value: str):  # type: ignore[no-untyped-def]
 
 
 def append(log: MetadataLog, records: list[MetadataRecord]) -> None:
-    """Write a batch past all rules, as a former leader of epoch 1 would have."""
+    """Append a batch without any check, as a former leader of epoch 1."""
     builder = BatchBuilder(base_offset=log.end_offset, leader_epoch=1)
     for value in encode_records(records):
         builder.append(5, None, value)
@@ -80,7 +80,7 @@ async def test_a_new_store_bootstraps_its_cluster() -> None:
 
 
 @on_both_loops
-async def test_a_reply_comes_when_the_change_is_in_the_image() -> None:
+async def test_a_reply_is_sent_when_the_change_is_in_the_image() -> None:
     async with running_store() as store:
         reply = await store.submit(create("orders"))
         assert reply.topics[0].error_code == 0
@@ -88,7 +88,7 @@ async def test_a_reply_comes_when_the_change_is_in_the_image() -> None:
 
 
 @on_both_loops
-async def test_nothing_is_seen_or_answered_before_it_is_durable() -> None:
+async def test_nothing_is_published_or_answered_before_it_is_durable() -> None:
     executor = InlineExecutor()
     async with running_store(executor=executor) as store:
         seen: list[MetadataImage] = []
@@ -125,7 +125,7 @@ async def test_commands_that_wait_share_one_sync_and_each_sees_those_before_it()
 
 
 @on_both_loops
-async def test_a_command_that_is_refused_changes_nothing_and_harms_no_other() -> None:
+async def test_a_refused_command_changes_nothing_and_affects_no_other() -> None:
     def refuse(image: MetadataImage) -> ControllerResult[None]:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "no")
 
@@ -170,7 +170,7 @@ async def test_a_command_that_changes_nothing_is_answered_without_a_sync() -> No
 
 
 @on_both_loops
-async def test_a_cancelled_caller_does_not_stop_what_it_began() -> None:
+async def test_a_cancelled_caller_does_not_cancel_its_command() -> None:
     executor = InlineExecutor()
     async with running_store(executor=executor) as store:
         executor.held = True
@@ -214,7 +214,7 @@ async def test_metadata_survive_a_power_loss() -> None:
 
 
 @on_both_loops
-async def test_a_node_that_comes_back_leads_in_a_new_epoch() -> None:
+async def test_a_restarted_node_leads_in_a_new_epoch() -> None:
     disk = CrashFileSystem()
     async with running_store(disk) as store:
         await store.submit(create("orders"))
@@ -227,34 +227,34 @@ async def test_a_node_that_comes_back_leads_in_a_new_epoch() -> None:
 
 
 @on_both_loops
-async def test_a_new_subscriber_hears_of_everything_at_once() -> None:
+async def test_a_new_subscriber_is_called_with_everything_at_once() -> None:
     async with running_store() as store:
         await store.submit(create("orders"))
-        heard: list[MetadataDelta] = []
-        store.subscribe(lambda delta, image: heard.append(delta))
-        assert heard[0].changed_topics == ("orders",)
-        assert heard[0].changed_configs == ((4, ""),)
+        published: list[MetadataDelta] = []
+        store.subscribe(lambda delta, image: published.append(delta))
+        assert published[0].changed_topics == ("orders",)
+        assert published[0].changed_configs == ((4, ""),)
         await store.submit(create("users"))
-        assert heard[1].changed_topics == ("users",)
+        assert published[1].changed_topics == ("users",)
 
 
 @on_both_loops
-async def test_a_subscriber_that_fails_does_not_keep_others_from_hearing() -> None:
+async def test_a_subscriber_that_fails_does_not_affect_others() -> None:
     async with running_store() as store:
-        heard: list[int] = []
+        published: list[int] = []
 
         def fail(delta: MetadataDelta, image: MetadataImage) -> None:
             if delta.changed_topics:
                 raise RuntimeError("a subscriber's mistake")
 
         store.subscribe(fail)
-        store.subscribe(lambda delta, image: heard.append(image.offset))
+        store.subscribe(lambda delta, image: published.append(image.offset))
         await store.submit(create("orders"))
-        assert heard[-1] == store.image.offset
+        assert published[-1] == store.image.offset
 
 
 @on_both_loops
-async def test_after_a_failed_sync_nothing_can_be_changed_and_all_who_wait_hear_of_it() -> None:
+async def test_after_a_failed_sync_nothing_can_be_changed_and_waiting_commands_fail() -> None:
     disk = CrashFileSystem()
     executor = InlineExecutor()
     replica = await started(make_replica(disk, executor))
@@ -285,7 +285,7 @@ async def test_after_a_failed_sync_nothing_can_be_changed_and_all_who_wait_hear_
 
 
 @on_both_loops
-async def test_a_full_disk_refuses_one_change_and_takes_the_next() -> None:
+async def test_a_full_disk_refuses_one_change_and_accepts_the_next() -> None:
     disk = CrashFileSystem()
     async with running_store(disk) as store:
         free, disk.free_bytes = disk.free_bytes, 10
@@ -298,7 +298,7 @@ async def test_a_full_disk_refuses_one_change_and_takes_the_next() -> None:
 
 
 @on_both_loops
-async def test_a_transaction_that_nobody_will_finish_is_aborted_at_the_start() -> None:
+async def test_an_unfinished_transaction_is_aborted_at_the_start() -> None:
     disk = CrashFileSystem()
     log = open_log(disk)
     append(log, [FeatureLevelRecord(name="metadata.version", feature_level=30)])
@@ -326,7 +326,7 @@ async def test_a_log_that_contradicts_itself_stops_the_start() -> None:
 
 
 @on_both_loops
-async def test_before_the_start_and_after_the_end_nothing_is_taken() -> None:
+async def test_before_the_start_and_after_the_end_no_command_is_accepted() -> None:
     replica = make_replica(CrashFileSystem())
     with pytest.raises(KafkaError):
         await replica.store.submit(set_config("a"))
@@ -337,7 +337,7 @@ async def test_before_the_start_and_after_the_end_nothing_is_taken() -> None:
 
 
 @on_both_loops
-async def test_closing_finishes_what_was_submitted() -> None:
+async def test_a_stop_completes_submitted_commands() -> None:
     disk = CrashFileSystem()
     executor = InlineExecutor()
     replica = await started(make_replica(disk, executor))
@@ -354,7 +354,7 @@ async def test_closing_finishes_what_was_submitted() -> None:
 
 
 @on_both_loops
-async def test_abandoning_fails_those_who_wait() -> None:
+async def test_abandoning_fails_waiting_commands() -> None:
     executor = InlineExecutor()
     replica = await started(make_replica(CrashFileSystem(), executor))
     executor.held = True
@@ -405,7 +405,7 @@ class FullLog:
 
 
 def store_over(quorum: FullLog) -> MetadataStore:
-    """The store of node 1, on an empty log."""
+    """Return the store of node 1 with an empty log."""
     log = open_log(CrashFileSystem())
     snapshotter = Snapshotter(
         log,
@@ -428,7 +428,7 @@ def store_over(quorum: FullLog) -> MetadataStore:
 
 
 @on_both_loops
-async def test_a_leader_that_cannot_write_its_first_records_leaves_it_to_others() -> None:
+async def test_a_leader_that_cannot_write_its_first_records_resigns() -> None:
     quorum = FullLog()
     store = store_over(quorum)
     store.start()

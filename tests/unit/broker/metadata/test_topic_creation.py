@@ -1,4 +1,4 @@
-"""Topics that are created because somebody asked, and producer ids out of blocks."""
+"""Automatic creation of topics, and producer ids from blocks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONFIG = BrokerConfig(
 
 
 @on_both_loops
-async def test_the_asker_hears_that_there_is_no_such_topic_and_finds_it_later() -> None:
+async def test_a_missing_topic_is_reported_as_unknown_and_exists_later() -> None:
     async with running_store() as store:
         creation = TopicCreation(channel_of(store), CONFIG, FixedClock())
         assert creation.request(["orders", "bad name"]) == {
@@ -40,7 +40,7 @@ async def test_the_asker_hears_that_there_is_no_such_topic_and_finds_it_later() 
 
 
 @on_both_loops
-async def test_a_topic_whose_creation_is_under_way_is_not_created_twice() -> None:
+async def test_a_topic_whose_creation_is_in_progress_is_not_created_twice() -> None:
     executor = InlineExecutor()
     async with running_store(executor=executor) as store:
         creation = TopicCreation(channel_of(store), CONFIG, FixedClock())
@@ -68,7 +68,7 @@ async def test_the_offsets_topic_gets_its_own_settings() -> None:
         }
 
 
-def test_the_other_topics_of_the_brokers_get_theirs() -> None:
+def test_the_other_internal_topics_get_their_own_settings() -> None:
     transactions = creatable_topic(CONFIG, "__transaction_state")
     assert (transactions.num_partitions, transactions.replication_factor) == (50, 3)
     assert {config.name: config.value for config in transactions.configs} == {
@@ -100,7 +100,7 @@ async def test_a_topic_that_cannot_be_created_is_reported_once(caplog: pytest.Lo
 
 
 @on_both_loops
-async def test_a_store_that_refuses_leaves_the_asker_to_ask_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_after_a_refusal_the_next_request_creates_the_topic(caplog: pytest.LogCaptureFixture) -> None:
     async with running_store() as store:
         creation = TopicCreation(channel_of(store), CONFIG, FixedClock())
         store.leadership.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone")
@@ -131,18 +131,18 @@ async def test_a_stop_does_not_wait_for_a_controller_that_does_not_answer(
 @on_both_loops
 async def test_producer_ids_never_repeat_even_after_a_restart() -> None:
     disk = CrashFileSystem()
-    given: list[int] = []
+    allocated: list[int] = []
     for count in (1500, 5):
         async with running_store(disk) as store:
             ids = ProducerIds(channel_of(store), 1, lambda: store.image.brokers[1].epoch, FixedClock())
-            given += await asyncio.gather(*(ids.next() for _ in range(count)))
-    assert len(set(given)) == 1505
-    assert max(given[:1500]) == 1499
-    assert min(given[1500:]) == 2000
+            allocated += await asyncio.gather(*(ids.next() for _ in range(count)))
+    assert len(set(allocated)) == 1505
+    assert max(allocated[:1500]) == 1499
+    assert min(allocated[1500:]) == 2000
 
 
 @on_both_loops
-async def test_without_a_block_producers_are_told_to_ask_again() -> None:
+async def test_without_a_block_producers_get_a_retriable_error() -> None:
     async with running_store() as store:
         ids = ProducerIds(channel_of(store), 1, lambda: 999, FixedClock())
         with pytest.raises(KafkaError) as error:

@@ -1,4 +1,4 @@
-"""A whole node: start-up, addresses, restarts, what survives, what is refused."""
+"""A complete node: start, addresses, restarts, durable state, refused configurations."""
 
 from __future__ import annotations
 
@@ -100,13 +100,13 @@ async def test_topics_records_configs_and_offsets_survive_a_restart(tmp_path: Pa
         assert offsets[TopicPartition("t", 0)].offset == 1
 
 
-async def test_every_listener_tells_its_own_address(tmp_path: Path) -> None:
+async def test_every_listener_advertises_its_own_address(tmp_path: Path) -> None:
     listeners = "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0"
     mapping = "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT"
     async with running(tmp_path, listeners=listeners, listener_security_protocol_map=mapping) as node:
-        told = {name: port for name, _, port in node.addresses()}
-        assert told == {name: node.bound_port(name) for name in ("PLAINTEXT", "INTERNAL")}
-        for name, port in told.items():
+        advertised = {name: port for name, _, port in node.addresses()}
+        assert advertised == {name: node.bound_port(name) for name in ("PLAINTEXT", "INTERNAL")}
+        for name, port in advertised.items():
             async with Admin(servers(node, name)) as admin:
                 (broker,) = (await admin.describe_cluster()).brokers
                 assert broker.port == port
@@ -137,7 +137,7 @@ async def test_a_start_that_fails_closes_everything_so_that_the_next_needs_no_re
         assert await read_all(node, "t", 1) == [b"a"]
 
 
-async def test_a_deleted_offsets_topic_takes_the_groups_in_memory_along(tmp_path: Path) -> None:
+async def test_a_deleted_offsets_topic_removes_the_groups_in_memory(tmp_path: Path) -> None:
     async with running(tmp_path) as node, Admin(servers(node)) as admin:
         await produce(node, "t", b"a")
         async with Consumer(servers(node), group_id="g", auto_offset_reset="earliest") as consumer:
@@ -159,7 +159,7 @@ async def test_a_directory_of_another_node_is_refused(tmp_path: Path) -> None:
             pass
 
 
-async def test_a_deleted_topic_wakes_those_who_wait_for_it(tmp_path: Path) -> None:
+async def test_a_deleted_topic_completes_the_requests_that_wait_for_it(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
         await produce(node, "t", b"a")
         async with (
@@ -176,7 +176,7 @@ async def test_a_deleted_topic_wakes_those_who_wait_for_it(tmp_path: Path) -> No
                 assert purgatory.delayed == 0
 
 
-async def test_partitions_the_metadata_does_not_know_are_set_aside(tmp_path: Path) -> None:
+async def test_partitions_that_are_not_in_the_metadata_become_strays(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
         await produce(node, "t", b"a")
     (tmp_path / "t-0").rename(tmp_path / "gone-0")
@@ -187,7 +187,7 @@ async def test_partitions_the_metadata_does_not_know_are_set_aside(tmp_path: Pat
     assert any(name.endswith("-stray") for name in os.listdir(tmp_path))
 
 
-async def test_flush_messages_1_makes_every_answer_wait_for_the_disk(tmp_path: Path) -> None:
+async def test_flush_messages_1_makes_every_response_wait_for_the_disk(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
         async with Admin(servers(node)) as admin:
             await admin.create_topic("t", num_partitions=1, configs={"flush.messages": "1"})
@@ -198,7 +198,7 @@ async def test_flush_messages_1_makes_every_answer_wait_for_the_disk(tmp_path: P
                 assert log.recovery_point == expected
 
 
-async def test_a_changed_producer_id_expiration_counts_for_logs_that_are_there_and_come(
+async def test_a_changed_producer_id_expiration_applies_to_present_and_later_logs(
     tmp_path: Path,
 ) -> None:
     def expirations(node: BrokerNode) -> set[int]:
@@ -214,10 +214,10 @@ async def test_a_changed_producer_id_expiration_counts_for_logs_that_are_there_a
         assert expirations(node) == {5000}
 
 
-async def test_a_fault_in_following_settings_does_not_keep_partitions_from_their_roles(
+async def test_a_fault_in_applying_configs_does_not_prevent_changes_of_partition_roles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A change of the metadata is told once: who misses it misses it until the next start."""
+    """A change of the metadata is published once: it is not repeated before the next start."""
 
     def fail(*_: object) -> bool:
         raise ValueError("a fault")
@@ -229,7 +229,7 @@ async def test_a_fault_in_following_settings_does_not_keep_partitions_from_their
         assert node.services.replicas.partition(TopicPartition("t", 0)).is_leader
 
 
-async def test_changed_limits_of_connections_count_at_once(tmp_path: Path) -> None:
+async def test_changed_connection_limits_apply_at_once(tmp_path: Path) -> None:
     async with running(tmp_path) as node, Admin(servers(node)) as admin:
         await admin.create_topic("t", num_partitions=1)
         await set_for_all_brokers(admin, "max.connections.per.ip.overrides", "127.0.0.1:1")
@@ -263,8 +263,8 @@ async def test_data_goes_to_the_directory_with_the_fewest_partitions(tmp_path: P
         assert sizes == [3, 3]
 
 
-async def test_the_controller_hears_of_a_directory_whose_logs_cannot_be_opened(tmp_path: Path) -> None:
-    """Registered as usable, it would have this broker elected for what nobody can read there."""
+async def test_a_directory_whose_logs_cannot_be_opened_is_reported_to_the_controller(tmp_path: Path) -> None:
+    """If it were registered as usable, this broker would become leader of partitions that it cannot read."""
     first, second = tmp_path / "one", tmp_path / "two"
     dirs = f"{first},{second}"
     async with running(first, log_dirs=dirs) as node:
@@ -280,7 +280,7 @@ async def test_the_controller_hears_of_a_directory_whose_logs_cannot_be_opened(t
         assert sorted(each.leader for each in leaders.values()) == [-1, 1]
 
 
-async def test_kip_1066_cordoned_directories_get_nothing_new_and_the_controller_knows(tmp_path: Path) -> None:
+async def test_kip_1066_cordoned_directories_get_no_new_partitions_and_are_reported(tmp_path: Path) -> None:
     first, second = tmp_path / "one", tmp_path / "two"
     async with running(first, log_dirs=f"{first},{second}", cordoned_log_dirs=str(second)) as node:
         async with Admin(servers(node)) as admin:
@@ -302,7 +302,7 @@ async def test_kip_1066_cordoned_directories_get_nothing_new_and_the_controller_
 
 
 def append_metadata(folder: Path, *records: MetadataRecord) -> None:
-    """Put records behind those that a node has left."""
+    """Append records to the log of a stopped node."""
     log = MetadataLog.open(OsFileSystem(), str(folder), MetadataLogConfig(), SystemClock())
     builder = BatchBuilder(base_offset=log.end_offset, leader_epoch=log.last_epoch)
     for record in records:
@@ -324,7 +324,7 @@ def topic_config(key: str, value: str) -> ConfigRecord:
     ],
     ids=lambda record: str(record.name),
 )
-async def test_a_config_of_one_topic_that_means_nothing_here_keeps_no_broker_from_its_start(
+async def test_an_unknown_or_invalid_config_of_a_topic_does_not_prevent_the_start(
     tmp_path: Path, record: ConfigRecord
 ) -> None:
     async with running(tmp_path) as node:
@@ -340,7 +340,7 @@ async def test_a_config_of_one_topic_that_means_nothing_here_keeps_no_broker_fro
         await produce(node, "new", b"too")
 
 
-async def test_metadata_that_cannot_be_applied_end_the_start_at_once(tmp_path: Path) -> None:
+async def test_metadata_that_cannot_be_applied_ends_the_start_at_once(tmp_path: Path) -> None:
     async with running(tmp_path):
         pass
     append_metadata(tmp_path, RemoveTopicRecord(topic_id=UUID(int=4711)))

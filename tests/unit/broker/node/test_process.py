@@ -1,4 +1,4 @@
-"""A process that is a broker: signals and failures while it starts."""
+"""The process of a broker: signals and failures while it starts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def cluster_id_and_no_handlers_left(monkeypatch: pytest.MonkeyPatch) -> As
 
 
 def broker_without_quorum(folder: Path) -> BrokerConfig:
-    """Its only controller does not answer."""
+    """Return the configuration of a broker whose only controller does not answer."""
     return BrokerConfig(
         {
             "process.roles": "broker",
@@ -50,7 +50,7 @@ def never_announced(config: BrokerConfig, addresses: Sequence[tuple[str, str, in
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-async def test_a_broker_that_waits_for_a_quorum_ends_when_it_is_told_to(
+async def test_a_broker_that_waits_for_a_quorum_ends_at_a_signal(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     before = signal.getsignal(number)
@@ -81,18 +81,18 @@ async def test_a_broker_whose_quorum_ends_while_it_starts_ends_too(
         assert not await serving
 
 
-async def test_a_broker_told_to_stop_while_it_opens_its_logs_says_they_are_in_order_only_if_they_are(
+async def test_a_broker_that_is_stopped_while_it_opens_its_logs_writes_a_clean_marker_only_when_they_are_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A marker of a clean shutdown beside logs that nobody looked at would hide what a crash left."""
+    """A marker of a clean shutdown with logs that were not checked would hide the effects of a crash."""
     config = BrokerConfig({"node.id": "1", "log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"})
-    opening, may_go_on = Event(), Event()
+    opening, may_continue = Event(), Event()
     is_open: list[bool] = []
     start, shutdown = LogManager.start, LogManager.shutdown
 
     def slow_start(logs: LogManager, *arguments: object) -> None:
         opening.set()
-        may_go_on.wait(20)
+        may_continue.wait(20)
         start(logs, *arguments)  # type: ignore[arg-type]
         is_open.append(True)
 
@@ -107,7 +107,7 @@ async def test_a_broker_told_to_stop_while_it_opens_its_logs_says_they_are_in_or
     starting.cancel()
     await asyncio.sleep(0)
     assert not starting.done()
-    may_go_on.set()
+    may_continue.set()
     async with asyncio.timeout(20):
         with pytest.raises(asyncio.CancelledError):
             await starting
@@ -115,7 +115,9 @@ async def test_a_broker_told_to_stop_while_it_opens_its_logs_says_they_are_in_or
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "iso-8859-1"])
-async def test_a_file_of_settings_may_hold_any_letters_in_its_comments(tmp_path: Path, encoding: str) -> None:
+async def test_a_properties_file_may_contain_any_letters_in_its_comments(
+    tmp_path: Path, encoding: str
+) -> None:
     path = tmp_path / "server.properties"
     path.write_bytes("# f\u00fcr den Hafen\nnode.id=7\nlisteners=PLAINTEXT://:0\n".encode(encoding))
     assert load_config(str(path), {}).node_id == 7

@@ -8,7 +8,7 @@ from tidelog.broker.observability.exposition import Exposition
 
 
 def reading(nodes: QuorumNodes, node_id: int, name: str) -> float:
-    """The value of a metric as somebody would scrape it."""
+    """Return the value of a metric in a scrape."""
     text, _ = Exposition(nodes.running[node_id].metrics).text()
     values = [line.split()[-1] for line in text.decode().splitlines() if line.startswith(name + " ")]
     assert len(values) == 1, f"{name} is reported {len(values)} times"

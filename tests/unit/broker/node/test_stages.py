@@ -1,4 +1,4 @@
-"""The stages of a node: their order, what a failure ends, and what is released then."""
+"""The stages of a node: their order, the effects of a failure, and the release of resources."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ ORDER = [
 
 
 class Journal:
-    """Stages whose actions are written down."""
+    """Creates stages whose actions are recorded in `entries`; the action `failing` fails."""
 
     def __init__(self) -> None:
         self.entries: list[str] = []
@@ -166,7 +166,7 @@ def test_the_documented_stages_are_those_of_a_node() -> None:
 
 
 def config(folder: Path) -> BrokerConfig:
-    """A node with listeners for clients and controllers, and an endpoint for metrics."""
+    """Return a node with listeners for clients and controllers, and an endpoint for metrics."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     return BrokerConfig(
@@ -192,7 +192,7 @@ async def start(folder: Path) -> BrokerNode:
 
 @pytest.fixture
 def actions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The names of the stages as they start, stop (-) and are abandoned (!) or undone (<)."""
+    """Yield the names of the stages as they start, stop (-), are abandoned (!) or undone (<)."""
     entries: list[str] = []
 
     def noting(mark: str, stage: Stage, actions: tuple[Action, ...]) -> list[Action]:
@@ -215,7 +215,7 @@ def actions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 def held_by_this_process(folder: Path) -> set[str]:
-    """What /proc shows of open sockets and of files in `folder`."""
+    """Return the open sockets and the open files in `folder`, from /proc."""
     found = set()
     for name in os.listdir("/proc/self/fd"):
         try:

@@ -1,4 +1,4 @@
-"""The driver: effects in order, nothing before it is durable, one sync for many, and ends that are final."""
+"""The driver: effects in order, none before it is durable, one shared fsync, final failures."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ from tidelog.protocol.messages.vote import VoteRequest, VoteResponse
 
 
 class Script:
-    """A machine that answers each event as the test says, and remembers what it was told."""
+    """A machine whose effects the test defines, and which records its events."""
 
     kraft_version = 1
     voter_ids: tuple[int, ...] = (1,)
 
     def __init__(self) -> None:
         self.deadline_ms: int | None = None
-        self.heard: list[Event] = []
+        self.events: list[Event] = []
         self.react: Callable[[Event], list[Effect]] = lambda event: []
 
     def upgrade_refusal(self, epoch: int) -> str | None:
         return None
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
-        self.heard.append(event)
+        self.events.append(event)
         return self.react(event)
 
 
 class Bench:
-    """A driver over a script; `told` is what went out, in order."""
+    """A driver of a script; `reported` has the calls of its listener and sender in order."""
 
     def __init__(self) -> None:
         self.disk = CrashFileSystem()
         self.executor = InlineExecutor()
         self.script = Script()
-        self.told: list[Any] = []
+        self.reported: list[Any] = []
         self.fatal: list[BaseException] = []
         self.clock = FixedClock()
         self.log = MetadataLog.open(self.disk, DIRECTORY, MetadataLogConfig(), self.clock)
@@ -77,19 +77,19 @@ class Bench:
         )
 
     def send(self, request: Send) -> None:
-        self.told.append(request)
+        self.reported.append(request)
 
     def on_leader_changed(self, epoch: int, leader: int | None) -> None:
-        self.told.append(("leader", epoch, leader))
+        self.reported.append(("leader", epoch, leader))
 
     def on_committed(self, offset: int) -> None:
-        self.told.append(("committed", offset))
+        self.reported.append(("committed", offset))
 
     def on_snapshot_loaded(self, snapshot_id: SnapshotId) -> None:
-        self.told.append(("snapshot", snapshot_id))
+        self.reported.append(("snapshot", snapshot_id))
 
     async def settle(self) -> None:
-        """Let everything happen that can."""
+        """Run the event loop until nothing more happens."""
         for _ in range(20):
             await asyncio.sleep(0)
 
@@ -107,7 +107,7 @@ SEND = Send(1, 2, (), VoteRequest())
 
 
 @on_both_loops
-async def test_effects_are_done_in_order_and_nothing_before_it_is_durable() -> None:
+async def test_effects_are_performed_in_order_and_none_before_it_is_durable() -> None:
     bench = Bench()
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     bench.executor.held = True
@@ -122,20 +122,20 @@ async def test_effects_are_done_in_order_and_nothing_before_it_is_durable() -> N
         HighWatermark(9),
     )
     await bench.run()
-    assert bench.told == [("leader", 2, None)]
+    assert bench.reported == [("leader", 2, None)]
     assert not answer.done()
     bench.executor.release()
     await bench.settle()
     expected = [SEND, ("leader", 3, 1), ("snapshot", SnapshotId(5, 2)), ("committed", 9)]
-    assert bench.told == [("leader", 2, None), *expected]
+    assert bench.reported == [("leader", 2, None), *expected]
     assert await answer == VoteResponse()
     assert bench.state_file.read() == RECORD
-    assert bench.script.heard == [Tick(), PersistCompleted(7)]
+    assert bench.script.events == [Tick(), PersistCompleted(7)]
     await bench.driver.stop()
 
 
 @on_both_loops
-async def test_while_a_sync_runs_events_wait_and_share_the_next() -> None:
+async def test_events_wait_during_an_fsync_and_share_the_next() -> None:
     bench = Bench()
     bench.executor.held = True
     tickets = iter(range(1, 100))
@@ -152,13 +152,13 @@ async def test_while_a_sync_runs_events_wait_and_share_the_next() -> None:
     for _ in range(3):
         bench.steps.post(RequestReceived(None, VoteRequest()))
     await bench.settle()
-    assert bench.script.heard == [Tick()]
+    assert bench.script.events == [Tick()]
     assert bench.executor.waiting_count == 1
     bench.executor.release()
     await bench.settle()
     assert bench.executor.run_count == 2
-    assert bench.told == [("leader", ticket, None) for ticket in (1, 2, 3, 4)]
-    assert [event.ticket for event in bench.script.heard if isinstance(event, PersistCompleted)] == [
+    assert bench.reported == [("leader", ticket, None) for ticket in (1, 2, 3, 4)]
+    assert [event.ticket for event in bench.script.events if isinstance(event, PersistCompleted)] == [
         1,
         2,
         3,
@@ -169,7 +169,7 @@ async def test_while_a_sync_runs_events_wait_and_share_the_next() -> None:
 
 
 @on_both_loops
-async def test_an_append_is_answered_in_its_turn() -> None:
+async def test_an_append_has_its_outcome_within_its_callback() -> None:
     bench = Bench()
 
     def react(event: Event) -> list[Effect]:
@@ -196,13 +196,13 @@ async def test_an_append_is_answered_in_its_turn() -> None:
     assert isinstance(appended, RecordsAppended)
     assert (appended.base_offset, appended.last_offset, appended.epoch) == (10, 11, 5)
     assert refused is ErrorCode.NOT_CONTROLLER
-    assert bench.told == [("committed", 1)]
+    assert bench.reported == [("committed", 1)]
     await bench.driver.stop()
 
 
 @on_both_loops
-async def test_a_fault_while_appending_ends_the_quorum_although_the_command_swallows_it() -> None:
-    """Else the active controller would go on with an image that is not what its log says."""
+async def test_a_fault_in_an_append_ends_the_quorum_although_the_command_ignores_it() -> None:
+    """Otherwise the active controller would continue with an image that differs from its log."""
     bench = Bench()
 
     def react(event: Event) -> list[Effect]:
@@ -224,8 +224,8 @@ async def test_a_fault_while_appending_ends_the_quorum_although_the_command_swal
 
 @on_both_loops
 @pytest.mark.parametrize("voters", [(1,), (1, 2, 3)])
-async def test_a_log_that_has_no_room_is_led_by_who_has_some(voters: tuple[int, ...]) -> None:
-    """Who is the only voter stays: nobody else could lead, and there may be room for what comes next."""
+async def test_a_leader_with_a_full_disk_resigns_if_there_are_other_voters(voters: tuple[int, ...]) -> None:
+    """The only voter does not resign: no other node could lead, and a smaller append may fit."""
     bench = Bench()
     bench.script.voter_ids = voters
 
@@ -247,13 +247,13 @@ async def test_a_log_that_has_no_room_is_led_by_who_has_some(voters: tuple[int, 
     await bench.settle()
     is_alone = len(voters) == 1
     assert codes == [ErrorCode.KAFKA_STORAGE_ERROR if is_alone else ErrorCode.NOT_CONTROLLER]
-    assert (Resign() in bench.script.heard) is not is_alone
+    assert (Resign() in bench.script.events) is not is_alone
     assert bench.fatal == []
     await bench.driver.stop()
 
 
 @on_both_loops
-async def test_a_turn_waits_for_the_sync_that_runs() -> None:
+async def test_a_callback_waits_for_the_present_fsync() -> None:
     bench = Bench()
     bench.executor.held = True
     bench.script.react = on(Tick, Persist(1, RECORD, None))
@@ -270,8 +270,8 @@ async def test_a_turn_waits_for_the_sync_that_runs() -> None:
 
 @on_both_loops
 @pytest.mark.parametrize("is_ticked", [True, False])
-async def test_after_a_freeze_a_lost_office_is_told_before_anybody_takes_a_turn(is_ticked: bool) -> None:
-    """Else heartbeats that waited would be answered by a controller that others have long succeeded."""
+async def test_after_a_freeze_lost_leadership_is_reported_before_any_callback_runs(is_ticked: bool) -> None:
+    """Otherwise a former controller would answer the heartbeats that have waited."""
     bench = Bench()
 
     def resign(event: Event) -> list[Effect]:
@@ -287,7 +287,7 @@ async def test_after_a_freeze_a_lost_office_is_told_before_anybody_takes_a_turn(
     seen: list[list[Any]] = []
     if is_ticked:
         bench.steps.post(Tick())
-    bench.steps.schedule(lambda: seen.append(list(bench.told)))
+    bench.steps.schedule(lambda: seen.append(list(bench.reported)))
     await bench.settle()
     assert seen == [[("leader", 6, None)]]
     await bench.driver.stop()
@@ -305,16 +305,16 @@ async def test_a_failed_sync_is_final(path_part: str) -> None:
     operations = len(bench.disk.operations)
     bench.steps.post(Tick())
     await bench.settle()
-    assert bench.told == []
-    assert bench.script.heard == [Tick()]
+    assert bench.reported == []
+    assert bench.script.events == [Tick()]
     assert len(bench.disk.operations) == operations
     await bench.driver.resign()
     await bench.driver.stop()
 
 
 @on_both_loops
-async def test_a_record_for_which_the_disk_has_no_room_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The old one is still there: nothing is lost, and nothing is told before the new one is."""
+async def test_quorum_state_is_written_again_until_the_disk_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The former file remains, and no later effect is performed before the new one is written."""
     monkeypatch.setattr("tidelog.broker.raft.driver.FULL_DISK_PAUSE_S", 0.001)
     bench = Bench()
     bench.state_file.write(QuorumRecord(leader_epoch=2), kraft_version=1, voters=())
@@ -322,16 +322,16 @@ async def test_a_record_for_which_the_disk_has_no_room_is_waited_for(monkeypatch
     bench.disk.free_bytes = 3
     await bench.run()
     await asyncio.sleep(0.02)
-    assert bench.told == [] and bench.fatal == []
+    assert bench.reported == [] and bench.fatal == []
     assert bench.state_file.read() == QuorumRecord(leader_epoch=2)
     bench.disk.free_bytes = None
-    await until(lambda: bench.told == [SEND])
+    await until(lambda: bench.reported == [SEND])
     assert bench.state_file.read() == RECORD
     await bench.driver.stop()
 
 
 @on_both_loops
-async def test_who_waits_for_room_on_its_disk_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_driver_that_waits_for_room_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidelog.broker.raft.driver.FULL_DISK_PAUSE_S", 0.001)
     bench = Bench()
     bench.script.react = on(Tick, Persist(1, RECORD, None), SEND)
@@ -339,7 +339,7 @@ async def test_who_waits_for_room_on_its_disk_can_be_stopped(monkeypatch: pytest
     await bench.run()
     async with asyncio.timeout(10):
         await bench.driver.stop()
-    assert bench.told == [] and bench.fatal == []
+    assert bench.reported == [] and bench.fatal == []
 
 
 @on_both_loops
@@ -347,10 +347,10 @@ async def test_a_fault_of_the_machine_or_of_its_listener_is_final_too() -> None:
     for effect in (None, HighWatermark(1)):
         bench = Bench()
 
-        def react(event: Event, wanted: Effect | None = effect) -> list[Effect]:
-            if wanted is None:
+        def react(event: Event, result: Effect | None = effect) -> list[Effect]:
+            if result is None:
                 raise RuntimeError("a bug")
-            return [wanted]
+            return [result]
 
         def fail(offset: int) -> None:
             raise RuntimeError("a record that cannot be applied")
@@ -363,35 +363,35 @@ async def test_a_fault_of_the_machine_or_of_its_listener_is_final_too() -> None:
 
 
 @on_both_loops
-async def test_the_machine_is_ticked_when_it_wants_to_be() -> None:
+async def test_the_machine_is_ticked_at_its_deadline() -> None:
     bench = Bench()
 
     def react(event: Event) -> list[Effect]:
-        count = len(bench.script.heard)
+        count = len(bench.script.events)
         bench.script.deadline_ms = bench.clock.now_ms + count if count < 4 else None
         return []
 
     bench.script.react = react
     await bench.run()
-    await until(lambda: len(bench.script.heard) == 4)
+    await until(lambda: len(bench.script.events) == 4)
     await bench.settle()
-    assert bench.script.heard == [Tick()] * 4
+    assert bench.script.events == [Tick()] * 4
     await bench.driver.stop()
 
 
 @on_both_loops
-async def test_a_stop_gives_up_leadership_first() -> None:
+async def test_a_stop_resigns_first() -> None:
     bench = Bench()
     bench.script.react = on(Resign, Persist(1, RECORD, None), SEND)
     await bench.run()
     await bench.driver.resign()
     await bench.driver.stop()
-    assert bench.script.heard == [Tick(), Resign(), PersistCompleted(1)]
-    assert bench.told == [SEND]
+    assert bench.script.events == [Tick(), Resign(), PersistCompleted(1)]
+    assert bench.reported == [SEND]
 
 
 @on_both_loops
-async def test_an_answer_that_nobody_waits_for_is_dropped() -> None:
+async def test_a_response_to_a_cancelled_request_is_dropped() -> None:
     bench = Bench()
     gone: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     gone.cancel()

@@ -1,4 +1,4 @@
-"""Voters that stand in the log (KIP-853): formatted with them, added, removed, replaced by an empty disk."""
+"""Voters in the log (KIP-853): formatted, added, removed, replaced after the loss of a disk."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def directory_id(nodes: QuorumNodes, node_id: int) -> UUID:
 
 
 async def add_voter(nodes: QuorumNodes, node_id: int) -> int:
-    """The answer's error code."""
+    """Return the error code of the response."""
     request = AddRaftVoterRequest(
         cluster_id=CLUSTER_ID,
         timeout_ms=20_000,
@@ -72,7 +72,7 @@ async def described(nodes: QuorumNodes) -> ResponsePartitionData:
 
 
 @on_both_loops
-async def test_three_nodes_that_are_formatted_with_each_other_are_a_quorum() -> None:
+async def test_three_nodes_that_are_formatted_as_voters_are_a_quorum() -> None:
     async with quorum_nodes(static=False) as nodes:
         for each in (1, 2, 3):
             nodes.format(each, initial(nodes, 1, 2, 3))
@@ -115,7 +115,7 @@ async def test_a_quorum_of_one_grows_to_three_and_loses_its_first_voter() -> Non
 
 
 @on_both_loops
-async def test_a_voter_with_an_empty_disk_is_another_replica_until_it_takes_the_place() -> None:
+async def test_a_voter_with_an_empty_disk_is_another_replica_until_it_replaces_the_voter() -> None:
     async with quorum_nodes(static=False) as nodes:
         for each in (1, 2, 3):
             nodes.format(each, initial(nodes, 1, 2, 3))
@@ -149,7 +149,7 @@ async def update_kraft_version(
 
 
 async def told_kraft_version(nodes: QuorumNodes, node_id: int) -> int:
-    """The finalized level that a controller tells; 0 when it tells of none."""
+    """Return the finalized level in ApiVersions of a controller, 0 if there is none."""
     answer = await nodes.ask(node_id, negotiation_request(), ApiVersionsResponse)
     return {each.name: each.max_version_level for each in answer.finalized_features}.get("kraft.version", 0)
 
@@ -161,7 +161,7 @@ async def test_static_voters_become_dynamic_by_the_feature_and_one_can_be_remove
         await nodes.set("a", "1")
         await nodes.all_have("a", "1")
         assert await remove_voter(nodes, 3) == ErrorCode.UNSUPPORTED_VERSION
-        # Each follower has to have fetched, for its directory id to be known.
+        # The leader knows the directory id of a follower after its first fetch.
         await until(lambda: nodes.store(nodes.leader or 1).image.controllers.keys() == {1, 2, 3}, 30)
         checked = await update_kraft_version(nodes, 1, validate_only=True)
         assert checked.error_code == ErrorCode.NONE, checked.error_message
@@ -204,7 +204,7 @@ async def test_voters_that_are_dynamic_never_become_static_again() -> None:
 
 
 @on_both_loops
-async def test_voters_of_whom_one_was_never_there_stay_static() -> None:
+async def test_voters_stay_static_while_one_has_never_fetched() -> None:
     async with quorum_nodes() as nodes:
         await nodes.start(1, 2)
         await nodes.set("a", "1")
@@ -219,7 +219,7 @@ async def test_voters_of_whom_one_was_never_there_stay_static() -> None:
 
 
 @on_both_loops
-async def test_snapshots_name_the_voters() -> None:
+async def test_snapshots_contain_the_voters() -> None:
     settings = {"metadata.log.max.record.bytes.between.snapshots": "1000"}
     async with quorum_nodes(1, static=False, settings=settings) as nodes:
         nodes.format(1, initial(nodes, 1))

@@ -1,4 +1,4 @@
-"""The metadata log as the quorum sees it: ends of epochs, truncation, snapshots, cleaning, crashes."""
+"""The metadata log: ends of epochs, truncation, snapshots, retention, crashes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def batch(offset: int, epoch: int, count: int = 1) -> bytearray:
 
 
 def append(log: MetadataLog, *epochs: int) -> None:
-    """One batch of one record for each."""
+    """Return one batch of one record for each value."""
     for epoch in epochs:
         log.append(batch(log.end_offset, epoch), epoch)
 
@@ -71,7 +71,7 @@ def offsets(data: bytes) -> list[int]:
     return [header.base_offset for _, header in iterate_headers(data)]
 
 
-def test_a_new_log_is_empty_and_kafkas() -> None:
+def test_a_new_log_is_empty_and_has_kafkas_files() -> None:
     disk = CrashFileSystem()
     log = open_log(disk)
     assert (log.start_offset, log.start_epoch, log.end_offset, log.last_epoch) == (0, 0, 0, 0)
@@ -80,7 +80,7 @@ def test_a_new_log_is_empty_and_kafkas() -> None:
     assert PartitionMetadataFile(disk, PARTITION).read() == METADATA_TOPIC_ID
 
 
-def test_batches_are_read_back_whole() -> None:
+def test_complete_batches_are_read() -> None:
     log = open_log(CrashFileSystem())
     first, second = batch(0, 1, 3), batch(3, 2, 2)
     log.append(bytes(first + second), 2)
@@ -90,7 +90,7 @@ def test_batches_are_read_back_whole() -> None:
     assert log.read(0, 1 << 20, 3) == bytes(first)
 
 
-def test_more_than_a_segment_holds_is_appended_batch_by_batch() -> None:
+def test_an_append_that_is_larger_than_a_segment_is_divided_into_batches() -> None:
     log = open_log(CrashFileSystem(), SMALL)
     batches = [batch(index * 5, 1, 5) for index in range(10)]
     log.append(b"".join(batches), 1)
@@ -143,21 +143,21 @@ def test_batches_that_do_not_follow_are_a_bug() -> None:
         log.append(batch(1, 1), 1)
 
 
-def test_a_fetched_snapshot_begins_the_log_anew() -> None:
+def test_a_fetched_snapshot_resets_the_log() -> None:
     disk = CrashFileSystem()
     log = open_log(disk)
     append(log, 1, 1)
-    data, wanted = snapshot_data(4), SnapshotId(100, 4)
-    log.append_snapshot_chunk(wanted, 0, data[:9])
-    log.append_snapshot_chunk(wanted, 0, data[:10])
-    log.append_snapshot_chunk(wanted, 10, data[10:])
+    data, snapshot_id = snapshot_data(4), SnapshotId(100, 4)
+    log.append_snapshot_chunk(snapshot_id, 0, data[:9])
+    log.append_snapshot_chunk(snapshot_id, 0, data[:10])
+    log.append_snapshot_chunk(snapshot_id, 10, data[10:])
     assert log.latest_snapshot() is None
-    log.finish_snapshot(wanted)
+    log.finish_snapshot(snapshot_id)
     assert (log.start_offset, log.start_epoch, log.end_offset, log.last_epoch) == (100, 4, 100, 4)
     assert log.high_watermark == 100
-    assert log.read_snapshot(wanted, 0, 1 << 20) == (data, len(data))
-    assert log.read_snapshot(wanted, 5, 3) == (data[5:8], len(data))
-    assert log.read_snapshot(wanted, len(data), 3) == (b"", len(data))
+    assert log.read_snapshot(snapshot_id, 0, 1 << 20) == (data, len(data))
+    assert log.read_snapshot(snapshot_id, 5, 3) == (data[5:8], len(data))
+    assert log.read_snapshot(snapshot_id, len(data), 3) == (b"", len(data))
     assert log.read_snapshot(SnapshotId(100, 5), 0, 3) is None
     assert log.end_offset_for_epoch(3) == EpochEnd(4, 100)
     assert log.end_offset_for_epoch(9) == EpochEnd(4, 100)
@@ -171,11 +171,11 @@ def test_a_fetched_snapshot_begins_the_log_anew() -> None:
 
 
 @pytest.mark.parametrize("at", [17, 30, 80, 200, -30, "half", "no footer"])
-def test_a_snapshot_that_was_damaged_on_its_way_is_dropped_and_fetched_again(at: int | str) -> None:
+def test_a_fetched_snapshot_that_is_damaged_is_deleted_and_fetched_again(at: int | str) -> None:
     disk = CrashFileSystem()
     log = open_log(disk)
     append(log, 1, 1)
-    whole, wanted = snapshot_data(4, map(str, range(9))), SnapshotId(100, 4)
+    whole, snapshot_id = snapshot_data(4, map(str, range(9))), SnapshotId(100, 4)
     batches = [position for position, _ in iterate_headers(whole)]
     assert len(batches) == 3
     if isinstance(at, int):
@@ -183,15 +183,15 @@ def test_a_snapshot_that_was_damaged_on_its_way_is_dropped_and_fetched_again(at:
         damaged[at] ^= 1
     else:
         damaged = bytearray(whole[: len(whole) // 2 if at == "half" else batches[-1]])
-    log.append_snapshot_chunk(wanted, 0, bytes(damaged))
-    assert not log.finish_snapshot(wanted)
+    log.append_snapshot_chunk(snapshot_id, 0, bytes(damaged))
+    assert not log.finish_snapshot(snapshot_id)
     assert (log.start_offset, log.end_offset, log.latest_snapshot()) == (0, 2, None)
-    log.append_snapshot_chunk(wanted, 0, whole)
-    assert log.finish_snapshot(wanted)
-    assert (log.start_offset, log.end_offset, log.latest_snapshot()) == (100, 100, wanted)
+    log.append_snapshot_chunk(snapshot_id, 0, whole)
+    assert log.finish_snapshot(snapshot_id)
+    assert (log.start_offset, log.end_offset, log.latest_snapshot()) == (100, 100, snapshot_id)
 
 
-def test_a_snapshot_that_a_crash_left_half_fetched_is_gone() -> None:
+def test_a_partly_fetched_snapshot_is_deleted_after_a_crash() -> None:
     disk = CrashFileSystem()
     log = open_log(disk)
     log.append_snapshot_chunk(SnapshotId(9, 1), 0, b"half")
@@ -202,8 +202,8 @@ def test_a_snapshot_that_a_crash_left_half_fetched_is_gone() -> None:
     assert not [name for name in disk.listdir(PARTITION) if name.endswith(".part")]
 
 
-def test_what_there_is_no_room_for_leaves_no_half_snapshot_behind() -> None:
-    """Each attempt would make a full disk fuller, under another name."""
+def test_a_snapshot_for_which_there_is_no_room_leaves_no_file() -> None:
+    """Otherwise each attempt would leave a file with another name on the full disk."""
     disk = CrashFileSystem()
     log = open_log(disk)
     append(log, 1)
@@ -214,7 +214,7 @@ def test_what_there_is_no_room_for_leaves_no_half_snapshot_behind() -> None:
     assert not [name for name in disk.listdir(PARTITION) if name.endswith(".part")]
 
 
-def test_a_piece_for_which_there_is_no_room_takes_those_before_it_along() -> None:
+def test_a_piece_for_which_there_is_no_room_deletes_the_earlier_pieces() -> None:
     disk = CrashFileSystem()
     log = open_log(disk)
     data = snapshot_data(1)
@@ -229,7 +229,7 @@ def test_a_piece_for_which_there_is_no_room_takes_those_before_it_along() -> Non
     assert log.finish_snapshot(SnapshotId(9, 1))
 
 
-def test_a_snapshot_that_is_given_up_for_another_leaves_nothing_behind() -> None:
+def test_a_snapshot_that_is_replaced_while_it_is_fetched_leaves_no_file() -> None:
     disk = CrashFileSystem()
     log = open_log(disk)
     data = snapshot_data(1)
@@ -244,25 +244,25 @@ def test_a_snapshot_that_is_given_up_for_another_leaves_nothing_behind() -> None
 
 
 @pytest.mark.parametrize("survival", [*Survival, 1, 2, 3])
-def test_a_crash_while_a_snapshot_is_taken_over_leaves_the_old_log_or_the_new(
+def test_a_crash_while_a_snapshot_is_loaded_leaves_the_old_log_or_the_new(
     survival: Survival | int,
 ) -> None:
-    data, wanted, count = snapshot_data(4), SnapshotId(100, 4), 0
+    data, snapshot_id, count = snapshot_data(4), SnapshotId(100, 4), 0
     while True:
         disk = CrashFileSystem()
         log = open_log(disk, SMALL)
         append(log, *[1] * 30)
-        log.append_snapshot_chunk(wanted, 0, data)
+        log.append_snapshot_chunk(snapshot_id, 0, data)
         flush(log)
         disk.sync_all()
         count += 1
         disk.crash_at = count
         try:
-            log.finish_snapshot(wanted)
+            log.finish_snapshot(snapshot_id)
         except SimulatedCrash:
             found = open_log(disk.crash(survival), SMALL)
             if found.start_offset == 100:
-                assert (found.end_offset, found.last_epoch, found.latest_snapshot()) == (100, 4, wanted)
+                assert (found.end_offset, found.last_epoch, found.latest_snapshot()) == (100, 4, snapshot_id)
             else:
                 assert (found.start_offset, found.end_offset, found.latest_snapshot()) == (0, 30, None)
             continue
@@ -270,7 +270,7 @@ def test_a_crash_while_a_snapshot_is_taken_over_leaves_the_old_log_or_the_new(
     assert count > 5
 
 
-def test_a_longer_log_that_came_by_another_way_gives_way_to_the_snapshot() -> None:
+def test_a_longer_log_with_another_history_is_replaced_by_the_snapshot() -> None:
     disk = CrashFileSystem()
     log = open_log(disk)
     append(log, *[1] * 10)
@@ -293,7 +293,7 @@ def test_own_snapshots_do_not_move_the_start_of_the_log() -> None:
     assert (log.start_offset, log.high_watermark, log.end_offset) == (0, 3, 3)
 
 
-def test_cleaning_keeps_the_newest_snapshot_and_what_is_behind_it() -> None:
+def test_cleaning_keeps_the_newest_snapshot_and_the_log_from_its_end() -> None:
     disk = CrashFileSystem()
     log = open_log(disk, SMALL)
     append(log, *[1] * 20, *[2] * 20)
@@ -311,7 +311,7 @@ def test_cleaning_keeps_the_newest_snapshot_and_what_is_behind_it() -> None:
     assert (log.start_offset, log.start_epoch, log.end_offset) == (30, 2, 40)
 
 
-def test_snapshots_older_than_the_retention_go() -> None:
+def test_snapshots_older_than_the_retention_are_deleted() -> None:
     clock = FixedClock(1_000)
     config = MetadataLogConfig(segment_bytes=1024, retention_bytes=-1, retention_ms=100)
     log = open_log(CrashFileSystem(), config, clock)
@@ -368,7 +368,7 @@ def test_a_log_without_its_beginning_and_without_a_snapshot_is_refused() -> None
         open_log(disk, SMALL)
 
 
-def test_a_snapshot_says_when_its_last_batch_was_written() -> None:
+def test_a_snapshot_contains_the_time_of_its_last_batch() -> None:
     data = snapshot_data(3)
     assert last_contained_log_timestamp(data) == 77
     snapshot = read_snapshot("x", data)

@@ -1,4 +1,4 @@
-"""Connections to other nodes: every request is answered once, and no peer holds up another."""
+"""Connections to other nodes: every request is answered once, and no peer delays another."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SETTINGS = ConnectionSettings(
 
 
 class Names(SystemEnvironment):
-    """Resolves nothing: connecting to the host "slow" never ends."""
+    """An environment in which connecting to the host "slow" never ends."""
 
     async def connect(
         self,
@@ -42,7 +42,7 @@ class Names(SystemEnvironment):
 
 
 class Asker:
-    """Peers and the answers they reported, by request id."""
+    """Peers with the responses that they reported, by request id."""
 
     def __init__(self, settings: ConnectionSettings = SETTINGS) -> None:
         self.answers: dict[int, ApiMessage | None] = {}
@@ -80,7 +80,7 @@ async def test_requests_are_answered_by_the_peer() -> None:
 
 
 @on_both_loops
-async def test_a_vote_does_not_stand_behind_a_fetch() -> None:
+async def test_a_vote_does_not_wait_for_a_fetch() -> None:
     asker = Asker()
     async with scripted_brokers() as (broker,):
         voting(broker)
@@ -94,7 +94,7 @@ async def test_a_vote_does_not_stand_behind_a_fetch() -> None:
 
 
 @on_both_loops
-async def test_a_peer_that_cannot_be_reached_is_told_and_holds_up_nobody() -> None:
+async def test_a_peer_that_cannot_be_reached_is_reported_and_delays_no_other() -> None:
     asker = Asker()
     async with scripted_brokers() as (broker,):
         voting(broker)
@@ -109,7 +109,7 @@ async def test_a_peer_that_cannot_be_reached_is_told_and_holds_up_nobody() -> No
 
 
 @on_both_loops
-async def test_a_connection_that_does_not_open_in_time_is_given_up() -> None:
+async def test_a_connection_that_does_not_open_in_time_is_cancelled() -> None:
     asker = Asker(
         ConnectionSettings(
             client_id="1", max_response_bytes=1 << 20, request_timeout_ms=10, setup_timeout_ms=60_000
@@ -121,7 +121,7 @@ async def test_a_connection_that_does_not_open_in_time_is_given_up() -> None:
 
 
 @on_both_loops
-async def test_a_lost_connection_fails_what_was_under_way_and_the_next_request_opens_another() -> None:
+async def test_a_lost_connection_fails_its_requests_and_the_next_request_opens_another() -> None:
     asker = Asker()
     async with scripted_brokers() as (broker,):
         voting(broker, Close)
@@ -134,7 +134,7 @@ async def test_a_lost_connection_fails_what_was_under_way_and_the_next_request_o
 
 
 @on_both_loops
-async def test_a_peer_that_moved_is_asked_at_its_new_place() -> None:
+async def test_requests_are_sent_to_the_new_address_of_a_peer() -> None:
     asker = Asker()
     async with scripted_brokers(2) as (old, new):
         for broker in (old, new):
@@ -149,7 +149,7 @@ async def test_a_peer_that_moved_is_asked_at_its_new_place() -> None:
 
 
 @on_both_loops
-async def test_what_waits_for_a_connection_is_bounded() -> None:
+async def test_requests_that_wait_for_a_connection_are_bounded() -> None:
     asker = Asker()
     for request_id in range(MAX_WAITING + 5):
         asker.ask(request_id, 7, 1, VoteRequest(), host="slow")

@@ -1,4 +1,4 @@
-"""Snapshots: written by every node, logs cleaned below them, sent to whoever comes too late for the log."""
+"""Snapshots: every node writes them and deletes its log below; a node that is too far behind fetches one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.support.loops import on_both_loops, until
 from tests.support.quorum_nodes import QuorumNodes, quorum_nodes
 from tidelog.cluster.quorum.log import SnapshotId
 
-# A snapshot every few dozen records, and nothing kept that a newer one has.
+# A snapshot every few dozen records, and only the newest is kept.
 SMALL = {
     "metadata.log.max.record.bytes.between.snapshots": "3000",
     "internal.metadata.log.segment.bytes": "2048",
@@ -53,7 +53,7 @@ async def test_a_node_starts_from_its_snapshot() -> None:
 
 
 @on_both_loops
-async def test_a_node_that_was_away_for_long_is_sent_a_snapshot() -> None:
+async def test_a_node_that_was_stopped_for_long_fetches_a_snapshot() -> None:
     async with quorum_nodes(settings=SMALL) as nodes:
         await nodes.start()
         leader = await nodes.elected()
@@ -80,7 +80,7 @@ async def test_a_node_that_was_away_for_long_is_sent_a_snapshot() -> None:
 
 
 @on_both_loops
-async def test_an_empty_node_in_the_place_of_a_lost_one_is_sent_a_snapshot() -> None:
+async def test_an_empty_node_that_replaces_a_lost_one_fetches_a_snapshot() -> None:
     async with quorum_nodes(settings=SMALL) as nodes:
         await nodes.start()
         leader = await nodes.elected()

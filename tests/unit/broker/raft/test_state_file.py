@@ -1,4 +1,4 @@
-"""quorum-state: Kafka's own bytes, both versions, and whole after every crash."""
+"""quorum-state: the bytes of Kafka in both versions, and a complete file after every crash."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def test_version_0_is_what_kafka_writes() -> None:
     assert QuorumStateFile(disk, DIRECTORY).read() == QuorumRecord(leader_epoch=2, leader_id=1)
 
 
-def test_version_0_forgets_the_directory_of_the_vote() -> None:
+def test_version_0_does_not_contain_the_directory_of_the_vote() -> None:
     disk = disk_with()
     write(disk, QuorumRecord(leader_epoch=4, voted_id=3, voted_directory_id=UUID(int=7)), kraft_version=0)
     assert QuorumStateFile(disk, DIRECTORY).read() == QuorumRecord(leader_epoch=4, voted_id=3)
 
 
-def test_without_a_file_nothing_was_ever_written() -> None:
+def test_without_a_file_there_is_no_record() -> None:
     assert QuorumStateFile(disk_with(), DIRECTORY).read() is None
 
 
@@ -82,7 +82,7 @@ def test_a_damaged_file_is_named(text: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("survival", [*Survival, *range(10)])
-def test_after_a_crash_at_any_operation_the_old_or_the_new_record_is_there(survival: Survival | int) -> None:
+def test_after_a_crash_at_any_operation_the_old_or_the_new_record_is_read(survival: Survival | int) -> None:
     old, new = QuorumRecord(leader_epoch=6, voted_id=2), QuorumRecord(leader_epoch=7, leader_id=3)
     count = 0
     while True:
@@ -103,7 +103,7 @@ def test_after_a_crash_at_any_operation_the_old_or_the_new_record_is_there(survi
 
 
 @pytest.mark.parametrize("path_part", ["quorum-state", "__cluster_metadata-0"])
-def test_a_failed_sync_is_told(path_part: str) -> None:
+def test_a_failed_sync_is_raised(path_part: str) -> None:
     disk = disk_with()
     disk.fail_next_fsync(path_part)
     with pytest.raises(StorageFailure):

@@ -1,4 +1,4 @@
-"""A quorum of three nodes over real sockets: it elects, commits, loses nodes, takes them back."""
+"""A quorum of three nodes over real sockets: elections, commits, lost and restarted nodes."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ async def test_three_nodes_elect_a_leader_and_commit() -> None:
             await nodes.store(follower).submit(lambda image: pytest.fail("not here"))
         assert error.value.code is ErrorCode.NOT_CONTROLLER
         logs = [nodes.running[each].raft.log for each in nodes.running]
-        # Beyond that an idle controller may have written more, which the others do not have yet.
+        # Above that an idle controller may have written records that the others have not fetched yet.
         committed = min(log.high_watermark for log in logs)
         assert len({bytes(log.read(0, 1 << 20, committed)) for log in logs}) == 1
 
 
 @on_both_loops
-async def test_a_leader_that_stops_hands_over_and_comes_back_as_a_follower() -> None:
+async def test_a_leader_that_stops_resigns_and_returns_as_a_follower() -> None:
     async with quorum_nodes() as nodes:
         await nodes.start()
         first = await nodes.elected()
@@ -97,7 +97,7 @@ async def test_without_a_majority_nothing_is_committed() -> None:
 
 
 @on_both_loops
-async def test_all_nodes_restart_and_go_on() -> None:
+async def test_all_nodes_restart_and_continue() -> None:
     async with quorum_nodes() as nodes:
         await nodes.start()
         await nodes.set("a", "1")
@@ -114,7 +114,7 @@ async def test_all_nodes_restart_and_go_on() -> None:
 
 
 @on_both_loops
-async def test_a_node_whose_disk_fails_ends_and_the_others_go_on() -> None:
+async def test_a_node_whose_disk_fails_ends_and_the_others_continue() -> None:
     async with quorum_nodes() as nodes:
         await nodes.start()
         leader = await nodes.elected()
@@ -130,7 +130,7 @@ async def test_a_node_whose_disk_fails_ends_and_the_others_go_on() -> None:
 
 
 @on_both_loops
-async def test_what_a_stranger_sends_ends_nothing() -> None:
+async def test_invalid_requests_of_a_stranger_do_not_end_the_quorum() -> None:
     nothing = FetchSnapshotRequest()
     no_partition = FetchSnapshotRequest(topics=(RequestTopicSnapshot(name="__cluster_metadata"),))
     odd = RequestPartitionSnapshot(partition=7, position=-1, current_leader_epoch=-5)
@@ -151,8 +151,8 @@ async def test_what_a_stranger_sends_ends_nothing() -> None:
 
 
 @on_both_loops
-async def test_an_active_controller_whose_disk_is_full_leaves_the_office_to_others() -> None:
-    """Its log would refuse every change while its signs of life keep the others from electing."""
+async def test_an_active_controller_whose_disk_is_full_resigns() -> None:
+    """Otherwise its log would refuse every change, while its responses to fetches prevent an election."""
     async with quorum_nodes() as nodes:
         await nodes.start()
         first = await nodes.elected()
@@ -169,7 +169,7 @@ async def test_an_active_controller_whose_disk_is_full_leaves_the_office_to_othe
 
 
 @on_both_loops
-async def test_a_follower_whose_disk_is_full_lives_on_and_catches_up_when_there_is_room() -> None:
+async def test_a_follower_whose_disk_is_full_continues_and_catches_up_when_there_is_room() -> None:
     async with quorum_nodes() as nodes:
         await nodes.start()
         leader = await nodes.elected()
@@ -184,8 +184,8 @@ async def test_a_follower_whose_disk_is_full_lives_on_and_catches_up_when_there_
 
 
 @on_both_loops
-async def test_nobody_ends_when_the_disks_of_all_are_full_and_all_go_on_when_there_is_room() -> None:
-    """They fill alike where replicas are spread evenly, and what is there can still be read."""
+async def test_no_node_ends_when_all_disks_are_full_and_all_continue_when_there_is_room() -> None:
+    """Disks fill at the same rate if replicas are spread evenly; the data can still be read."""
     async with quorum_nodes() as nodes:
         await nodes.start()
         leader = await nodes.elected()
@@ -195,7 +195,7 @@ async def test_nobody_ends_when_the_disks_of_all_are_full_and_all_go_on_when_the
         with pytest.raises(KafkaError):
             await nodes.store(leader).submit(touch)
         await until(lambda: nodes.store(leader).active_epoch is None)
-        # Long enough for elections, in which each writes who has its vote.
+        # Long enough for elections, in which each node writes its vote.
         await asyncio.sleep(1)
         assert [node.raft.driver.failure for node in nodes.running.values()] == [None] * 3
         for disk in nodes.disks.values():

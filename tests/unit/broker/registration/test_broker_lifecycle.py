@@ -1,4 +1,4 @@
-"""Registration, heartbeats and controlled shutdown, against a controller that a test plays."""
+"""Registration, heartbeats and controlled shutdown, with a scripted controller."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ QUICK = LifecycleSettings(heartbeat_interval_ms=5, session_timeout_ms=200)
 
 
 class Controller:
-    """Answers as a controller would that lets this broker in once it has offset EPOCH."""
+    """A controller that unfences the broker when it has applied offset EPOCH."""
 
     def __init__(self) -> None:
         self.heartbeats: list[BrokerHeartbeatRequest] = []
         self.registrations: list[BrokerRegistrationRequest] = []
         self.refusals: list[ErrorCode | KafkaError] = []
-        self.lets_go = True
+        self.agrees_to_shutdown = True
         self.is_silent = False
 
     async def request(self, message: Any, response: type[Any], *, deadline: int) -> Any:
@@ -65,12 +65,12 @@ class Controller:
             error_code=refusal,
             is_caught_up=is_caught_up,
             is_fenced=message.want_fence or not is_caught_up,
-            should_shut_down=message.want_shut_down and self.lets_go,
+            should_shut_down=message.want_shut_down and self.agrees_to_shutdown,
         )
 
 
 class Node:
-    """A lifecycle and what surrounds it."""
+    """A lifecycle with its controller and its node."""
 
     def __init__(self, settings: LifecycleSettings) -> None:
         self.controller = Controller()
@@ -101,57 +101,59 @@ class Node:
 async def node(
     settings: LifecycleSettings = QUICK, prepare: Callable[[Node], None] = lambda node: None
 ) -> AsyncIterator[Node]:
-    made = Node(settings)
-    prepare(made)
-    made.lifecycle.start()
+    running = Node(settings)
+    prepare(running)
+    running.lifecycle.start()
     try:
         async with asyncio.timeout(20):
-            yield made
+            yield running
     finally:
-        await made.lifecycle.close()
+        await running.lifecycle.close()
 
 
 @asynccontextmanager
 async def running_node(settings: LifecycleSettings = QUICK) -> AsyncIterator[Node]:
-    async with node(settings) as made:
-        await made.lifecycle.wait_until_registered()
-        await made.lifecycle.become_unfenced()
-        yield made
+    async with node(settings) as running:
+        await running.lifecycle.wait_until_registered()
+        await running.lifecycle.become_unfenced()
+        yield running
 
 
-async def test_kip_1066_the_controller_hears_of_cordoned_directories_and_of_their_end() -> None:
-    async with running_node(LifecycleSettings(heartbeat_interval_ms=60_000, session_timeout_ms=200)) as made:
-        beats = made.controller.heartbeats
+async def test_kip_1066_cordoned_directories_and_their_end_are_reported() -> None:
+    async with running_node(
+        LifecycleSettings(heartbeat_interval_ms=60_000, session_timeout_ms=200)
+    ) as running:
+        beats = running.controller.heartbeats
         assert beats[-1].cordoned_log_dirs is None
-        made.lifecycle.report_cordoned_directories([DIRECTORY])
+        running.lifecycle.report_cordoned_directories([DIRECTORY])
         await eventually(lambda: beats[-1].cordoned_log_dirs == (DIRECTORY,))
-        made.lifecycle.report_cordoned_directories([])
+        running.lifecycle.report_cordoned_directories([])
         await eventually(lambda: beats[-1].cordoned_log_dirs == ())
 
 
-async def test_a_broker_registers_catches_up_says_it_is_ready_and_is_let_in() -> None:
-    async with node() as made:
-        lifecycle = made.lifecycle
-        made.metadata_offset = EPOCH - 1
+async def test_a_broker_registers_catches_up_reports_that_it_is_ready_and_is_unfenced() -> None:
+    async with node() as running:
+        lifecycle = running.lifecycle
+        running.metadata_offset = EPOCH - 1
         assert await lifecycle.wait_until_registered() == EPOCH
         assert lifecycle.broker_epoch == EPOCH
-        await eventually(lambda: len(made.controller.heartbeats) > 2)
+        await eventually(lambda: len(running.controller.heartbeats) > 2)
         assert lifecycle.state is BrokerState.STARTING
-        made.metadata_offset = EPOCH
+        running.metadata_offset = EPOCH
         await lifecycle.wait_until_caught_up()
-        await eventually(lambda: len(made.controller.heartbeats) > 5)
+        await eventually(lambda: len(running.controller.heartbeats) > 5)
         assert lifecycle.state is BrokerState.RECOVERY
-        assert all(each.want_fence for each in made.controller.heartbeats)
+        assert all(each.want_fence for each in running.controller.heartbeats)
         await lifecycle.become_unfenced()
         assert lifecycle.state is BrokerState.RUNNING
-        assert not made.controller.heartbeats[-1].want_fence
-        count = len(made.controller.heartbeats)
-        await eventually(lambda: len(made.controller.heartbeats) > count + 2)
+        assert not running.controller.heartbeats[-1].want_fence
+        count = len(running.controller.heartbeats)
+        await eventually(lambda: len(running.controller.heartbeats) > count + 2)
 
 
-async def test_a_registration_tells_who_where_and_what_epoch_there_was() -> None:
-    async with running_node() as made:
-        [request] = made.controller.registrations
+async def test_a_registration_has_the_id_the_listeners_and_the_previous_epoch() -> None:
+    async with running_node() as running:
+        [request] = running.controller.registrations
         assert (request.broker_id, request.cluster_id, request.rack) == (3, "cluster", "b")
         assert request.log_dirs == (DIRECTORY, UUID(int=9))
         assert request.previous_broker_epoch == 12
@@ -162,94 +164,96 @@ async def test_a_registration_tells_who_where_and_what_epoch_there_was() -> None
 
 async def test_a_start_that_nothing_delays_waits_for_no_timer() -> None:
     never = LifecycleSettings(heartbeat_interval_ms=600_000, session_timeout_ms=1_800_000)
-    async with node(never) as made:
-        await made.lifecycle.wait_until_registered()
-        await made.lifecycle.become_unfenced()
-        assert await made.lifecycle.shut_down(60_000)
+    async with node(never) as running:
+        await running.lifecycle.wait_until_registered()
+        await running.lifecycle.become_unfenced()
+        assert await running.lifecycle.shut_down(60_000)
 
 
 async def test_a_refused_registration_is_sent_again() -> None:
-    def refuse(made: Node) -> None:
-        made.controller.refusals = [
+    def refuse(running: Node) -> None:
+        running.controller.refusals = [
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no controller"),
         ]
 
-    async with node(prepare=refuse) as made:
-        assert await made.lifecycle.wait_until_registered() == EPOCH
-        assert len(made.controller.registrations) == 2
+    async with node(prepare=refuse) as running:
+        assert await running.lifecycle.wait_until_registered() == EPOCH
+        assert len(running.controller.registrations) == 2
 
 
 async def test_a_registration_that_does_not_succeed_in_time_is_fatal() -> None:
-    def refuse(made: Node) -> None:
-        made.controller.refusals = [ErrorCode.INCONSISTENT_CLUSTER_ID] * 1000
+    def refuse(running: Node) -> None:
+        running.controller.refusals = [ErrorCode.INCONSISTENT_CLUSTER_ID] * 1000
 
     settings = LifecycleSettings(initial_registration_timeout_ms=30)
-    async with node(settings, refuse) as made:
+    async with node(settings, refuse) as running:
         with pytest.raises(KafkaError, match="could not register within 30 ms") as error:
-            await made.lifecycle.wait_until_registered()
+            await running.lifecycle.wait_until_registered()
         assert error.value.code is ErrorCode.REQUEST_TIMED_OUT
-        assert len(made.fatal) == 1
-        assert made.lifecycle.state is BrokerState.SHUTTING_DOWN
+        assert len(running.fatal) == 1
+        assert running.lifecycle.state is BrokerState.SHUTTING_DOWN
 
 
 @pytest.mark.parametrize(
     "code", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.REQUEST_TIMED_OUT]
 )
 async def test_a_refused_heartbeat_is_repeated_and_is_not_fatal(code: ErrorCode) -> None:
-    async with running_node() as made:
-        made.controller.refusals = [code]
-        count = len(made.controller.heartbeats)
-        await eventually(lambda: len(made.controller.heartbeats) > count + 2)
-        assert made.lifecycle.state is BrokerState.RUNNING
-        assert len(made.controller.registrations) == 1
-        assert made.fatal == []
+    async with running_node() as running:
+        running.controller.refusals = [code]
+        count = len(running.controller.heartbeats)
+        await eventually(lambda: len(running.controller.heartbeats) > count + 2)
+        assert running.lifecycle.state is BrokerState.RUNNING
+        assert len(running.controller.registrations) == 1
+        assert running.fatal == []
 
 
-async def test_a_broker_stops_when_the_controller_lets_it_go() -> None:
-    async with running_node() as made:
-        made.controller.lets_go = False
-        stopping = asyncio.create_task(made.lifecycle.shut_down(60_000))
-        await eventually(lambda: len([one for one in made.controller.heartbeats if one.want_shut_down]) > 2)
-        assert made.lifecycle.state is BrokerState.CONTROLLED_SHUTDOWN
-        made.controller.lets_go = True
+async def test_a_broker_stops_when_the_controller_agrees() -> None:
+    async with running_node() as running:
+        running.controller.agrees_to_shutdown = False
+        stopping = asyncio.create_task(running.lifecycle.shut_down(60_000))
+        await eventually(
+            lambda: len([one for one in running.controller.heartbeats if one.want_shut_down]) > 2
+        )
+        assert running.lifecycle.state is BrokerState.CONTROLLED_SHUTDOWN
+        running.controller.agrees_to_shutdown = True
         assert await stopping
-        assert made.lifecycle.state is BrokerState.SHUTTING_DOWN
-        count = len(made.controller.heartbeats)
-        await made.lifecycle.close()
-        assert len(made.controller.heartbeats) == count
+        assert running.lifecycle.state is BrokerState.SHUTTING_DOWN
+        count = len(running.controller.heartbeats)
+        await running.lifecycle.close()
+        assert len(running.controller.heartbeats) == count
 
 
-async def test_a_broker_that_is_not_let_go_stops_when_its_time_is_up() -> None:
-    async with running_node() as made:
-        made.controller.is_silent = True
-        assert not await made.lifecycle.shut_down(20)
+async def test_a_broker_stops_after_the_timeout_without_agreement() -> None:
+    async with running_node() as running:
+        running.controller.is_silent = True
+        assert not await running.lifecycle.shut_down(20)
 
 
-async def test_a_broker_that_never_ran_stops_without_asking() -> None:
-    async with node() as made:
-        await made.lifecycle.wait_until_registered()
-        assert await made.lifecycle.shut_down(60_000)
+async def test_a_broker_that_was_never_unfenced_stops_without_a_request() -> None:
+    async with node() as running:
+        await running.lifecycle.wait_until_registered()
+        assert await running.lifecycle.shut_down(60_000)
         with pytest.raises(KafkaError):
-            await made.lifecycle.become_unfenced()
+            await running.lifecycle.become_unfenced()
 
 
-async def test_offline_directories_are_told_with_every_heartbeat() -> None:
-    async with running_node(LifecycleSettings(heartbeat_interval_ms=600_000)) as made:
-        made.lifecycle.report_offline_directory(DIRECTORY)
-        await eventually(lambda: made.controller.heartbeats[-1].offline_log_dirs == (DIRECTORY,))
-        assert made.fatal == []
+async def test_offline_directories_are_reported_with_every_heartbeat() -> None:
+    async with running_node(LifecycleSettings(heartbeat_interval_ms=600_000)) as running:
+        running.lifecycle.report_offline_directory(DIRECTORY)
+        await eventually(lambda: running.controller.heartbeats[-1].offline_log_dirs == (DIRECTORY,))
+        assert running.fatal == []
 
 
-async def test_a_directory_failure_that_the_controller_does_not_hear_of_is_fatal() -> None:
-    async with running_node(LifecycleSettings(log_dir_failure_timeout_ms=20)) as made:
-        made.controller.is_silent = True
-        made.lifecycle.report_offline_directory(DIRECTORY)
-        await eventually(lambda: made.fatal)
-        assert str(DIRECTORY) in made.fatal[0]
+async def test_a_directory_failure_that_the_controller_does_not_receive_is_fatal() -> None:
+    async with running_node(LifecycleSettings(log_dir_failure_timeout_ms=20)) as running:
+        running.controller.is_silent = True
+        running.lifecycle.report_offline_directory(DIRECTORY)
+        await eventually(lambda: running.fatal)
+        assert str(DIRECTORY) in running.fatal[0]
 
 
-# ---- the former epoch
+# ---- the previous epoch
 
 
 def directories(*epochs: int | None) -> tuple[CrashFileSystem, list[str]]:
@@ -266,14 +270,14 @@ def directories(*epochs: int | None) -> tuple[CrashFileSystem, list[str]]:
     ("epochs", "expected"),
     [([8], 8), ([8, 8], 8), ([8, 9], NO_EPOCH), ([8, None], NO_EPOCH), ([None], NO_EPOCH)],
 )
-def test_the_former_epoch_is_known_when_all_directories_agree(
+def test_the_previous_epoch_is_known_when_all_directories_agree(
     epochs: list[int | None], expected: int
 ) -> None:
     fs, paths = directories(*epochs)
     assert previous_broker_epoch(fs, paths, paths) == expected
 
 
-def test_the_former_epoch_is_not_known_when_a_directory_is_missing() -> None:
+def test_the_previous_epoch_is_unknown_when_a_directory_is_missing() -> None:
     fs, paths = directories(8, 8)
     assert previous_broker_epoch(fs, paths, paths[:1]) == NO_EPOCH
     assert previous_broker_epoch(fs, [], []) == NO_EPOCH

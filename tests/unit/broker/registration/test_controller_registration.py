@@ -1,4 +1,4 @@
-"""A controller is in the metadata as it is, also after somebody else was there in its name."""
+"""The metadata contains this controller, also if another incarnation was registered before."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_a_controller_registers_with_its_listeners_and_features() -> None:
         assert "metadata.version" in {feature.name for feature in record.features}
 
 
-async def test_a_former_incarnation_is_replaced_and_a_right_one_left_alone() -> None:
+async def test_a_former_incarnation_is_replaced_and_the_present_one_is_not() -> None:
     async with store_with_brokers(1) as store, registering(store):
         await eventually(lambda: incarnation(store) == OWN)
         await write(store, [RegisterControllerRecord(controller_id=1, incarnation_id=UUID(int=5))])
@@ -60,7 +60,7 @@ async def test_a_former_incarnation_is_replaced_and_a_right_one_left_alone() -> 
         assert store.image.offset == offset + 1
 
 
-async def test_nothing_is_asked_after_the_end() -> None:
+async def test_nothing_is_sent_after_the_end() -> None:
     async with store_with_brokers(1) as store:
         async with registering(store):
             await eventually(lambda: incarnation(store) == OWN)

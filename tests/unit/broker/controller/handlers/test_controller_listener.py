@@ -1,4 +1,4 @@
-"""What a controller answers on its own listener, to clients that ask it directly (KIP-919)."""
+"""The responses of a controller on its own listener, to clients that connect to it directly (KIP-919)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidelog.protocol.messages.describe_configs import DescribeConfigsRequest, D
 from tidelog.protocol.registry import FORWARDABLE, ApiKey
 from tidelog.testing.embedded import EmbeddedCluster
 
-# Delegation tokens come with authentication.
+# Delegation tokens need authentication, which is not supported yet.
 NOT_SERVED = {
     ApiKey.CREATE_DELEGATION_TOKEN,
     ApiKey.RENEW_DELEGATION_TOKEN,
@@ -60,7 +60,7 @@ def test_a_controller_lists_what_it_serves(three: ThreeNodes) -> None:
 
 
 @pytest.mark.parametrize("node_id", [1, 2, 3])
-def test_every_controller_knows_all_of_them_and_the_active_one(three: ThreeNodes, node_id: int) -> None:
+def test_every_controller_knows_all_controllers_and_the_active_one(three: ThreeNodes, node_id: int) -> None:
     with controller_client(three, node_id) as client:
         for version in (1, 2):
             found = described(client, version, endpoint_type=2)
@@ -71,7 +71,7 @@ def test_every_controller_knows_all_of_them_and_the_active_one(three: ThreeNodes
             }
 
 
-def test_a_controller_does_not_speak_for_brokers_nor_a_broker_for_controllers(three: ThreeNodes) -> None:
+def test_a_controller_does_not_describe_brokers_nor_a_broker_controllers(three: ThreeNodes) -> None:
     with controller_client(three, 1) as client:
         assert described(client, 1, endpoint_type=1).error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
         assert described(client, 0).error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE

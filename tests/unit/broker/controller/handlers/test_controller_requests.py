@@ -1,4 +1,4 @@
-"""The controller's handlers: each submits its command and answers what became durable."""
+"""The controller's handlers: each submits its command and responds when it is durable."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def context(api_key: int, version: int) -> RequestContext:
 
 
 @asynccontextmanager
-async def given() -> AsyncIterator[MetadataStore]:
-    """Brokers 1, 2 and 3, and a partition on 1 and 2."""
+async def store_with_partition() -> AsyncIterator[MetadataStore]:
+    """Yield a store with brokers 1, 2 and 3, and a partition on 1 and 2."""
     async with store_with_brokers(1, 2, 3) as store:
         assignment = (CreatableReplicaAssignment(partition_index=0, broker_ids=(1, 2)),)
         topic = CreatableTopic(
@@ -97,8 +97,8 @@ def registration(incarnation: int) -> BrokerRegistrationRequest:
     )
 
 
-async def test_a_broker_registers_is_let_in_and_keeps_its_id_while_it_is_heard_of() -> None:
-    async with given() as store:
+async def test_a_broker_registers_is_unfenced_and_keeps_its_id_during_its_session() -> None:
+    async with store_with_partition() as store:
         clock, heartbeats = FixedClock(), BrokerHeartbeats(SESSION_MS)
         register = BrokerRegistrationHandler(store, SETTINGS, heartbeats, clock)
         beat = BrokerHeartbeatHandler(store, SETTINGS, heartbeats, clock)
@@ -106,8 +106,8 @@ async def test_a_broker_registers_is_let_in_and_keeps_its_id_while_it_is_heard_o
         epoch = answer.broker_epoch
         assert store.image.brokers[7].epoch == epoch
         request = BrokerHeartbeatRequest(broker_id=7, broker_epoch=epoch, current_metadata_offset=epoch)
-        told = await beat.handle(context(63, 1), request)
-        assert (told.is_caught_up, told.is_fenced, told.should_shut_down) == (True, False, False)
+        response = await beat.handle(context(63, 1), request)
+        assert (response.is_caught_up, response.is_fenced, response.should_shut_down) == (True, False, False)
         assert not store.image.brokers[7].fenced
         with pytest.raises(KafkaError) as error:
             await register.handle(context(62, 4), registration(71))
@@ -120,8 +120,8 @@ async def test_a_broker_registers_is_let_in_and_keeps_its_id_while_it_is_heard_o
         assert error.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
-async def test_a_broker_that_was_told_to_shut_down_may_be_replaced_at_once() -> None:
-    async with given() as store:
+async def test_a_broker_that_may_shut_down_can_be_replaced_at_once() -> None:
+    async with store_with_partition() as store:
         clock, heartbeats = FixedClock(), BrokerHeartbeats(SESSION_MS)
         register = BrokerRegistrationHandler(store, SETTINGS, heartbeats, clock)
         beat = BrokerHeartbeatHandler(store, SETTINGS, heartbeats, clock)
@@ -132,7 +132,7 @@ async def test_a_broker_that_was_told_to_shut_down_may_be_replaced_at_once() -> 
 
 
 async def test_a_leader_changes_its_in_sync_set() -> None:
-    async with given() as store:
+    async with store_with_partition() as store:
         topic = store.image.topics_by_name["orders"]
         wished = RequestPartitionData(
             partition_index=0, new_isr_with_epochs=(BrokerState(broker_id=1, broker_epoch=101),)
@@ -148,10 +148,10 @@ async def test_a_leader_changes_its_in_sync_set() -> None:
 
 
 async def test_a_partition_moves_and_is_listed_while_it_does() -> None:
-    async with given() as store:
-        asked = ReassignablePartition(partition_index=0, replicas=(3, 1))
+    async with store_with_partition() as store:
+        reassignment = ReassignablePartition(partition_index=0, replicas=(3, 1))
         request = AlterPartitionReassignmentsRequest(
-            topics=(ReassignableTopic(name="orders", partitions=(asked,)),)
+            topics=(ReassignableTopic(name="orders", partitions=(reassignment,)),)
         )
         answer = await AlterPartitionReassignmentsHandler(store, SETTINGS).handle(context(45, 1), request)
         assert answer.responses[0].partitions[0].error_code == 0
@@ -160,8 +160,8 @@ async def test_a_partition_moves_and_is_listed_while_it_does() -> None:
         assert ongoing.topics[0].partitions[0].adding_replicas == (3,)
 
 
-async def test_leaders_are_elected_brokers_forgotten_and_directories_noted() -> None:
-    async with given() as store:
+async def test_leaders_are_elected_brokers_unregistered_and_directories_assigned() -> None:
+    async with store_with_partition() as store:
         elect = ElectLeadersHandler(store, SETTINGS)
         answer = await elect.handle(context(43, 2), ElectLeadersRequest(topic_partitions=None))
         assert [each.partition_result for each in answer.replica_election_results] == [()]

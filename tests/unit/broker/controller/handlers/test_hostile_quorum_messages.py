@@ -1,4 +1,4 @@
-"""A controller against requests and answers that nobody well-meaning sends: it answers, and lives on."""
+"""Hostile requests and responses to a controller: it answers them and continues."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SMALL = (-1, 0, 1, 2, 3, 5, 100)
 
 
 def domain(cls: type[ApiMessage]) -> Domain:
-    """Names, ids and epochs that a controller takes seriously, most of the time."""
+    """Names, ids and epochs that are mostly valid for the controller."""
     found: dict[tuple[type[Struct], str], Any] = {}
 
     def choose(*values: Any) -> Any:
@@ -94,7 +94,7 @@ def requests() -> Iterator[tuple[ApiKey, int, Any]]:
 
 @on_both_loops
 @pytest.mark.parametrize("voters", [1, 3])
-async def test_extreme_requests_are_answered_and_end_nothing(voters: int) -> None:
+async def test_extreme_requests_are_answered_and_do_not_end_the_quorum(voters: int) -> None:
     async with quorum_nodes(voters) as nodes:
         await nodes.start(1)
         if voters == 1:
@@ -133,7 +133,7 @@ def answers(seed: int) -> Iterator[Any]:
 
 @on_both_loops
 @pytest.mark.parametrize("seed", range(4))
-async def test_answers_that_make_no_sense_are_passed_over(seed: int) -> None:
+async def test_responses_without_meaning_are_ignored(seed: int) -> None:
     async with quorum_nodes(3) as nodes:
         await nodes.start(1)
         raft = nodes.running[1].raft
@@ -149,6 +149,6 @@ async def test_answers_that_make_no_sense_are_passed_over(seed: int) -> None:
 
 
 def _asked(raft: RaftNode) -> list[int]:
-    """The requests that the machine waits for."""
+    """Return the ids of the requests whose responses the machine expects."""
     machine: Any = raft.machine
     return list(machine._replica.connections._asked)
