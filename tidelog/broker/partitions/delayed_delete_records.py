@@ -1,66 +1,72 @@
-"""A DeleteRecords request that waits until every replica that is alive has forgotten the records."""
+"""A DeleteRecords request that waits until all live replicas have advanced their log start offset."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.purgatory.purgatory import OPERATION_BYTES, PARTITION_BYTES, DelayedOperation
-from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.ids import Offset
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import Offset, TopicPartition
 
 NO_OFFSET = -1
 
 
 @dataclass(slots=True)
-class Deleted:
-    """One partition's deletion: done when the low watermark has reached `required_offset`."""
+class Deletion:
+    """The deletion in one partition: complete when the low watermark has reached `required_offset`."""
 
     partition: Partition
     required_offset: Offset
     low_watermark: Offset = NO_OFFSET
+    """The low watermark at which the deletion was complete."""
     error_code: ErrorCode = ErrorCode.REQUEST_TIMED_OUT
     is_open: bool = True
 
     def check(self) -> bool:
-        """Look again; True when nothing is left to wait for."""
+        """Update the state; return whether there is nothing left to wait for."""
         if not self.is_open:
             return True
-        try:
-            low_watermark = self.partition.low_watermark
-        except KafkaError as error:
-            self.error_code, self.is_open = error.code, False
-        else:
-            if low_watermark >= self.required_offset:
-                self.low_watermark, self.error_code, self.is_open = low_watermark, ErrorCode.NONE, False
+        low_watermark = self.partition.low_watermark
+        if low_watermark is None:
+            self.error_code, self.is_open = ErrorCode.NOT_LEADER_OR_FOLLOWER, False
+        elif low_watermark >= self.required_offset:
+            self.low_watermark, self.error_code, self.is_open = low_watermark, ErrorCode.NONE, False
         return not self.is_open
 
 
-def check_all(deleted: list[Deleted]) -> bool:
-    """Look at each: it keeps the low watermark of the moment at which that was enough."""
-    left = [one for one in deleted if not one.check()]
-    return not left
-
-
 class DelayedDeleteRecords(DelayedOperation):
-    """Complete when it is known of every partition; what is open at the deadline is REQUEST_TIMED_OUT."""
+    """Completes when no deletion is open, or after the delay.
 
-    def __init__(self, delay_ms: int, deleted: list[Deleted], on_answer: Callable[[], None]) -> None:
-        super().__init__(delay_ms, OPERATION_BYTES + PARTITION_BYTES * len(deleted))
-        self._deleted = deleted
-        self._on_answer: Callable[[], None] | None = on_answer
+    Deletions that are open then have the error REQUEST_TIMED_OUT. `on_ready` sends the response.
+    """
+
+    def __init__(
+        self, delay_ms: int, deletions: Mapping[TopicPartition, Deletion], on_ready: Callable[[], None]
+    ) -> None:
+        super().__init__(delay_ms, OPERATION_BYTES + PARTITION_BYTES * len(deletions))
+        self._open: dict[Hashable, Deletion] = dict(deletions.items())
+        self._on_ready: Callable[[], None] | None = on_ready
 
     def try_complete(self) -> bool:
-        """Answer if nothing is open any more."""
-        return check_all(self._deleted) and self.force_complete()
+        """Check all open deletions, and complete if none is left."""
+        self._open = {key: deletion for key, deletion in self._open.items() if not deletion.check()}
+        return not self._open and self.force_complete()
+
+    def try_complete_at(self, key: Hashable) -> bool:
+        """Check the deletion in the partition at `key`, and complete if none is left."""
+        deletion = self._open.get(key)
+        if deletion is not None and deletion.check():
+            del self._open[key]
+        return not self._open and self.force_complete()
 
     def on_complete(self) -> None:
-        """Answer with what is known."""
-        assert self._on_answer is not None
-        self._on_answer()
+        """Have the response sent."""
+        assert self._on_ready is not None
+        self._on_ready()
 
     def release(self) -> None:
         """Drop the deletions and the callback, which refers to the request."""
-        self._deleted = []
-        self._on_answer = None
+        self._open = {}
+        self._on_ready = None

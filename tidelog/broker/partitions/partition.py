@@ -381,6 +381,6 @@ class Partition:
         return target
 
     @property
-    def low_watermark(self) -> Offset:
-        """The smallest log start offset of all live replicas. Errors: NOT_LEADER_OR_FOLLOWER."""
-        return self.require_leader().low_watermark(self.log.log_start_offset)
+    def low_watermark(self) -> Offset | None:
+        """The smallest log start offset of all live replicas; None if this node is not the leader."""
+        return None if self.leader is None else self.leader.low_watermark(self.log.log_start_offset)

@@ -12,12 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from tidelog.broker.network.request_context import RequestContext
-from tidelog.broker.partitions.delayed_delete_records import (
-    NO_OFFSET,
-    DelayedDeleteRecords,
-    Deleted,
-    check_all,
-)
+from tidelog.broker.partitions.delayed_delete_records import NO_OFFSET, DelayedDeleteRecords, Deletion
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.scheduling.slices import Slices
@@ -51,52 +46,64 @@ class DeleteRecordsHandler:
             for requested in topic.partitions:
                 offsets[TopicPartition(topic.name, requested.partition_index)] = requested.offset
                 yield None
-        outcomes: dict[TopicPartition, Deleted | ErrorCode] = {}
+        outcomes: dict[TopicPartition, Deletion | ErrorCode] = {}
+        waiting: dict[TopicPartition, Deletion] = {}
         for name, offset in offsets.items():
-            outcomes[name] = self._delete(name, offset)
+            outcome = outcomes[name] = self._delete(name, offset)
+            if isinstance(outcome, Deletion) and not outcome.check():
+                waiting[name] = outcome
             yield None
-        deleted = [outcome for outcome in outcomes.values() if isinstance(outcome, Deleted)]
-        if check_all(deleted):
+        if not waiting:
             return (yield from _response(outcomes))
-        return self._wait(request, outcomes, deleted)
+        return (yield from self._wait(request.timeout_ms, outcomes, waiting))
 
     def _wait(
         self,
-        request: DeleteRecordsRequest,
-        outcomes: Mapping[TopicPartition, Deleted | ErrorCode],
-        deleted: list[Deleted],
-    ) -> asyncio.Future[DeleteRecordsResponse]:
-        result: asyncio.Future[DeleteRecordsResponse] = asyncio.get_running_loop().create_future()
+        timeout_ms: int,
+        outcomes: Mapping[TopicPartition, Deletion | ErrorCode],
+        waiting: Mapping[TopicPartition, Deletion],
+    ) -> Steps[asyncio.Future[DeleteRecordsResponse]]:
+        """Return a future of the response, which is sent when the `waiting` deletions are complete.
 
-        def respond(response: DeleteRecordsResponse) -> None:
-            if not result.done():
-                result.set_result(response)
+        Partitions may change between the steps. They are therefore checked again after they are watched.
+        """
+        response: asyncio.Future[DeleteRecordsResponse] = asyncio.get_running_loop().create_future()
 
-        def on_completed() -> None:
-            self._slices.start(_response(outcomes), respond, result.set_exception)
+        def respond(complete: DeleteRecordsResponse) -> None:
+            if not response.done():
+                response.set_result(complete)
 
-        operation = DelayedDeleteRecords(max(request.timeout_ms, 0), deleted, on_completed)
-        keys = [one.partition.topic_partition for one in deleted]
-        if not self._purgatory.try_complete_else_watch(operation, keys):
-            # If the client disconnects before, the operation is removed.
-            result.add_done_callback(lambda _: operation.cancel())
-        return result
+        def on_ready() -> None:
+            self._slices.start(_response(outcomes), respond, response.set_exception)
 
-    def _delete(self, topic_partition: TopicPartition, offset: int) -> Deleted | ErrorCode:
+        operation = DelayedDeleteRecords(max(timeout_ms, 0), waiting, on_ready)
+        # If the client disconnects, the future is cancelled and nothing is left of the operation.
+        response.add_done_callback(lambda _: operation.cancel())
+        try:
+            yield from self._purgatory.watch_in_steps(operation, waiting)
+            for name in waiting:
+                if operation.completed or operation.try_complete_at(name):
+                    break
+                yield None
+        except BaseException:
+            operation.cancel()
+            raise
+        return response
+
+    def _delete(self, topic_partition: TopicPartition, offset: int) -> Deletion | ErrorCode:
         try:
             if is_internal(topic_partition.topic):
-                text = f"{topic_partition.topic} is an internal topic"
-                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic_partition.topic} is internal")
             partition = self._replicas.partition(topic_partition)
-            return Deleted(partition, partition.delete_records_before(offset))
+            return Deletion(partition, partition.delete_records_before(offset))
         except KafkaError as error:
             return error.code
 
 
-def _response(outcomes: Mapping[TopicPartition, Deleted | ErrorCode]) -> Steps[DeleteRecordsResponse]:
+def _response(outcomes: Mapping[TopicPartition, Deletion | ErrorCode]) -> Steps[DeleteRecordsResponse]:
     topics: defaultdict[str, list[DeleteRecordsPartitionResult]] = defaultdict(list)
     for (topic, index), outcome in outcomes.items():
-        if isinstance(outcome, Deleted):
+        if isinstance(outcome, Deletion):
             low_watermark, code = outcome.low_watermark, outcome.error_code
         else:
             low_watermark, code = NO_OFFSET, outcome

@@ -1,0 +1,109 @@
+"""DeleteRecords over very many partitions is served in slices, also while it waits for followers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from tests.support.loops import until
+from tests.support.replicas import NODE, HandClock, Replicas
+from tests.support.requests import request_context
+from tests.support.turns import STEPS_PER_SLICE, Turns, counted_slices
+from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler
+from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.purgatory.timers import Timers
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+
+MANY = 400
+FOLLOWER = 2
+
+
+class Leader:
+    """The leader of MANY partitions, whose follower has not fetched yet."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock()
+        self.replicas = Replicas()
+        self.timers = Timers(self.clock.monotonic_ms)
+        fetches, produces, self.waiting = (Purgatory(name, self.timers) for name in ("f", "p", "d"))
+        self.replicas.watch(fetches, produces, self.waiting)
+        self.replicas.register(NODE, FOLLOWER)
+        self.replicas.create("wide", MANY, isr=(NODE, FOLLOWER))
+        self.slices = counted_slices()
+        self.handler = DeleteRecordsHandler(self.replicas.manager, self.waiting, self.slices)
+
+    def delete(self) -> asyncio.Task[DeleteRecordsResponse]:
+        partitions = tuple(DeleteRecordsPartition(partition_index=index, offset=-1) for index in range(MANY))
+        request = DeleteRecordsRequest(
+            topics=(DeleteRecordsTopic(name="wide", partitions=partitions),), timeout_ms=1_000
+        )
+
+        async def complete() -> DeleteRecordsResponse:
+            outcome = await self.slices.complete(self.handler.handle(request_context(2), request))
+            return await cast(asyncio.Future[DeleteRecordsResponse], outcome)
+
+        return asyncio.get_running_loop().create_task(complete())
+
+    def fetch(self, index: int) -> None:
+        """Play a fetch of the follower from the log start."""
+        partition = self.replicas.manager.partition(TopicPartition("wide", index))
+        partition.record_follower_fetch(FOLLOWER, 0, 0, 100 + FOLLOWER)
+
+
+@pytest.fixture
+def leader() -> Leader:
+    return Leader()
+
+
+def outcomes(response: DeleteRecordsResponse) -> set[tuple[int, int]]:
+    return {(each.error_code, each.low_watermark) for each in response.topics[0].partitions}
+
+
+async def test_it_waits_for_the_followers_of_all_partitions(leader: Leader) -> None:
+    turns = Turns()
+    task = leader.delete()
+    await until(lambda: leader.waiting.watched == MANY and leader.slices.pending == 0)
+    turns.stop()
+    assert turns.count >= 3 * MANY // STEPS_PER_SLICE // 2
+    for index in range(MANY - 1):
+        leader.fetch(index)
+    assert not task.done()
+    leader.fetch(MANY - 1)
+    assert outcomes(await task) == {(ErrorCode.NONE, 0)}
+    assert leader.waiting.watched == 0
+
+
+async def test_a_follower_that_fetches_between_two_slices_is_not_missed(leader: Leader) -> None:
+    task = leader.delete()
+    for index in range(MANY):
+        await asyncio.sleep(0)
+        leader.fetch(index)
+    assert outcomes(await task) == {(ErrorCode.NONE, 0)}
+
+
+async def test_what_is_open_after_the_timeout_has_timed_out(leader: Leader) -> None:
+    task = leader.delete()
+    await until(lambda: leader.waiting.watched > 0)
+    leader.fetch(0)
+    await until(lambda: leader.slices.pending == 0)
+    leader.clock.now_ms += 1_001
+    leader.timers.advance()
+    assert outcomes(await task) == {(ErrorCode.NONE, 0), (ErrorCode.REQUEST_TIMED_OUT, -1)}
+
+
+async def test_nothing_is_left_of_it_when_the_client_disconnects(leader: Leader) -> None:
+    task = leader.delete()
+    await until(lambda: leader.waiting.watched > 0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await until(lambda: leader.slices.pending == 0)
+    assert (leader.waiting.watched, leader.waiting.delayed) == (0, 0)
