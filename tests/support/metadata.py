@@ -16,6 +16,7 @@ from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from tidelog.protocol.metadata_records.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
 from tidelog.protocol.schema import MetadataRecord
+from tidelog.protocol.steps import completed
 
 R = TypeVar("R")
 
@@ -88,11 +89,13 @@ def with_topics(
     image: MetadataImage, *topics: CreatableTopic, settings: ControllerSettings | None = None
 ) -> MetadataImage:
     """`image` with topics created; fails when one cannot be."""
-    result = create_topics(
-        image,
-        settings or ControllerSettings(node_id=1),
-        CreateTopicsRequest(topics=topics),
-        SeededRandomness(),
+    result = completed(
+        create_topics(
+            image,
+            settings or ControllerSettings(node_id=1),
+            CreateTopicsRequest(topics=topics),
+            SeededRandomness(),
+        )
     )
     assert all(topic.error_code == 0 for topic in result.reply.topics), result.reply
     return applied(image, result)

@@ -98,6 +98,7 @@ def make_replica(
     *,
     snapshots: SnapshotSettings | None = None,
     log: MetadataLogConfig | None = None,
+    slices: Slices | None = None,
 ) -> RaftNode:
     """A replica of a quorum of its own, not started."""
     clock = FixedClock()
@@ -117,6 +118,7 @@ def make_replica(
                 client_id="1", max_response_bytes=1 << 20, request_timeout_ms=1000, setup_timeout_ms=1000
             ),
             executor=executor or InlineExecutor(),
+            slices=slices or Slices(clock),
         ),
         create_machine=lambda opened, record: LonelyQuorum(1, opened, record),
         first_records=lambda: bootstrap_records(1),
@@ -136,10 +138,14 @@ async def started(replica: RaftNode) -> RaftNode:
 
 @asynccontextmanager
 async def running_store(
-    fs: FileSystem | None = None, executor: Executor | None = None, *, registered: bool = True
+    fs: FileSystem | None = None,
+    executor: Executor | None = None,
+    *,
+    registered: bool = True,
+    slices: Slices | None = None,
 ) -> AsyncIterator[MetadataStore]:
     """The store of a replica that leads; `registered`: with broker 1 let in."""
-    replica = make_replica(fs or CrashFileSystem(), executor)
+    replica = make_replica(fs or CrashFileSystem(), executor, slices=slices)
     async with asyncio.timeout(30):
         await started(replica)
         if registered:

@@ -47,6 +47,7 @@ from tidelog.protocol.metadata_records.feature_level_record import FeatureLevelR
 from tidelog.protocol.metadata_records.register_controller_record import RegisterControllerRecord
 from tidelog.protocol.metadata_records.user_scram_credential_record import UserScramCredentialRecord
 from tidelog.protocol.schema import MetadataRecord
+from tidelog.protocol.steps import completed
 
 SETTINGS = ControllerSettings(node_id=1, num_partitions=2)
 NAMES = st.sampled_from(["a", "b", "a.b", "a_b", "__consumer_offsets", "bad name", ""])
@@ -82,20 +83,24 @@ def _perform(image: MetadataImage, command, chance: SeededRandomness):  # type: 
     match command:
         case ("create", name, partitions, factor, configs):
             request = CreateTopicsRequest(topics=(creatable(name, partitions, factor, configs),))
-            return [create_topics(image, SETTINGS, request, chance)]
+            return [completed(create_topics(image, SETTINGS, request, chance))]
         case ("delete", name):
             request = DeleteTopicsRequest(topics=(DeleteTopicState(name=name),))
-            return [delete_topics(image, SETTINGS, request, 6)]
+            return [completed(delete_topics(image, SETTINGS, request, 6))]
         case ("partitions", name, count):
             topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
-            return [create_partitions(image, SETTINGS, CreatePartitionsRequest(topics=(topic,)), chance)]
+            return [
+                completed(
+                    create_partitions(image, SETTINGS, CreatePartitionsRequest(topics=(topic,)), chance)
+                )
+            ]
         case ("configs", name, operation, configs):
             changes = tuple(ConfigChange(key, operation, value) for key, value in configs.items())
             requested = [ResourceChange((2, name), changes)]
-            return [alter_configs(image, SETTINGS, requested, TOPIC_AND_GROUP_DEFINITIONS)]
+            return [completed(alter_configs(image, SETTINGS, requested, TOPIC_AND_GROUP_DEFINITIONS))]
         case ("replace", name, configs):
             changes = tuple(ConfigChange(key, ConfigOperation.SET, value) for key, value in configs.items())
-            return [replace_configs(image, SETTINGS, [ResourceChange((2, name), changes)])]
+            return [completed(replace_configs(image, SETTINGS, [ResourceChange((2, name), changes)]))]
         case ("register", broker, incarnation):
             registration = BrokerRegistrationRequest(
                 broker_id=broker,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -24,13 +24,14 @@ from tidelog.protocol.batch import BATCH_OVERHEAD
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.protocol.schema import MetadataRecord
+from tidelog.protocol.steps import Steps
 
 logger = logging.getLogger(__name__)
 
 # The size of a record without its value: six varints, mostly of one byte.
 _RECORD_OVERHEAD: Final = 7
 
-Command: TypeAlias = Callable[[MetadataImage], ControllerResult[Any]]
+Command: TypeAlias = Callable[[MetadataImage], ControllerResult[Any] | Steps[ControllerResult[Any]]]
 Appender: TypeAlias = Callable[[list[bytes], LeaderEpoch], RecordsAppended]
 
 
@@ -99,11 +100,26 @@ class ActiveController:
         """Whether everything that was written is committed."""
         return not self._written
 
-    def perform(self, submitted: SubmittedCommand) -> None:
-        """Perform a command; an error that it raises is only passed to its caller."""
+    def perform(self, submitted: SubmittedCommand) -> Steps[ControllerResult[Any]] | None:
+        """Perform a command; an error is reported to its caller only.
+
+        Return its steps if it is divided: the caller runs them and calls `complete` or `fail`. No other
+        command may be performed before that, so that the image that the steps read does not change.
+        """
         try:
             self._catch_up()
             result = submitted.command(self._loader.image)
+        except Exception as error:
+            self.fail(submitted, error)
+            return None
+        if isinstance(result, Generator):
+            return result
+        self.complete(submitted, result)
+        return None
+
+    def complete(self, submitted: SubmittedCommand, result: ControllerResult[Any]) -> None:
+        """Write the records of a command."""
+        try:
             submitted.reply = result.reply
             if result.records:
                 *earlier, last = result.batches()
@@ -115,11 +131,14 @@ class ActiveController:
                 self._written.append(WrittenBatch(self._written[-1].end_offset, (), 0, submitted))
             else:
                 submitted.complete()
-        except KafkaError as error:
-            submitted.fail(error)
         except Exception as error:
-            logger.exception("a metadata command failed")
-            submitted.fail(error)
+            self.fail(submitted, error)
+
+    def fail(self, submitted: SubmittedCommand, error: Exception) -> None:
+        """Report the error of a command to its caller. Log an error that is no KafkaError."""
+        if not isinstance(error, KafkaError):
+            logger.error("a metadata command failed", exc_info=error)
+        submitted.fail(error)
 
     def write(self, records: Sequence[MetadataRecord], submitted: SubmittedCommand | None = None) -> None:
         """Append records as one batch. Errors: KafkaError, after which nothing has changed."""

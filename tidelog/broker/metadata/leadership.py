@@ -5,7 +5,9 @@
     claiming, active -> following  another node is elected, or none; what is not committed is dropped
 
 Commands are performed in order. Each sees the image that the commands before it lead to. A command is
-answered when its records are committed; a cancelled caller does not cancel its command.
+answered when its records are committed; a cancelled caller does not cancel its command. A command may be
+divided into steps, which run in slices. The commands after it wait until it is complete: so the image that
+its steps read does not change, and other work of the event loop runs in between.
 
 Bounds: `MAX_PENDING` commands wait; further callers wait for room.
 Errors: KafkaError of the command. NOT_CONTROLLER on a node that is not active, and for commands that are not
@@ -17,10 +19,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from tidelog.broker.metadata.active_controller import ActiveController, SubmittedCommand, WrittenBatch
 from tidelog.broker.metadata.quorum_port import Quorum
+from tidelog.broker.scheduling.slices import Slices, Work
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.metadata_loader import MetadataLoader
@@ -28,10 +31,13 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.protocol.metadata_records.abort_transaction_record import AbortTransactionRecord
 from tidelog.protocol.schema import MetadataRecord
+from tidelog.protocol.steps import Steps
 
 logger = logging.getLogger(__name__)
 
 ReplyT = TypeVar("ReplyT")
+OutcomeT = TypeVar("OutcomeT")
+Command: TypeAlias = Callable[[MetadataImage], ControllerResult[ReplyT] | Steps[ControllerResult[ReplyT]]]
 
 MAX_PENDING: Final = 1000
 
@@ -46,6 +52,7 @@ class ControllerLeadership:
         *,
         log_end_offset: Callable[[], Offset],
         first_records: Callable[[], Sequence[MetadataRecord]],
+        slices: Slices,
     ) -> None:
         """`first_records` returns what the first controller of a new cluster writes."""
         self.leader: BrokerId | None = None
@@ -62,9 +69,12 @@ class ControllerLeadership:
         self._quorum = quorum
         self._log_end_offset = log_end_offset
         self._first_records = first_records
+        self._slices = slices
         self._claim: tuple[LeaderEpoch, Offset] | None = None
         self._active: ActiveController | None = None
         self._pending: asyncio.Queue[SubmittedCommand] = asyncio.Queue(MAX_PENDING)
+        self._running: tuple[SubmittedCommand, Work] | None = None
+        """A command whose steps run in slices."""
         self._is_scheduled = False
         self._is_closed = False
         self._progress = asyncio.Event()
@@ -93,7 +103,7 @@ class ControllerLeadership:
         """What the next command sees; None if this node does not lead the log."""
         return None if self._active is None else self._active.image
 
-    async def submit(self, command: Callable[[MetadataImage], ControllerResult[ReplyT]]) -> ReplyT:
+    async def submit(self, command: Command[ReplyT]) -> ReplyT:
         """Return the command's reply when its records are committed and published."""
         self._require_active()
         submitted = SubmittedCommand(command, asyncio.get_running_loop().create_future())
@@ -172,7 +182,7 @@ class ControllerLeadership:
 
     async def finish(self) -> None:
         """Wait until every submitted command is answered."""
-        while self._active is not None and not (self._pending.empty() and self._active.is_idle):
+        while self._active is not None and not (self._is_idle and self._active.is_idle):
             self._progress.clear()
             await self._progress.wait()
 
@@ -190,6 +200,10 @@ class ControllerLeadership:
 
     # ---- commands
 
+    @property
+    def _is_idle(self) -> bool:
+        return self._running is None and self._pending.empty()
+
     def _require_active(self) -> None:
         if self.failure is not None:
             raise self.failure
@@ -205,15 +219,48 @@ class ControllerLeadership:
             self._quorum.schedule(self._perform_pending)
 
     def _perform_pending(self) -> None:
-        """Perform all commands that wait, within a callback of the quorum."""
+        """Perform the commands that wait, within a callback of the quorum."""
         self._is_scheduled = False
-        while not self._pending.empty():
+        while self._running is None and not self._pending.empty():
             submitted = self._pending.get_nowait()
-            if self._active is not None:
-                self._active.perform(submitted)
-            else:
+            if self._active is None:
                 submitted.fail(self._refusal())
+            elif (steps := self._active.perform(submitted)) is not None:
+                self._run(self._active, submitted, steps)
         self._progress.set()
+
+    def _run(
+        self, active: ActiveController, submitted: SubmittedCommand, steps: Steps[ControllerResult[Any]]
+    ) -> None:
+        """Run the steps of a command. A small one is complete when this returns."""
+
+        def on_completed(result: ControllerResult[Any]) -> None:
+            if self._running is None:
+                active.complete(submitted, result)
+            else:
+                self._quorum.schedule(lambda: self._end_running(submitted, active.complete, result))
+
+        def on_failed(error: Exception) -> None:
+            if self._running is None:
+                active.fail(submitted, error)
+            else:
+                self._quorum.schedule(lambda: self._end_running(submitted, active.fail, error))
+
+        work = self._slices.start(steps, on_completed, on_failed)
+        if work is not None:
+            self._running = (submitted, work)
+
+    def _end_running(
+        self,
+        submitted: SubmittedCommand,
+        end: Callable[[SubmittedCommand, OutcomeT], None],
+        outcome: OutcomeT,
+    ) -> None:
+        """Complete a command whose steps have ended, unless this node has lost the role meanwhile."""
+        if self._running is not None and self._running[0] is submitted:
+            self._running = None
+            end(submitted, outcome)
+            self._perform_pending()
 
     def _announce(self, epoch: LeaderEpoch) -> None:
         self.active_epoch = epoch
@@ -230,6 +277,10 @@ class ControllerLeadership:
         was_announced, self.active_epoch = self.active_epoch is not None, None
         if active is not None:
             active.fail_all(error)
+        if self._running is not None:
+            (submitted, work), self._running = self._running, None
+            work.cancel()
+            submitted.fail(KafkaError(error.code, str(error)))
         self._fail_pending(error)
         if was_announced:
             for listener in self._resignation_listeners:

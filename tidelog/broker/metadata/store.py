@@ -17,12 +17,11 @@ from typing import Final, TypeAlias, TypeVar
 
 from tidelog.broker.metadata.active_controller import WrittenBatch
 from tidelog.broker.metadata.batches import decode_batches
-from tidelog.broker.metadata.leadership import ControllerLeadership
+from tidelog.broker.metadata.leadership import Command, ControllerLeadership
 from tidelog.broker.metadata.quorum_port import Quorum
 from tidelog.broker.metadata.snapshotter import Snapshotter
 from tidelog.broker.raft.log import MetadataLog
 from tidelog.broker.raft.snapshot_format import read_snapshot
-from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.delta import InconsistentMetadata, MetadataDelta
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.image_difference import difference
@@ -107,7 +106,7 @@ class MetadataStore:
         subscriber(everything, self.image)
         self._subscribers.append(subscriber)
 
-    async def submit(self, command: Callable[[MetadataImage], ControllerResult[ReplyT]]) -> ReplyT:
+    async def submit(self, command: Command[ReplyT]) -> ReplyT:
         """Return the command's reply when its records are committed and in `image`.
 
         Errors: KafkaError of the command, and those of `ControllerLeadership`.

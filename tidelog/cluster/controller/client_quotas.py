@@ -18,6 +18,7 @@ from tidelog.cluster.image import MetadataImage, QuotaEntity
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, RequestEntryData
 from tidelog.protocol.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
+from tidelog.protocol.steps import Steps
 
 
 class QuotaOutcome(NamedTuple):
@@ -29,7 +30,7 @@ class QuotaOutcome(NamedTuple):
 
 def alter_client_quotas(
     image: MetadataImage, request: AlterClientQuotasRequest, hosts: Collection[str] = ()
-) -> ControllerResult[list[QuotaOutcome]]:
+) -> Steps[ControllerResult[list[QuotaOutcome]]]:
     """Set and remove quotas; one outcome for each entity, in the order of the request.
 
     `hosts`: names in the request that can be resolved to an address. Nothing is changed for
@@ -38,6 +39,7 @@ def alter_client_quotas(
     records: list[ClientQuotaRecord] = []
     outcomes: dict[QuotaEntity, QuotaOutcome] = {}
     for entry in request.entries:
+        yield None
         entity = {each.entity_type: each.entity_name for each in entry.entity}
         key: QuotaEntity = tuple(sorted(entity.items(), key=lambda item: item[0]))
         try:

@@ -21,6 +21,7 @@ from tidelog.cluster.image import ConfigResource, MetadataImage, ResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.metadata_records.clear_elr_record import ClearElrRecord
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.steps import Steps
 from tidelog.storage.config.topic_configs import TOPIC_CONFIGS
 
 _MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
@@ -55,7 +56,7 @@ def alter_configs(
     settings: ControllerSettings,
     requested: Iterable[ResourceChange],
     definitions: Mapping[int, Mapping[str, ConfigDefinition]],
-) -> ControllerResult[list[Outcome]]:
+) -> Steps[ControllerResult[list[Outcome]]]:
     """Apply single operations; outcomes in the order of `requested`.
 
     `definitions`, by resource type, says which keys are lists and what their defaults are.
@@ -63,6 +64,7 @@ def alter_configs(
     records: list[ConfigRecord] = []
     outcomes = []
     for each in requested:
+        yield None
         try:
             values = changed_values(image, each, definitions)
             records += change_records(image, settings, each.resource, values)
@@ -101,11 +103,12 @@ def changed_values(
 
 def replace_configs(
     image: MetadataImage, settings: ControllerSettings, requested: Iterable[ResourceChange]
-) -> ControllerResult[list[Outcome]]:
+) -> Steps[ControllerResult[list[Outcome]]]:
     """Give each resource exactly the configs that are named; outcomes in the order of `requested`."""
     records: list[ConfigRecord] = []
     outcomes = []
     for resource, changes in requested:
+        yield None
         try:
             values = {change.key: change.value for change in changes}
             dropped = {key: None for key in image.configs.get(resource, {}) if key not in values}

@@ -22,6 +22,7 @@ from tidelog.protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from tidelog.protocol.metadata_records.partition_record import PartitionRecord
+from tidelog.protocol.steps import Steps
 
 
 def create_partitions(
@@ -29,14 +30,19 @@ def create_partitions(
     settings: ControllerSettings,
     request: CreatePartitionsRequest,
     randomness: Randomness,
-) -> ControllerResult[CreatePartitionsResponse]:
+) -> Steps[ControllerResult[CreatePartitionsResponse]]:
     """Add partitions up to the counts that are asked for; every topic gets its own outcome."""
-    counts = Counter(topic.name for topic in request.topics)
-    topics = {topic.name: topic for topic in request.topics}
+    counts: Counter[str] = Counter()
+    topics: dict[str, CreatePartitionsTopic] = {}
+    for topic in request.topics:
+        counts[topic.name] += 1
+        topics[topic.name] = topic
+        yield None
     limit = PartitionLimit(image, settings.partitions_per_broker_max)
     records: list[PartitionRecord] = []
     results = []
     for name, count in counts.items():
+        yield None
         topic = topics[name]
         try:
             if count > 1:

@@ -30,6 +30,7 @@ from tidelog.protocol.messages.create_topics import (
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.metadata_records.topic_record import TopicRecord
 from tidelog.protocol.schema import MetadataRecord
+from tidelog.protocol.steps import Steps
 from tidelog.storage.config.topic_configs import TOPIC_CONFIGS
 
 _DEFAULT: Final = -1
@@ -40,17 +41,24 @@ def create_topics(
     settings: ControllerSettings,
     request: CreateTopicsRequest,
     randomness: Randomness,
-) -> ControllerResult[CreateTopicsResponse]:
+) -> Steps[ControllerResult[CreateTopicsResponse]]:
     """Create what can be created; every topic of the request gets its own outcome.
 
     A request for too many partitions at once fails as a whole with POLICY_VIOLATION.
     """
     creation = _Creation(image, settings, randomness)
-    counts = Counter(topic.name for topic in request.topics)
-    topics = {topic.name: topic for topic in request.topics}
+    counts: Counter[str] = Counter()
+    topics: dict[str, CreatableTopic] = {}
+    partition_count = 0
+    for topic in request.topics:
+        counts[topic.name] += 1
+        topics[topic.name] = topic
+        partition_count += _partition_count(settings, topic)
+        yield None
     results = []
-    too_large = _partition_count(settings, request) > MAX_RECORDS_PER_COMMAND
+    too_large = partition_count > MAX_RECORDS_PER_COMMAND
     for name, count in counts.items():
+        yield None
         topic = topics[name]
         try:
             if count > 1:
@@ -66,15 +74,10 @@ def create_topics(
     return ControllerResult(records, CreateTopicsResponse(topics=tuple(results)))
 
 
-def _partition_count(settings: ControllerSettings, request: CreateTopicsRequest) -> int:
-    total = 0
-    for topic in request.topics:
-        if topic.assignments:
-            total += len(topic.assignments)
-        else:
-            count = settings.num_partitions if topic.num_partitions == _DEFAULT else topic.num_partitions
-            total += max(count, 0)
-    return total
+def _partition_count(settings: ControllerSettings, topic: CreatableTopic) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return max(settings.num_partitions if topic.num_partitions == _DEFAULT else topic.num_partitions, 0)
 
 
 class _Creation:

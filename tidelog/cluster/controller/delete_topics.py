@@ -6,7 +6,8 @@ Source: ControllerApis.deleteTopics of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from itertools import chain
 from uuid import UUID
 
 from tidelog.cluster.controller.result import ControllerResult
@@ -21,11 +22,12 @@ from tidelog.protocol.messages.delete_topics import (
 )
 from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
 from tidelog.protocol.schema import ZERO_UUID
+from tidelog.protocol.steps import Steps
 
 
 def delete_topics(
     image: MetadataImage, settings: ControllerSettings, request: DeleteTopicsRequest, version: int
-) -> ControllerResult[DeleteTopicsResponse]:
+) -> Steps[ControllerResult[DeleteTopicsResponse]]:
     """Delete what can be deleted; every topic of the request gets its own outcome.
 
     Errors: when deletion is switched off, TOPIC_DELETION_DISABLED (INVALID_REQUEST before
@@ -34,12 +36,18 @@ def delete_topics(
     if not settings.delete_topic_enable:
         code = ErrorCode.INVALID_REQUEST if version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
         raise KafkaError(code, "topics cannot be deleted: delete.topic.enable is false")
-    targets = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
-    counts = Counter(targets)
-    named_ids = _ids_of_names(image, counts)
+    counts: Counter[DeleteTopicState] = Counter()
+    named_ids: set[UUID] = set()
+    for target in chain(request.topics, (DeleteTopicState(name=name) for name in request.topic_names)):
+        yield None
+        counts[target] += 1
+        named = None if target.name is None else image.topics_by_name.get(target.name)
+        if named is not None:
+            named_ids.add(named.id)
     records = []
     results = []
     for target, count in counts.items():
+        yield None
         if target.name is None and target.topic_id in named_ids and count == 1:
             continue  # its name is in the request too, and is where the answer stands
         try:
@@ -56,11 +64,6 @@ def delete_topics(
 
 def _by_id(topic_id: UUID) -> DeleteTopicState:
     return DeleteTopicState(topic_id=topic_id)
-
-
-def _ids_of_names(image: MetadataImage, targets: Iterable[DeleteTopicState]) -> set[UUID]:
-    topics = (image.topics_by_name.get(target.name) for target in targets if target.name is not None)
-    return {topic.id for topic in topics if topic is not None}
 
 
 def _topic_id(

@@ -5,6 +5,7 @@ Source: KIP-183, KIP-460; ReplicationControlManager of Apache Kafka 4.3.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final
 
@@ -21,6 +22,7 @@ from tidelog.protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from tidelog.protocol.steps import Steps, each
 
 MAX_ELECTIONS: Final = 1000
 """How many leaders one call of a periodic task elects, so that it does not hold up other commands."""
@@ -35,7 +37,7 @@ class ElectionType(IntEnum):
 
 def elect_leaders(
     image: MetadataImage, settings: ControllerSettings, request: ElectLeadersRequest
-) -> ControllerResult[ElectLeadersResponse]:
+) -> Steps[ControllerResult[ElectLeadersResponse]]:
     """Elect leaders; every partition gets its own outcome.
 
     Without a list of partitions it is all of them, and those that need no election are not told.
@@ -47,14 +49,16 @@ def elect_leaders(
     results = []
     if request.topic_partitions is None:
         for topic in image.topics_by_name.values():
-            outcomes = (elections.elect(topic, topic.name, index) for index in topic.partitions)
+            outcomes = yield from elections.elect_all(topic, topic.name, topic.partitions)
             needed = tuple(each for each in outcomes if each.error_code != ErrorCode.ELECTION_NOT_NEEDED)
             results.append(ReplicaElectionResult(topic=topic.name, partition_result=needed))
+            yield None
     else:
         for asked in request.topic_partitions:
             found = image.topics_by_name.get(asked.topic)
-            told = tuple(elections.elect(found, asked.topic, index) for index in asked.partitions)
-            results.append(ReplicaElectionResult(topic=asked.topic, partition_result=told))
+            outcomes = yield from elections.elect_all(found, asked.topic, asked.partitions)
+            results.append(ReplicaElectionResult(topic=asked.topic, partition_result=outcomes))
+            yield None
     reply = ElectLeadersResponse(replica_election_results=tuple(results))
     return ControllerResult(tuple(elections.updates.records), reply)
 
@@ -91,7 +95,13 @@ class _Elections:
         self.updates = PartitionUpdates(image, settings)
         self._kind = kind
 
-    def elect(self, topic: TopicImage | None, name: str, index: int) -> PartitionResult:
+    def elect_all(
+        self, topic: TopicImage | None, name: str, indexes: Iterable[int]
+    ) -> Steps[tuple[PartitionResult, ...]]:
+        """Return the outcome of each partition; one step for each."""
+        return (yield from each(lambda index: self._elect(topic, name, index), indexes))
+
+    def _elect(self, topic: TopicImage | None, name: str, index: int) -> PartitionResult:
         code, text = self._outcome(topic, name, index)
         return PartitionResult(partition_id=index, error_code=code, error_message=text)
 

@@ -26,6 +26,7 @@ class PartitionLimit:
         self._image = image
         self._per_broker_max = per_broker_max
         self._added: Counter[BrokerId] = Counter()
+        self._total: int | None = None
         self._held: Counter[BrokerId] | None = None
 
     def take(self, topic: str, placements: Iterable[Sequence[BrokerId]]) -> None:
@@ -36,8 +37,9 @@ class PartitionLimit:
         self._added = added
 
     def _require_room(self, topic: str, added: Counter[BrokerId], maximum: int) -> None:
-        total = sum(len(each.partitions) for each in self._image.topics_by_name.values())
-        if total + max(added.values(), default=0) <= maximum:
+        if self._total is None:
+            self._total = sum(len(each.partitions) for each in self._image.topics_by_name.values())
+        if self._total + max(added.values(), default=0) <= maximum:
             return  # not even a broker that has a replica of everything
         held = self._counted()
         for broker, count in sorted(added.items()):

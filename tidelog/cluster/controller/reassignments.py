@@ -9,6 +9,7 @@ Source: KIP-455, KIP-860; ReplicationControlManager of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from tidelog.cluster.controller.assignments import check_assignment
 from tidelog.cluster.controller.partition_change import Wishes
@@ -33,24 +34,23 @@ from tidelog.protocol.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
+from tidelog.protocol.steps import Steps, each
 
 
 def alter_partition_reassignments(
     image: MetadataImage, settings: ControllerSettings, request: AlterPartitionReassignmentsRequest
-) -> ControllerResult[AlterPartitionReassignmentsResponse]:
+) -> Steps[ControllerResult[AlterPartitionReassignmentsResponse]]:
     """Begin reassignments, or take them back where no replicas are named; each partition for itself."""
     reassignment = _Reassignment(image, settings, request.allow_replication_factor_change)
-    responses = tuple(
-        ReassignableTopicResponse(
-            name=topic.name,
-            partitions=tuple(reassignment.outcome(topic.name, partition) for partition in topic.partitions),
-        )
-        for topic in request.topics
-    )
+    responses = []
+    for topic in request.topics:
+        partitions = yield from each(partial(reassignment.outcome, topic.name), topic.partitions)
+        responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
+        yield None
     reply = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
-        responses=responses,
+        responses=tuple(responses),
     )
     return ControllerResult(tuple(reassignment.updates.records), reply)
 

@@ -25,6 +25,7 @@ from tidelog.protocol.metadata_records.remove_user_scram_credential_record impor
     RemoveUserScramCredentialRecord,
 )
 from tidelog.protocol.metadata_records.user_scram_credential_record import UserScramCredentialRecord
+from tidelog.protocol.steps import Steps
 
 # metadata.version 3.5-IV2.
 _FIRST_WITH_SCRAM: Final = 11
@@ -35,11 +36,12 @@ _Record: TypeAlias = RemoveUserScramCredentialRecord | UserScramCredentialRecord
 
 def alter_scram_credentials(
     image: MetadataImage, request: AlterUserScramCredentialsRequest
-) -> ControllerResult[dict[str, Outcome]]:
+) -> Steps[ControllerResult[dict[str, Outcome]]]:
     """Remove and set credentials; the outcome of each user."""
     records: dict[str, _Record] = {}
     outcomes: dict[str, Outcome] = {}
     for change in _changes(request):
+        yield None
         user = change.name
         try:
             if user in outcomes:

@@ -28,6 +28,7 @@ from tidelog.broker.metadata.snapshotter import SnapshotSettings, Snapshotter
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.raft.log import MetadataLog
 from tidelog.broker.raft.steps import Callback
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.controller.bootstrap import bootstrap_records
 from tidelog.cluster.controller.create_topics import create_topics
 from tidelog.cluster.controller.delete_topics import delete_topics
@@ -416,7 +417,11 @@ def store_over(quorum: FullLog) -> MetadataStore:
         schedule=quorum.schedule,
     )
     leadership = ControllerLeadership(
-        1, quorum, log_end_offset=lambda: log.end_offset, first_records=lambda: bootstrap_records(1)
+        1,
+        quorum,
+        log_end_offset=lambda: log.end_offset,
+        first_records=lambda: bootstrap_records(1),
+        slices=Slices(FixedClock()),
     )
 
     def fail(error: Exception) -> None:

@@ -16,6 +16,7 @@ from tidelog.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from tidelog.protocol.steps import completed
 
 LAG_MS = 30_000
 
@@ -115,7 +116,7 @@ async def test_a_reassignment_moves_the_partition_and_the_old_replica_goes() -> 
             ),
         )
     )
-    result = alter_partition_reassignments(group.image, ControllerSettings(node_id=1), request)
+    result = completed(alter_partition_reassignments(group.image, ControllerSettings(node_id=1), request))
     group.publish(*result.records)
     await eventually(lambda: group.placed.replicas == (4, 2, 3))
     assert 1 not in group.placed.isr

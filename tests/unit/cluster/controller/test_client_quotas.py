@@ -37,7 +37,7 @@ def altered(
     image: MetadataImage, *entries: RequestEntryData, validate_only: bool = False, hosts: tuple[str, ...] = ()
 ) -> tuple[MetadataImage, list[ErrorCode]]:
     request = AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
-    result = alter_client_quotas(image, request, hosts)
+    result = completed(alter_client_quotas(image, request, hosts))
     return applied(image, result), [each.outcome.code for each in result.reply]
 
 
@@ -63,7 +63,7 @@ def test_what_stays_as_it_is_has_no_record() -> None:
     request = AlterClientQuotasRequest(
         entries=(entry({"user": "alice"}, producer_byte_rate=1000.0, consumer_byte_rate=None),)
     )
-    assert alter_client_quotas(image, request).records == ()
+    assert completed(alter_client_quotas(image, request)).records == ()
 
 
 def test_validation_alone_changes_nothing() -> None:

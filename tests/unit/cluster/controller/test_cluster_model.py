@@ -48,6 +48,7 @@ from tidelog.protocol.messages.create_partitions import CreatePartitionsRequest,
 from tidelog.protocol.messages.create_topics import CreateTopicsRequest
 from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tidelog.protocol.messages.elect_leaders import ElectLeadersRequest
+from tidelog.protocol.steps import completed
 
 MIN_INSYNC = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"
@@ -98,10 +99,10 @@ class RandomRun:
         """A new topic of one partition with min.insync.replicas 2, in place of all others."""
         names = tuple(DeleteTopicState(name=name) for name in self.model.image.topics_by_name)
         delete = DeleteTopicsRequest(topics=names)
-        self.model.apply(lambda image: delete_topics(image, SETTINGS, delete, 6))
+        self.model.apply(lambda image: completed(delete_topics(image, SETTINGS, delete, 6)))
         topic = creatable("only", 1, replication_factor, {MIN_INSYNC: "2"})
         create = CreateTopicsRequest(topics=(topic,))
-        self.model.apply(lambda image: create_topics(image, SETTINGS, create, self._randomness))
+        self.model.apply(lambda image: completed(create_topics(image, SETTINGS, create, self._randomness)))
         return self.model.image.topics_by_name["only"]
 
     def fence_silent(self, alive: tuple[int, ...]) -> None:
@@ -201,19 +202,21 @@ class RandomRun:
         factor = self.chance.randint(1, min(4, len(self._brokers)))
         topic = creatable(f"topic{self._topics}", self.chance.randint(1, 3), factor, configs)
         request = CreateTopicsRequest(topics=(topic,))
-        self.model.apply(lambda image: create_topics(image, SETTINGS, request, self._randomness))
+        self.model.apply(lambda image: completed(create_topics(image, SETTINGS, request, self._randomness)))
 
     def _delete_topic(self) -> None:
         if (place := self._place()) is not None and self.chance.random() < 0.5:
             request = DeleteTopicsRequest(topics=(DeleteTopicState(name=place[0].name),))
-            self.model.apply(lambda image: delete_topics(image, SETTINGS, request, 6))
+            self.model.apply(lambda image: completed(delete_topics(image, SETTINGS, request, 6)))
 
     def _add_partitions(self) -> None:
         if (place := self._place()) is not None and len(place[0].partitions) < 4:
             count = len(place[0].partitions) + 1
             asked = CreatePartitionsTopic(name=place[0].name, count=count, assignments=None)
             request = CreatePartitionsRequest(topics=(asked,))
-            self.model.apply(lambda image: create_partitions(image, SETTINGS, request, self._randomness))
+            self.model.apply(
+                lambda image: completed(create_partitions(image, SETTINGS, request, self._randomness))
+            )
 
     def _change_min_insync(self) -> None:
         if (place := self._place()) is not None:
@@ -221,7 +224,9 @@ class RandomRun:
             change = ConfigChange(MIN_INSYNC, ConfigOperation.SET, value)
             requested = [ResourceChange((2, place[0].name), (change,))]
             self.model.apply(
-                lambda image: alter_configs(image, SETTINGS, requested, TOPIC_AND_GROUP_DEFINITIONS)
+                lambda image: completed(
+                    alter_configs(image, SETTINGS, requested, TOPIC_AND_GROUP_DEFINITIONS)
+                )
             )
 
     # Leaders and replicas
@@ -242,18 +247,18 @@ class RandomRun:
             topics=(ReassignableTopic(name=topic.name, partitions=(asked,)),),
             allow_replication_factor_change=self.chance.random() < 0.8,
         )
-        self.model.apply(lambda image: alter_partition_reassignments(image, SETTINGS, request))
+        self.model.apply(lambda image: completed(alter_partition_reassignments(image, SETTINGS, request)))
 
     def _elect(self) -> None:
         request = ElectLeadersRequest(election_type=ElectionType.PREFERRED, topic_partitions=None)
-        self.model.apply(lambda image: elect_leaders(image, SETTINGS, request))
+        self.model.apply(lambda image: completed(elect_leaders(image, SETTINGS, request)))
 
     def _balance(self) -> None:
         self.model.apply(lambda image: balance_leaders(image, SETTINGS))
 
     def _elect_unclean(self) -> None:
         request = ElectLeadersRequest(election_type=ElectionType.UNCLEAN, topic_partitions=None)
-        self.model.apply(lambda image: elect_leaders(image, SETTINGS, request))
+        self.model.apply(lambda image: completed(elect_leaders(image, SETTINGS, request)))
         self.model.apply(lambda image: elect_unclean(image, SETTINGS))
 
     # The end

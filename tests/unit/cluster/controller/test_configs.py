@@ -21,6 +21,7 @@ from tidelog.cluster.image import ConfigResource, MetadataImage
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.metadata_records.clear_elr_record import ClearElrRecord
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.steps import completed
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 SETTINGS = ControllerSettings(
@@ -53,7 +54,7 @@ def alter(
     settings: ControllerSettings = SETTINGS,
 ) -> tuple[ErrorCode, MetadataImage]:
     requested = ResourceChange(resource, tuple(ConfigChange(*change) for change in changes))
-    result = alter_configs(image, settings, [requested], DEFINITIONS)
+    result = completed(alter_configs(image, settings, [requested], DEFINITIONS))
     (outcome,) = result.reply
     assert (outcome.text is None) == (outcome.code is ErrorCode.NONE)
     assert outcome.code is ErrorCode.NONE or result.records == ()
@@ -75,7 +76,7 @@ def test_deleting_what_is_not_set_changes_nothing() -> None:
 
 def test_a_value_that_stays_gets_no_record() -> None:
     requested = ResourceChange(TOPIC, (ConfigChange("retention.ms", SET, "5"),))
-    assert alter_configs(IMAGE, SETTINGS, [requested], DEFINITIONS).records == ()
+    assert completed(alter_configs(IMAGE, SETTINGS, [requested], DEFINITIONS)).records == ()
 
 
 def test_a_list_grows_from_its_default() -> None:
@@ -159,7 +160,7 @@ def test_resources_are_independent() -> None:
         ResourceChange((2, "nowhere"), (ConfigChange("segment.ms", SET, "100"),)),
         ResourceChange(TOPIC, (ConfigChange("segment.ms", SET, "100"),)),
     ]
-    result = alter_configs(IMAGE, SETTINGS, requested, DEFINITIONS)
+    result = completed(alter_configs(IMAGE, SETTINGS, requested, DEFINITIONS))
     assert [outcome.code for outcome in result.reply] == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NONE,
@@ -169,7 +170,7 @@ def test_resources_are_independent() -> None:
 
 def test_a_broker_config_is_written_even_when_it_stays() -> None:
     change = ResourceChange(CLUSTER, (ConfigChange("min.insync.replicas", SET, "1"),))
-    record, _ = alter_configs(IMAGE, SETTINGS, [change], DEFINITIONS).records
+    record, _ = completed(alter_configs(IMAGE, SETTINGS, [change], DEFINITIONS)).records
     assert isinstance(record, ConfigRecord)
 
 
@@ -177,13 +178,13 @@ def test_nobody_stays_eligible_to_lead_where_min_insync_replicas_changes() -> No
     change = ConfigChange("min.insync.replicas", SET, "2")
     requested = [ResourceChange(TOPIC, (change,)), ResourceChange(CLUSTER, (change,))]
     for command in (
-        alter_configs(IMAGE, SETTINGS, requested, DEFINITIONS),
-        replace_configs(IMAGE, SETTINGS, requested),
+        completed(alter_configs(IMAGE, SETTINGS, requested, DEFINITIONS)),
+        completed(replace_configs(IMAGE, SETTINGS, requested)),
     ):
         cleared = [record for record in command.records if isinstance(record, ClearElrRecord)]
         assert cleared == [ClearElrRecord(topic_name="orders"), ClearElrRecord()]
     without_feature = replace(IMAGE, features={})
-    records = alter_configs(without_feature, SETTINGS, requested, DEFINITIONS).records
+    records = completed(alter_configs(without_feature, SETTINGS, requested, DEFINITIONS)).records
     assert not any(isinstance(record, ClearElrRecord) for record in records)
 
 
@@ -201,7 +202,7 @@ def test_min_insync_replicas_of_one_broker_is_free_without_eligible_leaders() ->
 
 def test_the_old_way_drops_what_is_not_named() -> None:
     requested = ResourceChange(TOPIC, (ConfigChange("segment.ms", SET, "100"),))
-    result = replace_configs(IMAGE, SETTINGS, [requested])
+    result = completed(replace_configs(IMAGE, SETTINGS, [requested]))
     assert result.reply[0].code is ErrorCode.NONE
     assert applied(IMAGE, result).topic_configs("orders") == {"segment.ms": "100"}
 
@@ -212,7 +213,7 @@ def test_the_old_way_refuses_the_same() -> None:
         ResourceChange(TOPIC, (ConfigChange("nope", SET, "100"),)),
         ResourceChange(CLUSTER, (ConfigChange("log.cleaner.threads", SET, "2"),)),
     ]
-    result = replace_configs(IMAGE, SETTINGS, requested)
+    result = completed(replace_configs(IMAGE, SETTINGS, requested))
     assert [outcome.code for outcome in result.reply] == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.INVALID_CONFIG,

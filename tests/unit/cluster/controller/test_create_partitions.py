@@ -14,6 +14,7 @@ from tidelog.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
+from tidelog.protocol.steps import completed
 
 SETTINGS = ControllerSettings(node_id=1)
 IMAGE = with_topics(image_with_brokers(1, 2, 3), creatable("orders", 2, 2), creatable("users", 1, 1))
@@ -28,7 +29,7 @@ def more(name: str, count: int, *brokers: tuple[int, ...], automatic: bool = Tru
 
 def create(*topics: CreatePartitionsTopic, validate_only: bool = False) -> tuple[list[int], MetadataImage]:
     request = CreatePartitionsRequest(topics=topics, validate_only=validate_only)
-    result = create_partitions(IMAGE, SETTINGS, request, SeededRandomness())
+    result = completed(create_partitions(IMAGE, SETTINGS, request, SeededRandomness()))
     codes = [each.error_code for each in result.reply.results]
     assert all(bool(each.error_message) == bool(each.error_code) for each in result.reply.results)
     return codes, applied(IMAGE, result)

@@ -21,6 +21,7 @@ from tidelog.protocol.messages.create_topics import (
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.metadata_records.partition_record import PartitionRecord
 from tidelog.protocol.metadata_records.topic_record import TopicRecord
+from tidelog.protocol.steps import completed
 from tidelog.storage.config.topic_configs import TOPIC_CONFIGS
 
 SETTINGS = ControllerSettings(node_id=1, num_partitions=4, default_replication_factor=2)
@@ -30,7 +31,9 @@ IMAGE = image_with_brokers(1, 2, 3)
 def outcome(
     topic: CreatableTopic, image: MetadataImage = IMAGE, settings: ControllerSettings = SETTINGS
 ) -> CreatableTopicResult:
-    result = create_topics(image, settings, CreateTopicsRequest(topics=(topic,)), SeededRandomness())
+    result = completed(
+        create_topics(image, settings, CreateTopicsRequest(topics=(topic,)), SeededRandomness())
+    )
     (only,) = result.reply.topics
     assert (only.error_code == 0) == bool(result.records)
     return only
@@ -67,7 +70,7 @@ def test_minus_one_takes_the_defaults_of_the_node() -> None:
 
 def test_records_stand_in_kafkas_order() -> None:
     request = CreateTopicsRequest(topics=(creatable("orders", 2, 1, {"retention.ms": "5"}),))
-    result = create_topics(IMAGE, SETTINGS, request, SeededRandomness())
+    result = completed(create_topics(IMAGE, SETTINGS, request, SeededRandomness()))
     assert [type(record) for record in result.records] == [
         TopicRecord,
         ConfigRecord,
@@ -99,21 +102,21 @@ def test_the_answer_tells_where_broker_level_values_come_from() -> None:
 
 def test_validate_only_answers_and_changes_nothing() -> None:
     request = CreateTopicsRequest(topics=(creatable("orders"), creatable("a b")), validate_only=True)
-    result = create_topics(IMAGE, SETTINGS, request, SeededRandomness())
+    result = completed(create_topics(IMAGE, SETTINGS, request, SeededRandomness()))
     assert result.records == ()
     assert [topic.error_code for topic in result.reply.topics] == [0, ErrorCode.INVALID_TOPIC_EXCEPTION]
 
 
 def test_one_bad_topic_does_not_keep_the_others_from_being_made() -> None:
     request = CreateTopicsRequest(topics=(creatable("good"), creatable("bad", 0), creatable("fine")))
-    result = create_topics(IMAGE, SETTINGS, request, SeededRandomness())
+    result = completed(create_topics(IMAGE, SETTINGS, request, SeededRandomness()))
     assert [topic.error_code for topic in result.reply.topics] == [0, ErrorCode.INVALID_PARTITIONS, 0]
     assert list(applied(IMAGE, result).topics_by_name) == ["good", "fine"]
 
 
 def test_a_name_that_is_twice_in_the_request_is_refused_once() -> None:
     request = CreateTopicsRequest(topics=(creatable("a"), creatable("b"), creatable("a")))
-    result = create_topics(IMAGE, SETTINGS, request, SeededRandomness())
+    result = completed(create_topics(IMAGE, SETTINGS, request, SeededRandomness()))
     assert [(topic.name, topic.error_code) for topic in result.reply.topics] == [
         ("a", ErrorCode.INVALID_REQUEST),
         ("b", 0),
@@ -121,7 +124,10 @@ def test_a_name_that_is_twice_in_the_request_is_refused_once() -> None:
 
 
 def test_an_empty_request_has_an_empty_answer() -> None:
-    assert create_topics(IMAGE, SETTINGS, CreateTopicsRequest(), SeededRandomness()).reply.topics == ()
+    assert (
+        completed(create_topics(IMAGE, SETTINGS, CreateTopicsRequest(), SeededRandomness())).reply.topics
+        == ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -182,7 +188,7 @@ def test_a_name_that_metrics_could_not_tell_from_an_existing_one_is_refused() ->
 
 def test_too_many_partitions_refuse_the_whole_request() -> None:
     request = CreateTopicsRequest(topics=(creatable("a", 6000), creatable("b", 6000)))
-    result = create_topics(IMAGE, SETTINGS, request, SeededRandomness())
+    result = completed(create_topics(IMAGE, SETTINGS, request, SeededRandomness()))
     assert [topic.error_code for topic in result.reply.topics] == [ErrorCode.POLICY_VIOLATION] * 2
     assert result.records == ()
 
@@ -196,8 +202,10 @@ def test_assigned_replicas_are_taken_as_they_are() -> None:
 
 def test_a_fenced_broker_is_assigned_but_not_in_sync() -> None:
     image = image_with_brokers(1, 2, fenced=[1])
-    result = create_topics(
-        image, SETTINGS, CreateTopicsRequest(topics=(assigned("t", (1, 2)),)), SeededRandomness()
+    result = completed(
+        create_topics(
+            image, SETTINGS, CreateTopicsRequest(topics=(assigned("t", (1, 2)),)), SeededRandomness()
+        )
     )
     partition = applied(image, result).topics_by_name["t"].partitions[0]
     assert (partition.replicas, partition.isr, partition.leader) == ((1, 2), (2,), 2)

@@ -15,6 +15,7 @@ from tidelog.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
+from tidelog.protocol.steps import completed
 
 SETTINGS = ControllerSettings(node_id=1)
 IMAGE = with_topics(image_with_brokers(1), creatable("orders"), creatable("users"))
@@ -31,7 +32,7 @@ def by_id(topic_id: UUID) -> DeleteTopicState:
 
 
 def delete(*topics: DeleteTopicState) -> tuple[list[DeletableTopicResult], list[str]]:
-    result = delete_topics(IMAGE, SETTINGS, DeleteTopicsRequest(topics=topics), 6)
+    result = completed(delete_topics(IMAGE, SETTINGS, DeleteTopicsRequest(topics=topics), 6))
     return list(result.reply.responses), list(applied(IMAGE, result).topics_by_name)
 
 
@@ -46,7 +47,7 @@ def test_topics_go_by_name_and_by_id() -> None:
 
 def test_older_versions_name_topics_in_a_list_of_their_own() -> None:
     request = DeleteTopicsRequest(topic_names=("orders", "nowhere"))
-    result = delete_topics(IMAGE, SETTINGS, request, 5)
+    result = completed(delete_topics(IMAGE, SETTINGS, request, 5))
     assert [(each.name, each.error_code) for each in result.reply.responses] == [
         ("orders", 0),
         ("nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -88,5 +89,5 @@ def test_a_topic_by_name_and_id_is_answered_with_both() -> None:
 def test_deletion_can_be_switched_off(version: int, code: ErrorCode) -> None:
     settings = ControllerSettings(node_id=1, delete_topic_enable=False)
     with pytest.raises(KafkaError) as error:
-        delete_topics(IMAGE, settings, DeleteTopicsRequest(topic_names=("orders",)), version)
+        completed(delete_topics(IMAGE, settings, DeleteTopicsRequest(topic_names=("orders",)), version))
     assert error.value.code is code

@@ -20,6 +20,7 @@ from tidelog.cluster.image import MetadataImage, PartitionImage
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.steps import completed
 
 SETTINGS = ControllerSettings(node_id=1)
 UNCLEAN_SETTINGS = ControllerSettings(node_id=1, static_configs={"unclean.leader.election.enable": "true"})
@@ -60,7 +61,7 @@ def elected(
     """The codes by partition, of all partitions when none is named."""
     named = (TopicPartitions(topic=topic, partitions=indexes),) if indexes else None
     request = ElectLeadersRequest(election_type=kind, topic_partitions=named)
-    result = elect_leaders(image, SETTINGS, request)
+    result = completed(elect_leaders(image, SETTINGS, request))
     after = applied(image, result)
     check_image(after)
     check_step(image, after)

@@ -17,13 +17,14 @@ from tidelog.protocol.messages.alter_partition_reassignments import (
 )
 from tidelog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tidelog.protocol.steps import completed
 
 SETTINGS = ControllerSettings(node_id=1, partitions_per_broker_max=10)
 ALONE = image_with_brokers(1)
 
 
 def created(image: MetadataImage, *topics: CreatableTopic) -> tuple[list[tuple[int, str]], MetadataImage]:
-    result = create_topics(image, SETTINGS, CreateTopicsRequest(topics=topics), SeededRandomness())
+    result = completed(create_topics(image, SETTINGS, CreateTopicsRequest(topics=topics), SeededRandomness()))
     outcomes = [(each.error_code, each.error_message or "") for each in result.reply.topics]
     return outcomes, applied(image, result)
 
@@ -64,7 +65,7 @@ def test_partitions_that_are_added_to_a_topic_count() -> None:
         request = CreatePartitionsRequest(
             topics=(CreatePartitionsTopic(name="a", count=count, assignments=None),)
         )
-        result = create_partitions(image, SETTINGS, request, SeededRandomness())
+        result = completed(create_partitions(image, SETTINGS, request, SeededRandomness()))
         return [each.error_code for each in result.reply.results]
 
     assert codes(6) == [ErrorCode.NONE]
@@ -84,7 +85,7 @@ def test_replicas_that_move_to_a_full_broker_are_refused_and_those_that_stay_are
         request = AlterPartitionReassignmentsRequest(
             topics=(ReassignableTopic(name="a", partitions=partitions),)
         )
-        reply = alter_partition_reassignments(image, settings, request).reply
+        reply = completed(alter_partition_reassignments(image, settings, request)).reply
         return [each.error_code for each in reply.responses[0].partitions]
 
     assert codes(places[0], places[1]) == [ErrorCode.NONE, ErrorCode.NONE]

@@ -26,6 +26,7 @@ from tidelog.protocol.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
 )
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.steps import completed
 
 SETTINGS = ControllerSettings(node_id=1)
 
@@ -72,7 +73,7 @@ def moved(
             ),
         ),
     )
-    result = alter_partition_reassignments(image, SETTINGS, request)
+    result = completed(alter_partition_reassignments(image, SETTINGS, request))
     after = applied(image, result)
     check_image(after)
     check_step(image, after)

@@ -40,7 +40,7 @@ def altered(
     deletions: tuple[ScramCredentialDeletion, ...] = (),
 ) -> tuple[MetadataImage, dict[str, ErrorCode]]:
     request = AlterUserScramCredentialsRequest(upsertions=upsertions, deletions=deletions)
-    result = alter_scram_credentials(image, request)
+    result = completed(alter_scram_credentials(image, request))
     return applied(image, result), {user: outcome.code for user, outcome in result.reply.items()}
 
 

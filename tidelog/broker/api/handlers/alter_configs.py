@@ -18,25 +18,27 @@ from tidelog.protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from tidelog.protocol.steps import Steps, each
 
 
-def _changes(request: AlterConfigsRequest) -> list[ResourceChange]:
-    return [_change(resource) for resource in request.resources]
+def _changes(request: AlterConfigsRequest) -> Steps[tuple[ResourceChange, ...]]:
+    return each(_change, request.resources)
 
 
 def _change(resource: AlterConfigsResource) -> ResourceChange:
-    changes = tuple(ConfigChange(each.name, ConfigOperation.SET, each.value) for each in resource.configs)
+    changes = tuple(
+        ConfigChange(config.name, ConfigOperation.SET, config.value) for config in resource.configs
+    )
     return ResourceChange((resource.resource_type, resource.resource_name), changes)
 
 
 def _configs_after_change(image: MetadataImage, change: ResourceChange) -> dict[str, str]:
-    return {each.key: each.value for each in change.changes if each.value is not None}
+    return {one.key: one.value for one in change.changes if one.value is not None}
 
 
-def _response(request: AlterConfigsRequest, outcomes: Sequence[Outcome]) -> AlterConfigsResponse:
-    return AlterConfigsResponse(
-        responses=resource_responses(AlterConfigsResourceResponse, request.resources, outcomes)
-    )
+def _response(request: AlterConfigsRequest, outcomes: Sequence[Outcome]) -> Steps[AlterConfigsResponse]:
+    responses = yield from resource_responses(AlterConfigsResourceResponse, request.resources, outcomes)
+    return AlterConfigsResponse(responses=responses)
 
 
 ALTER_CONFIGS: Final = ConfigApi(_changes, replace_configs, _configs_after_change, _response)

@@ -23,6 +23,7 @@ from tidelog.broker.api.handlers.config_changes import (
 from tidelog.broker.api.handlers.logger_changes import LoggerChanges
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.controller.configs import ResourceChange
 from tidelog.cluster.controller.result import ControllerResult, Outcome
 from tidelog.cluster.controller.settings import ControllerSettings
@@ -33,6 +34,7 @@ from tidelog.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from tidelog.protocol.steps import Steps
 
 Request = TypeVar("Request", AlterConfigsRequest, IncrementalAlterConfigsRequest)
 Response = TypeVar("Response", AlterConfigsResponse, IncrementalAlterConfigsResponse)
@@ -43,7 +45,7 @@ ResourceResponse = TypeVar(
 )
 
 Submission: TypeAlias = Callable[
-    [MetadataImage, ControllerSettings, Sequence[ResourceChange]], ControllerResult[list[Outcome]]
+    [MetadataImage, ControllerSettings, Sequence[ResourceChange]], Steps[ControllerResult[list[Outcome]]]
 ]
 """The command of the controller."""
 
@@ -52,25 +54,28 @@ Submission: TypeAlias = Callable[
 class ConfigApi(Generic[Request, Response]):
     """The differences between the two APIs."""
 
-    changes: Callable[[Request], list[ResourceChange]]
+    changes: Callable[[Request], Steps[tuple[ResourceChange, ...]]]
     submission: Submission
     configs_after_change: ConfigsAfterChange
-    response: Callable[[Request, Sequence[Outcome]], Response]
+    response: Callable[[Request, Sequence[Outcome]], Steps[Response]]
 
 
 def resource_responses(
     kind: type[ResourceResponse], resources: Iterable[Resource], outcomes: Sequence[Outcome]
-) -> tuple[ResourceResponse, ...]:
+) -> Steps[tuple[ResourceResponse, ...]]:
     """Return the outcome of each resource, in the form of one of the APIs."""
-    return tuple(
-        kind(
-            error_code=outcome.code,
-            error_message=outcome.text,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
+    responses = []
+    for resource, outcome in zip(resources, outcomes, strict=True):
+        responses.append(
+            kind(
+                error_code=outcome.code,
+                error_message=outcome.text,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
         )
-        for resource, outcome in zip(resources, outcomes, strict=True)
-    )
+        yield None
+    return tuple(responses)
 
 
 class ConfigAlterationForwarder(Generic[Request, Response]):
@@ -82,27 +87,32 @@ class ConfigAlterationForwarder(Generic[Request, Response]):
         image: Callable[[], MetadataImage],
         config: BrokerConfig,
         forward: Callable[[RequestContext, Request], Awaitable[Response]],
+        slices: Slices,
         loggers: LoggerChanges | None = None,
     ) -> None:
         self._api: ConfigApi[Request, Response] = api
         self._image = image
         self._config = config
         self._forward: Callable[[RequestContext, Request], Awaitable[Response]] = forward
+        self._slices = slices
         self._loggers = loggers
 
     async def handle(self, context: RequestContext, request: Request) -> Response:
         """Return this broker's errors, and the controller's results for the other resources."""
-        requested = self._api.changes(request)
-        change_loggers = change_loggers_of(self._loggers, validate_only=request.validate_only)
-        outcomes = check_request(
-            self._config, self._image(), requested, self._api.configs_after_change, change_loggers
-        )
+        complete = self._slices.complete
+        requested = await complete(self._api.changes(request))
+        outcomes = await complete(self._check(request, requested))
         rest = without_outcome(request.resources, outcomes)
         forwarded: list[Outcome] = []
         if rest:
             response = await self._forward(context, replace(request, resources=tuple(rest)))
-            forwarded = outcomes_of_responses(rest, response.responses)
-        return self._api.response(request, merge_outcomes(outcomes, forwarded))
+            forwarded = await complete(outcomes_of_responses(rest, response.responses))
+        return await complete(self._api.response(request, merge_outcomes(outcomes, forwarded)))
+
+    def _check(self, request: Request, requested: Sequence[ResourceChange]) -> Steps[list[Outcome | None]]:
+        change_loggers = change_loggers_of(self._loggers, validate_only=request.validate_only)
+        configs_after_change = self._api.configs_after_change
+        return check_request(self._config, self._image(), requested, configs_after_change, change_loggers)
 
 
 def change_loggers_of(loggers: LoggerChanges | None, *, validate_only: bool) -> ChangeLoggers | None:

@@ -18,9 +18,10 @@ from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.clients.transport.failures import known_code
 from tidelog.cluster.controller.configs import ConfigOperation, ResourceChange
 from tidelog.cluster.controller.result import Outcome
-from tidelog.cluster.image import MetadataImage, ResourceType
+from tidelog.cluster.image import ConfigResource, MetadataImage, ResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages import alter_configs, incremental_alter_configs
+from tidelog.protocol.steps import Steps
 
 T = TypeVar("T")
 
@@ -43,7 +44,7 @@ def check_request(
     requested: Sequence[ResourceChange],
     configs_after_change: ConfigsAfterChange,
     change_loggers: ChangeLoggers | None,
-) -> list[Outcome | None]:
+) -> Steps[list[Outcome | None]]:
     """Return the outcomes that this broker can determine; None for resources to forward to the controller.
 
     Changes of loggers are made. `change_loggers` is None if the API has none.
@@ -55,27 +56,31 @@ def check_request(
         _check(config, image, change, configs_after_change)
         return None
 
-    return _outcomes(requested, check)
+    return (yield from _outcomes(requested, check))
 
 
 def check_submission(
     requested: Sequence[ResourceChange], change_loggers: ChangeLoggers | None
-) -> list[Outcome | None]:
+) -> Steps[list[Outcome | None]]:
     """Return the outcomes that a controller determines before the command; None for the other resources."""
 
     def check(change: ResourceChange) -> Outcome | None:
         is_logger = change.resource[0] == ResourceType.BROKER_LOGGER
         return change_loggers(change) if change_loggers is not None and is_logger else None
 
-    return _outcomes(requested, check)
+    return (yield from _outcomes(requested, check))
 
 
 def _outcomes(
     requested: Sequence[ResourceChange], check: Callable[[ResourceChange], Outcome | None]
-) -> list[Outcome | None]:
-    counts = Counter(change.resource for change in requested)
+) -> Steps[list[Outcome | None]]:
+    counts: Counter[ConfigResource] = Counter()
+    for change in requested:
+        counts[change.resource] += 1
+        yield None
     outcomes: list[Outcome | None] = []
     for change in requested:
+        yield None
         try:
             if counts[change.resource] > 1:
                 raise _invalid_request("Each resource must appear at most once.")
@@ -127,16 +132,19 @@ def without_outcome(requested: Sequence[T], outcomes: Sequence[Outcome | None]) 
 
 def outcomes_of_responses(
     resources: Iterable[Resource], responses: Iterable[ResourceResponse]
-) -> list[Outcome]:
+) -> Steps[list[Outcome]]:
     """Return the controller's outcome for each of `resources`."""
-    by_resource = {
-        (response.resource_type, response.resource_name): Outcome(
-            known_code(response.error_code), response.error_message
-        )
-        for response in responses
-    }
+    by_resource: dict[ConfigResource, Outcome] = {}
+    for response in responses:
+        outcome = Outcome(known_code(response.error_code), response.error_message)
+        by_resource[response.resource_type, response.resource_name] = outcome
+        yield None
     missing = Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller's response does not have this resource")
-    return [by_resource.get((each.resource_type, each.resource_name), missing) for each in resources]
+    outcomes = []
+    for each in resources:
+        outcomes.append(by_resource.get((each.resource_type, each.resource_name), missing))
+        yield None
+    return outcomes
 
 
 def _invalid_request(text: str) -> KafkaError:

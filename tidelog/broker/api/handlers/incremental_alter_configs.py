@@ -30,22 +30,25 @@ from tidelog.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from tidelog.protocol.steps import Steps, each
 
 _DEFINITIONS = {**TOPIC_AND_GROUP_DEFINITIONS, ResourceType.BROKER: BROKER_DEFINITIONS}
 
 
-def _changes(request: IncrementalAlterConfigsRequest) -> list[ResourceChange]:
-    return [_change(resource) for resource in request.resources]
+def _changes(request: IncrementalAlterConfigsRequest) -> Steps[tuple[ResourceChange, ...]]:
+    return each(_change, request.resources)
 
 
 def _change(resource: AlterConfigsResource) -> ResourceChange:
-    changes = tuple(ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs)
+    changes = tuple(
+        ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs
+    )
     return ResourceChange((resource.resource_type, resource.resource_name), changes)
 
 
 def _submission(
     image: MetadataImage, settings: ControllerSettings, requested: Sequence[ResourceChange]
-) -> ControllerResult[list[Outcome]]:
+) -> Steps[ControllerResult[list[Outcome]]]:
     return alter_configs(image, settings, requested, _DEFINITIONS)
 
 
@@ -59,10 +62,9 @@ def _configs_after_change(image: MetadataImage, change: ResourceChange) -> dict[
 
 def _response(
     request: IncrementalAlterConfigsRequest, outcomes: Sequence[Outcome]
-) -> IncrementalAlterConfigsResponse:
-    return IncrementalAlterConfigsResponse(
-        responses=resource_responses(AlterConfigsResourceResponse, request.resources, outcomes)
-    )
+) -> Steps[IncrementalAlterConfigsResponse]:
+    responses = yield from resource_responses(AlterConfigsResourceResponse, request.resources, outcomes)
+    return IncrementalAlterConfigsResponse(responses=responses)
 
 
 INCREMENTAL_ALTER_CONFIGS: Final = ConfigApi(_changes, _submission, _configs_after_change, _response)

@@ -245,10 +245,10 @@ def _register_forwarded(dispatcher: Dispatcher, services: Services) -> None:
     ) -> IncrementalAlterConfigsResponse:
         return await forwarder.forward(context, request, IncrementalAlterConfigsResponse)
 
-    altering = ConfigAlterationForwarder(ALTER_CONFIGS, image, config, alter)
+    altering = ConfigAlterationForwarder(ALTER_CONFIGS, image, config, alter, services.slices)
     dispatcher.register(ApiKey.ALTER_CONFIGS, altering.handle, parks=True)
     loggers = LoggerChanges(config.node_id, LoggerLevels())
     incremental = ConfigAlterationForwarder(
-        INCREMENTAL_ALTER_CONFIGS, image, config, alter_incrementally, loggers
+        INCREMENTAL_ALTER_CONFIGS, image, config, alter_incrementally, services.slices, loggers
     )
     dispatcher.register(ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental.handle, parks=True)

@@ -6,21 +6,25 @@ import asyncio
 
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.scheduling.bounded_gather import bounded_gather
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.client_quotas import IP, is_address
-from tidelog.cluster.controller.client_quotas import alter_client_quotas
+from tidelog.cluster.controller.client_quotas import QuotaOutcome, alter_client_quotas
 from tidelog.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     ResponseEntityData,
     ResponseEntryData,
 )
+from tidelog.protocol.steps import each
 
 
 class AlterClientQuotasHandler:
     """Submits the request to the controller."""
 
-    def __init__(self, store: MetadataStore) -> None:
+    def __init__(self, store: MetadataStore, slices: Slices) -> None:
         self._store = store
+        self._slices = slices
 
     async def handle(
         self, context: RequestContext, request: AlterClientQuotasRequest
@@ -28,30 +32,29 @@ class AlterClientQuotasHandler:
         """Return the outcome of each entity when the quotas are durable."""
         hosts = await _resolvable(request)
         outcomes = await self._store.submit(lambda image: alter_client_quotas(image, request, hosts))
-        return AlterClientQuotasResponse(
-            entries=tuple(
-                ResponseEntryData(
-                    error_code=outcome.code,
-                    error_message=outcome.text,
-                    entity=tuple(
-                        ResponseEntityData(entity_type=kind, entity_name=name)
-                        for kind, name in entity.items()
-                    ),
-                )
-                for entity, outcome in outcomes
-            )
-        )
+        entries = await self._slices.complete(each(_response, outcomes))
+        return AlterClientQuotasResponse(entries=entries)
+
+
+def _response(outcome: QuotaOutcome) -> ResponseEntryData:
+    return ResponseEntryData(
+        error_code=outcome.outcome.code,
+        error_message=outcome.outcome.text,
+        entity=tuple(
+            ResponseEntityData(entity_type=kind, entity_name=name) for kind, name in outcome.entity.items()
+        ),
+    )
 
 
 async def _resolvable(request: AlterClientQuotasRequest) -> frozenset[str]:
     """Return the host names among the ip entities that can be resolved to an address."""
     names = {
-        each.entity_name
+        entity.entity_name
         for entry in request.entries
-        for each in entry.entity
-        if each.entity_type == IP and each.entity_name and not is_address(each.entity_name)
+        for entity in entry.entity
+        if entity.entity_type == IP and entity.entity_name and not is_address(entity.entity_name)
     }
-    found = await asyncio.gather(*map(_is_host, names))
+    found = await bounded_gather(map(_is_host, names))
     return frozenset(name for name, is_host in zip(names, found, strict=True) if is_host)
 
 

@@ -10,9 +10,11 @@ from tidelog.broker.api.handlers.config_changes import check_submission, merge_o
 from tidelog.broker.api.handlers.logger_changes import LoggerChanges
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.controller.result import ControllerResult, Outcome
 from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.steps import Steps
 
 
 class ConfigAlterationHandler(Generic[Request, Response]):
@@ -23,24 +25,26 @@ class ConfigAlterationHandler(Generic[Request, Response]):
         api: ConfigApi[Request, Response],
         store: MetadataStore,
         settings: ControllerSettings,
+        slices: Slices,
         loggers: LoggerChanges | None = None,
     ) -> None:
         self._api: ConfigApi[Request, Response] = api
         self._store = store
         self._settings = settings
+        self._slices = slices
         self._loggers = loggers
 
     async def handle(self, context: RequestContext, request: Request) -> Response:
         """Return the outcome of each resource when the changes are durable."""
-        requested = self._api.changes(request)
-        outcomes = check_submission(
-            requested, change_loggers_of(self._loggers, validate_only=request.validate_only)
-        )
+        complete = self._slices.complete
+        requested = await complete(self._api.changes(request))
+        change_loggers = change_loggers_of(self._loggers, validate_only=request.validate_only)
+        outcomes = await complete(check_submission(requested, change_loggers))
         rest = without_outcome(requested, outcomes)
 
-        def command(image: MetadataImage) -> ControllerResult[list[Outcome]]:
-            result = self._api.submission(image, self._settings, rest)
+        def command(image: MetadataImage) -> Steps[ControllerResult[list[Outcome]]]:
+            result = yield from self._api.submission(image, self._settings, rest)
             return replace(result, records=()) if request.validate_only else result
 
         submitted = await self._store.submit(command) if rest else []
-        return self._api.response(request, merge_outcomes(outcomes, submitted))
+        return await complete(self._api.response(request, merge_outcomes(outcomes, submitted)))

@@ -102,10 +102,13 @@ def _register_admin(dispatcher: Dispatcher, services: ControllerServices) -> Non
     dispatcher.register(ApiKey.CREATE_TOPICS, create.handle)
     dispatcher.register(ApiKey.DELETE_TOPICS, DeleteTopicsHandler(store, settings).handle)
     dispatcher.register(ApiKey.CREATE_PARTITIONS, CreatePartitionsHandler(store, settings, randomness).handle)
-    altering = ConfigAlterationHandler(ALTER_CONFIGS, store, settings)
+    slices = dispatcher.slices
+    altering = ConfigAlterationHandler(ALTER_CONFIGS, store, settings, slices)
     dispatcher.register(ApiKey.ALTER_CONFIGS, altering.handle)
     loggers = LoggerChanges(config.node_id, LoggerLevels())
-    incremental = ConfigAlterationHandler(INCREMENTAL_ALTER_CONFIGS, store, settings, loggers)
+    incremental = ConfigAlterationHandler(
+        INCREMENTAL_ALTER_CONFIGS, store, settings, dispatcher.slices, loggers
+    )
     dispatcher.register(ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental.handle)
     describe_configs = DescribeConfigsHandler(services.image, config, LoggerLevels())
     dispatcher.register(ApiKey.DESCRIBE_CONFIGS, describe_configs.handle)
@@ -123,10 +126,10 @@ def _register_admin(dispatcher: Dispatcher, services: ControllerServices) -> Non
 def _register_security(dispatcher: Dispatcher, services: ControllerServices) -> None:
     """Register the APIs for quotas, access control and credentials, which are stored but not enforced yet."""
     store, config, image = services.store, services.config, services.image
-    dispatcher.register(ApiKey.ALTER_CLIENT_QUOTAS, AlterClientQuotasHandler(store).handle)
+    dispatcher.register(ApiKey.ALTER_CLIENT_QUOTAS, AlterClientQuotasHandler(store, dispatcher.slices).handle)
     create = CreateAclsHandler(store, config, services.randomness)
     dispatcher.register(ApiKey.CREATE_ACLS, create.handle)
     dispatcher.register(ApiKey.DELETE_ACLS, DeleteAclsHandler(store, config).handle)
     dispatcher.register(ApiKey.DESCRIBE_ACLS, DescribeAclsHandler(image, config).handle)
-    credentials = AlterUserScramCredentialsHandler(store)
+    credentials = AlterUserScramCredentialsHandler(store, dispatcher.slices)
     dispatcher.register(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, credentials.handle)

@@ -61,6 +61,7 @@ def create_raft_node(context: NodeContext, endpoints: tuple[Endpoint, ...]) -> R
             config, request_timeout_ms=config.controller_quorum_request_timeout_ms
         ),
         executor=context.threads.quorum,
+        slices=context.slices,
     )
     return RaftNode(
         _raft_config(config, context.cluster_id),

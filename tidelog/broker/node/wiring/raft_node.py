@@ -26,6 +26,7 @@ from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
 from tidelog.broker.raft.peers import Peers
 from tidelog.broker.raft.state_file import QuorumStateFile
 from tidelog.broker.raft.steps import MachineSteps, QuorumMachine
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.clients.config.environment import Environment
 from tidelog.clients.transport.connecting import ConnectionSettings
 from tidelog.cluster.quorum.events import ResponseReceived
@@ -78,6 +79,7 @@ class RaftPorts:
     environment: Environment
     connections: ConnectionSettings
     executor: Executor
+    slices: Slices
 
 
 MachineFactory = Callable[[MetadataLog, QuorumRecord | None], ReplicaMachine]
@@ -122,6 +124,7 @@ class RaftNode:
             self.steps,
             log_end_offset=lambda: self.log.end_offset,
             first_records=first_records,
+            slices=ports.slices,
         )
         self.store = MetadataStore(
             self.log,

@@ -12,6 +12,7 @@ from tests.support.loops import on_both_loops
 from tests.support.metadata import SeededRandomness, creatable
 from tests.support.metadata_store import running_store
 from tests.support.requests import over_the_wire, request_context
+from tidelog.base.clock import SystemClock
 from tidelog.broker.api.handlers.alter_configs import ALTER_CONFIGS
 from tidelog.broker.api.handlers.config_alteration import ConfigAlterationForwarder
 from tidelog.broker.api.handlers.describe_configs import DescribeConfigsHandler
@@ -28,6 +29,7 @@ from tidelog.broker.controller.handlers.delete_topics import DeleteTopicsHandler
 from tidelog.broker.metadata.settings import controller_settings
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.observability.logger_levels import LoggerLevels
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages import alter_configs, incremental_alter_configs
 from tidelog.protocol.messages.alter_configs import AlterConfigsRequest
@@ -67,11 +69,14 @@ class Admin:
         levels = LoggerLevels(self.loggers)
         loggers = LoggerChanges(config.node_id, levels)
         self._describe = DescribeConfigsHandler(lambda: store.image, config, levels)
-        alter = ConfigAlterationHandler(ALTER_CONFIGS, store, settings)
-        self._alter = ConfigAlterationForwarder(ALTER_CONFIGS, lambda: store.image, config, alter.handle)
-        self.controller = ConfigAlterationHandler(INCREMENTAL_ALTER_CONFIGS, store, settings, loggers)
+        slices = Slices(SystemClock())
+        alter = ConfigAlterationHandler(ALTER_CONFIGS, store, settings, slices)
+        self._alter = ConfigAlterationForwarder(
+            ALTER_CONFIGS, lambda: store.image, config, alter.handle, slices
+        )
+        self.controller = ConfigAlterationHandler(INCREMENTAL_ALTER_CONFIGS, store, settings, slices, loggers)
         self._incremental = ConfigAlterationForwarder(
-            INCREMENTAL_ALTER_CONFIGS, lambda: store.image, config, self.controller.handle, loggers
+            INCREMENTAL_ALTER_CONFIGS, lambda: store.image, config, self.controller.handle, slices, loggers
         )
         self.create = CreateTopicsHandler(store, settings, SeededRandomness())
         self.delete = DeleteTopicsHandler(store, settings)
