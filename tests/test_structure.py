@@ -23,7 +23,6 @@ PARAMETER_EXCEPTIONS = {
     "tidelog.cluster.quorum.quorum:Quorum.__init__": 13,
     "tidelog.cluster.quorum.replica:Replica.__init__": 12,
     "tidelog.protocol.record:BatchBuilder.__init__": 10,
-    "tidelog.storage.producers.producer_snapshot:_entry": 8,
     "tidelog.storage.segment.segment:LogSegment.__init__": 8,
 }
 """Commands of typer (one parameter for each option) are exempt; these are functions with too many."""

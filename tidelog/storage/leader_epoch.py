@@ -1,7 +1,7 @@
-"""Where each leader epoch starts in one partition's log: what followers truncate by.
+"""Where each leader epoch starts in one partition's log; followers truncate to these offsets.
 
-Source: KIP-101 (truncate by epoch, never by high watermark), KIP-279 (answer with the largest epoch
-not above the one asked for), org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache.
+Source: KIP-101 (truncate by epoch, never by high watermark), KIP-279 (respond with the largest epoch
+not above the requested one), org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class EpochEntry(NamedTuple):
 
 
 class EpochEndOffset(NamedTuple):
-    """An epoch and the offset at which it ends (exclusive); (-1, -1) when nothing is known."""
+    """An epoch and the offset at which it ends (exclusive); (-1, -1) if it is not known."""
 
     epoch: LeaderEpoch
     end_offset: Offset
@@ -38,8 +38,7 @@ class LeaderEpochCache:
     """The epochs of one log, oldest first.
 
     Invariant: epochs and starts both strictly increase.
-    I/O: none; the caller writes the checkpoint when a method returns True (synchronously after `assign`:
-    a lost epoch could later keep records that the leader never had).
+    I/O: none; `tidelog.storage.log.leader_epoch_file_cache` writes the file.
     """
 
     _epochs: list[LeaderEpoch] = field(default_factory=list)
@@ -47,7 +46,7 @@ class LeaderEpochCache:
 
     @classmethod
     def of(cls, entries: Iterable[EpochEntry]) -> LeaderEpochCache:
-        """The cache that assigning `entries` in their order gives."""
+        """Return a cache to which `entries` were assigned in their order."""
         cache = cls()
         for epoch, start in entries:
             cache.assign(epoch, start)
@@ -60,7 +59,7 @@ class LeaderEpochCache:
 
     @property
     def latest_epoch(self) -> LeaderEpoch | None:
-        """The newest epoch, None while there is none."""
+        """The newest epoch, None if there is none."""
         return self._epochs[-1] if self._epochs else None
 
     @property
@@ -70,11 +69,11 @@ class LeaderEpochCache:
 
     @property
     def earliest_entry(self) -> EpochEntry | None:
-        """The oldest epoch of which the log still holds records."""
+        """The oldest epoch of which the log still has records, and its first offset."""
         return EpochEntry(self._epochs[0], self._starts[0]) if self._epochs else None
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
-        """Record where `epoch` starts; drop entries it contradicts. True when something changed."""
+        """Record where `epoch` starts and drop contradicting entries; return whether anything changed."""
         assert epoch >= 0, f"leader epoch {epoch} is negative"
         assert start_offset >= 0, f"start offset {start_offset} of leader epoch {epoch} is negative"
         if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
@@ -85,66 +84,66 @@ class LeaderEpochCache:
         return True
 
     def end_offset_for(self, epoch: LeaderEpoch, log_end_offset: Offset) -> EpochEndOffset:
-        """The largest epoch <= `epoch` and where it ends, as a leader answers OffsetForLeaderEpoch.
+        """Return the largest epoch <= `epoch` and where it ends, for the response to OffsetForLeaderEpoch.
 
-        For the latest epoch that is the log's end. An epoch older than all known ones ends where the
-        oldest starts; one newer than all known ones, or -1, is UNDEFINED.
+        The latest epoch ends at the log's end. An epoch older than all known ones ends where the oldest
+        starts; the result for an epoch newer than all known ones, or -1, is UNDEFINED.
         """
         if epoch == NO_LEADER_EPOCH or not self._epochs or epoch > self._epochs[-1]:
             return UNDEFINED
         if epoch == self._epochs[-1]:
             return EpochEndOffset(epoch, log_end_offset)
         higher = bisect_right(self._epochs, epoch)
-        answered = self._epochs[higher - 1] if higher else epoch
-        return EpochEndOffset(answered, self._starts[higher])
+        known = self._epochs[higher - 1] if higher else epoch
+        return EpochEndOffset(known, self._starts[higher])
 
     def epoch_for_offset(self, offset: Offset) -> LeaderEpoch | None:
-        """The epoch in which `offset` was or will be written, None below the oldest entry."""
+        """Return the epoch in which `offset` was or will be written; None below the oldest entry."""
         index = bisect_right(self._starts, offset)
         return self._epochs[index - 1] if index else None
 
     def start_offset_of(self, epoch: LeaderEpoch) -> Offset | None:
-        """Where exactly this epoch starts, None when it has no entry."""
+        """Return where exactly this epoch starts; None if it has no entry."""
         index = bisect_left(self._epochs, epoch)
         return self._starts[index] if index < len(self._epochs) and self._epochs[index] == epoch else None
 
     def previous_epoch(self, epoch: LeaderEpoch) -> LeaderEpoch | None:
-        """The largest known epoch below `epoch`."""
+        """Return the largest known epoch below `epoch`."""
         index = bisect_left(self._epochs, epoch)
         return self._epochs[index - 1] if index else None
 
     def next_epoch(self, epoch: LeaderEpoch) -> LeaderEpoch | None:
-        """The smallest known epoch above `epoch`."""
+        """Return the smallest known epoch above `epoch`."""
         index = bisect_right(self._epochs, epoch)
         return self._epochs[index] if index < len(self._epochs) else None
 
     def entries_in_range(self, start_offset: Offset, end_offset: Offset) -> list[EpochEntry]:
-        """The entries for the offsets from `start_offset` up to `end_offset` (exclusive)."""
+        """Return the entries for the offsets from `start_offset` to `end_offset` (exclusive)."""
         part = LeaderEpochCache(list(self._epochs), list(self._starts))
         part.truncate_from_start(start_offset)
         part.truncate_from_end(end_offset)
         return part.entries
 
     def truncate_from_end(self, end_offset: Offset) -> bool:
-        """Drop epochs that start at or above a log's new end. True when something changed."""
+        """Drop epochs that start at or above a log's new end; return whether anything changed."""
         if end_offset < 0:
             return False
         return self._keep(0, bisect_left(self._starts, end_offset))
 
     def truncate_from_start(self, start_offset: Offset) -> bool:
-        """Drop epochs that end at or below a log's new start; the one in force there now starts there.
+        """Drop epochs that end at or below a log's new start; return whether anything changed.
 
-        True when something changed.
+        The epoch that contains the new start begins there now.
         """
-        in_force = bisect_right(self._starts, start_offset) - 1
-        if in_force < 0:
+        first = bisect_right(self._starts, start_offset) - 1
+        if first < 0:
             return False
-        moved = self._starts[in_force] != start_offset
-        self._starts[in_force] = start_offset
-        return self._keep(in_force, len(self._epochs)) or moved
+        has_moved = self._starts[first] != start_offset
+        self._starts[first] = start_offset
+        return self._keep(first, len(self._epochs)) or has_moved
 
     def clear(self) -> bool:
-        """Forget everything. True when there was something."""
+        """Drop all epochs; return whether there were any."""
         return self._keep(0, 0)
 
     def _keep(self, first: int, end: int) -> bool:

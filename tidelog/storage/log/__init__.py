@@ -1,1 +1,1 @@
-"""One partition's log: offsets, append, read, truncation and retention."""
+"""One partition's log: offsets, appends, reads, truncation and retention."""

@@ -1,13 +1,12 @@
 """Finding offsets by timestamp: time index, then batch headers, then the records of one batch.
 
-Which batch it is is found at once; its records are looked at in steps, as they may be half a million.
-Meanwhile the log may change, so the next batch is looked for from scratch.
+The batch is found in one call. Its records are read in steps, as there may be half a million. The log may
+change between the steps, so the search for the next batch starts from scratch.
 
-A batch that expands beyond `tidelog.storage.log.record_bounds` answers as a whole, with its first offset and
-its
-largest
-timestamp: a reader that starts there misses nothing. So does one of the local log whose records cannot be
-read: batches come opaque from producers, and nonsense in one must not end every look-up in its partition.
+A batch that expands beyond `tidelog.storage.log.record_bounds` counts as one record with its first offset
+and its largest timestamp: a reader that starts there misses nothing. The same is true for a batch of the
+local log whose records cannot be read. Producers' batches are stored unread, and an invalid one must not make all
+look-ups in its partition fail.
 
 I/O: an index search, a scan of headers over about index.interval.bytes, and one batch, which is expanded
 within that bound. Errors: OSError, CorruptLog, CorruptIndex.
@@ -38,14 +37,14 @@ class RecordPlace(NamedTuple):
 
 
 class FoundBatch(NamedTuple):
-    """A batch that may hold the record that is looked for: its header, and all its bytes."""
+    """A batch that may contain the requested record: its header, and all its bytes."""
 
     header: BatchHeader
     data: bytes | memoryview
 
 
 def batch_at_or_after(segments: Segments, timestamp: int, offset: Offset) -> FoundBatch | None:
-    """The first batch, from the one that holds `offset` on, whose largest timestamp is >= `timestamp`."""
+    """Return the first batch with a timestamp >= `timestamp`, from the batch that contains `offset` on."""
     for segment in segments.from_offset(offset):
         if segment.max_timestamp < timestamp:
             continue
@@ -58,7 +57,7 @@ def batch_at_or_after(segments: Segments, timestamp: int, offset: Offset) -> Fou
 
 
 def newest_batch(segments: Segments) -> FoundBatch | None:
-    """The batch with the largest timestamp of the log; None in a log without timestamps."""
+    """Return the batch with the largest timestamp of the log; None in a log without timestamps."""
     newest = max(segments, key=lambda segment: segment.max_timestamp)
     timestamp, last_offset = newest.last_time_entry()
     start = newest.offset_index.lookup(last_offset).position
@@ -81,7 +80,7 @@ def first_place(batch: FoundBatch, timestamp: int, from_offset: Offset) -> Steps
 
 
 def first_readable_place(batch: FoundBatch, timestamp: int, from_offset: Offset) -> Steps[RecordPlace | None]:
-    """Return what `first_place` does. Errors: DecodeError for a damaged batch."""
+    """Return the same as `first_place`, but raise DecodeError for a damaged batch."""
     try:
         return (yield from _first_place(batch, timestamp, from_offset))
     except BoundExceeded:
@@ -112,7 +111,7 @@ def _first_place_in_thread(
 
 
 def _place_of_all(header: BatchHeader, from_offset: Offset) -> RecordPlace:
-    """One place for all records of a batch from `from_offset` on."""
+    """Return one place for all records of a batch from `from_offset` on."""
     offset = max(header.base_offset, from_offset)
     return RecordPlace(header.max_timestamp, offset, header.partition_leader_epoch)
 

@@ -1,9 +1,9 @@
-"""Reading a log by offset: which bytes of which segment, without looking at the bytes.
+"""Reading a log by offset: which bytes of which segment, without reading the bytes.
 
-An answer is a run of whole batches of one segment. It starts with the batch that holds the offset
-asked for (which may begin before it) and ends before the upper bound.
+A result is a sequence of complete batches of one segment. It starts with the batch that contains the
+requested offset (which may begin before it) and ends before the upper bound.
 
-I/O: none near the end of the log, where batch starts are remembered; else an index search and a short
+I/O: none near the end of the log, where batch starts are cached; else an index search and a short
 scan of headers. Errors: OSError, CorruptLog, CorruptIndex.
 """
 
@@ -21,7 +21,7 @@ from tidelog.storage.segment.txn_index import AbortedTransaction
 
 
 class OffsetMetadata(NamedTuple):
-    """An offset with the place of its batch: which segment, and where in it in bytes."""
+    """An offset, the base offset of its segment, and the position of its batch there in bytes."""
 
     offset: Offset
     segment_base_offset: Offset
@@ -30,20 +30,20 @@ class OffsetMetadata(NamedTuple):
 
 @dataclass(slots=True)
 class ReadResult:
-    """What one read of a partition found, with the offsets that go into the answer."""
+    """The result of one read of a partition, with the offsets for the response."""
 
     start_offset_metadata: OffsetMetadata
     high_watermark: Offset
     log_start_offset: Offset
     last_stable_offset: Offset
     records: FileSlice | None
-    """None when there is nothing to read below the upper bound."""
+    """None if there is nothing to read below the upper bound."""
     aborted_transactions: list[AbortedTransaction] | None
-    """None unless they were asked for."""
+    """None unless they were requested."""
 
 
 class SegmentRange(NamedTuple):
-    """Whole batches of one segment: [`start`, `end`) in bytes, ending before `end_offset`."""
+    """Complete batches of one segment: [`start`, `end`) in bytes, ending before `end_offset`."""
 
     segment: LogSegment
     start: int
@@ -54,10 +54,10 @@ class SegmentRange(NamedTuple):
 def find_range(
     segments: Segments, offset: Offset, max_bytes: int, upper_bound: Offset, at_least_one: bool
 ) -> SegmentRange | None:
-    """The batches from `offset` on, below `upper_bound`; None when there are none.
+    """Return the batches from `offset` on, below `upper_bound`; None if there are none.
 
-    At most `max_bytes`, except that with `at_least_one` the first batch comes whatever its size.
-    The range is empty (start == end) when the first batch does not fit.
+    The range has at most `max_bytes`, but with `at_least_one` the first batch is included regardless of its
+    size. The range is empty (start == end) if the first batch does not fit.
     """
     segment = segments.floor(offset)
     while segment is not None and segment.base_offset < upper_bound:
@@ -91,7 +91,10 @@ def _range_in(
 
 
 def readable_end(segments: Segments, segment: LogSegment, upper_bound: Offset) -> tuple[int, Offset]:
-    """Where readers of `segment` must stop, and the offset there, so that `upper_bound` is not passed."""
+    """Return the position at which readers of `segment` must stop, and the offset there.
+
+    Readers do not pass `upper_bound`.
+    """
     following = segments.higher(segment.base_offset)
     if following is not None and upper_bound >= following.base_offset:
         return segment.size_bytes, following.base_offset
@@ -99,7 +102,7 @@ def readable_end(segments: Segments, segment: LogSegment, upper_bound: Offset) -
 
 
 def readable_bytes(segments: Segments, offset: Offset, upper_bound: Offset) -> int:
-    """Bytes of the batches from the one that holds `offset` up to `upper_bound`."""
+    """Return the bytes of the batches from the one that contains `offset` to `upper_bound`."""
     if offset >= upper_bound:
         return 0
     first = segments.floor(offset)
@@ -115,9 +118,9 @@ def readable_bytes(segments: Segments, offset: Offset, upper_bound: Offset) -> i
 
 
 def aborted_transactions(segments: Segments, start: Offset, upper_bound: Offset) -> list[AbortedTransaction]:
-    """The aborted transactions that overlap [`start`, `upper_bound`), so that readers can drop their records.
+    """Return the aborted transactions that overlap [`start`, `upper_bound`); readers drop their records.
 
-    Their markers may stand far behind, so later segments are asked until one knows that no more can come.
+    Their markers may be in later segments, so the indexes are read until one shows that no more can follow.
     """
     found: list[AbortedTransaction] = []
     for segment in segments.from_offset(start):

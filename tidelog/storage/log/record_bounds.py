@@ -1,8 +1,8 @@
-"""How much of a batch the broker takes apart: bounds that keep a bomb from filling memory or the event loop.
+"""Bounds for the expansion of batches: a compressed batch must not fill the memory or block the event loop.
 
-A batch that nobody has to look into is stored as it is, whatever it expands to; readers have bounds
-of their own. Kafka 4.4 has a setting for this (max.decompressed.message.bytes); here it follows from
-the topic's max.message.bytes.
+A batch whose records the broker need not read is stored unread, whatever its expanded size; readers have
+their own bounds. Kafka 4.4 has a setting for this (max.decompressed.message.bytes). Here the bound is derived
+from the topic's max.message.bytes.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import Final
 
 MEBIBYTE: Final = 1 << 20
 EXPANSION: Final = 16
-"""Text and JSON compress about tenfold; whoever sends more than this per byte is refused."""
+"""Text and JSON compress about tenfold; batches with a higher ratio than this are rejected."""
 LEAST_BOUND_BYTES: Final = 16 * MEBIBYTE
 MOST_BOUND_BYTES: Final = 256 * MEBIBYTE
 LOOKED_UP_BYTES_MAX: Final = 64 * MEBIBYTE
-"""What a look-up by time expands, which knows no topic's settings."""
+"""The bound for a look-up by timestamp, which does not depend on the topic's settings."""
 SMALL_BYTES: Final = 32 * 1024
-"""What is expanded or compressed at once: more may take longer than a millisecond or two."""
+"""The most that is expanded or compressed in one step: more may take longer than two milliseconds."""
 RECORDS_MAX: Final = 500_000
-"""As many as take about half a second to look at; clients send 10,000 at most unless told otherwise."""
+"""Records that can be read in about half a second; clients send at most 10,000 by default."""
 
 
 def decompressed_bytes_max(max_message_bytes: int) -> int:
-    """What a batch of a topic may expand to, if it has to be expanded."""
+    """Return the largest expanded size in bytes of a batch that must be expanded."""
     return min(max(EXPANSION * max_message_bytes, LEAST_BOUND_BYTES), MOST_BOUND_BYTES)

@@ -1,11 +1,11 @@
-"""Looking into a produced batch before it is appended: its records' keys and timestamps, another compression.
+"""Reading the records of a produced batch before it is appended: keys, timestamps, another compression.
 
-All of it is done in steps: a batch of a few KiB may hold half a million records. What is large is expanded
-and compressed in threads, a few batches at a time, which bounds the memory that this takes to some times
+This is done in steps, as a batch of a few KiB may contain half a million records. Large batches are expanded
+and compressed in threads, a few at a time. This bounds the memory to a few times
 `ValidationRules.decompressed_bytes_max`.
 
 Errors: KafkaError, see the table in `tidelog.storage.log.validation`.
-Source: LogValidator of Apache Kafka 4.3; KIP-467 (which records are refused).
+Source: LogValidator of Apache Kafka 4.3; KIP-467 (which records are rejected).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tidelog.storage.segment.time_index import NO_TIMESTAMP
 T = TypeVar("T")
 
 RECORD_ERRORS_MAX: Final = 1000
-"""How many refused records an answer names; their batch is refused whole."""
+"""How many rejected records a response names; their batch is rejected as a whole."""
 SMALL_RECORDS: Final = 1000
 _ERRORS_SHOWN: Final = 3
 _ALL_TIMESTAMPS: Final = (-(2**63), 2**63 - 1)
@@ -77,7 +77,7 @@ def with_log_append_time(
     now_ms: int,
     must_recompress: bool,
 ) -> Steps[ValidatedBatch]:
-    """Check a batch whose timestamps are to be the broker's; return what to store."""
+    """Check a batch that gets the broker's time as its timestamp; return what to store."""
     if header.attributes & ATTRIBUTE_LOG_APPEND_TIME:
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set log append time")
 
@@ -98,7 +98,7 @@ def with_log_append_time(
 def timestamp_error(
     records: bytearray | memoryview, header: BatchHeader, rules: ValidationRules, now_ms: int
 ) -> KafkaError:
-    """Return why a batch with a timestamp too late is refused; of a small batch, which records are."""
+    """Return the error for a batch with a timestamp that is too late; it names records of a small batch."""
     allowed = rules.timestamps_at(now_ms)
     if header.record_count <= SMALL_RECORDS:
         try:
@@ -108,7 +108,7 @@ def timestamp_error(
         except InvalidRecords as error:
             return error
         except KafkaError:
-            pass  # they cannot be looked at
+            pass  # the records cannot be read
     return KafkaError(ErrorCode.INVALID_TIMESTAMP, _out_of_range(header.max_timestamp, allowed))
 
 
@@ -123,11 +123,11 @@ def _opened(
     *,
     is_recompressed: bool,
 ) -> Steps[T]:
-    """What `look_into` returns for the expanded records."""
+    """Return the result of `look_into` for the expanded records."""
     if header.record_count > RECORDS_MAX:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
-            f"{header.record_count} records in a batch that has to be looked into, at most {RECORDS_MAX} are",
+            f"{header.record_count} records in a batch that must be read, at most {RECORDS_MAX} are allowed",
         )
     payload = _small_payload(records, header)
     if payload is None:
@@ -143,7 +143,7 @@ def _opened_in_thread(
     rules: ValidationRules,
     look_into: Callable[[memoryview], Steps[T]],
 ) -> Steps[T]:
-    # A copy: the connection's buffer may be used for another request before the thread is through.
+    # A copy: the connection may use its buffer for another request before the thread has finished.
     compressed, codec = bytes(_payload_of(records, header)), header.compression
     try:
         payload = yield from aside(lambda: expand(codec, compressed, rules.decompressed_bytes_max))
@@ -153,7 +153,7 @@ def _opened_in_thread(
 
 
 def _small_payload(records: bytearray | memoryview, header: BatchHeader) -> memoryview | None:
-    """The expanded records, unless it takes long to expand them."""
+    """Return the expanded records; None if it takes long to expand them."""
     payload, codec = _payload_of(records, header), header.compression
     if codec is Compression.NONE:
         return _checked_size(payload, header)
@@ -178,13 +178,13 @@ def _checked_size(payload: memoryview, header: BatchHeader) -> memoryview:
     return payload
 
 
-# -- looking at them
+# -- checking the records
 
 
 def check_records(
     payload: memoryview, header: BatchHeader, rules: ValidationRules, now_ms: int | None
 ) -> Steps[int]:
-    """Look at every record; return the largest timestamp. `now_ms` None: timestamps do not count."""
+    """Check every record and return the largest timestamp; with `now_ms` None timestamps are not limited."""
     bad = _BadRecords(rules, now_ms)
     skimmer = RecordSkimmer(payload, header)
     largest = NO_TIMESTAMP
@@ -201,7 +201,7 @@ def check_records(
 
 
 class _BadRecords:
-    """The records of a batch that may not be stored: how many they are, and the first RECORD_ERRORS_MAX."""
+    """The invalid records of a batch: their number, and the first RECORD_ERRORS_MAX of them."""
 
     def __init__(self, rules: ValidationRules, now_ms: int | None) -> None:
         self._needs_key = rules.is_compacted
@@ -211,7 +211,7 @@ class _BadRecords:
         self._code = ErrorCode.INVALID_RECORD
 
     def look_at(self, skimmed: Skimmed) -> None:
-        """Note those among `skimmed`."""
+        """Add the invalid records of `skimmed`."""
         oldest, newest = self._allowed
         without_key = skimmed.without_key if self._needs_key else ()
         if not without_key and oldest <= min(skimmed.timestamps) and max(skimmed.timestamps) <= newest:
@@ -232,10 +232,10 @@ class _BadRecords:
             self._errors.append((index, text))
 
     def refuse_any(self) -> None:
-        """Raise InvalidRecords if there is one."""
+        """Raise InvalidRecords if there is an invalid record."""
         if self._count:
             shown = "; ".join(f"record {index}: {text}" for index, text in self._errors[:_ERRORS_SHOWN])
-            text = f"{self._count} of the records are refused, {shown}"
+            text = f"{self._count} of the records are invalid: {shown}"
             raise InvalidRecords(self._code, text, self._errors)
 
 
@@ -243,13 +243,13 @@ def _out_of_range(timestamp: int, allowed: tuple[int, int]) -> str:
     return f"timestamp {timestamp} ms is not within {allowed[0]} and {allowed[1]}"
 
 
-# -- storing them in another codec
+# -- storing the records in another codec
 
 
 def _recompressed(
     payload: memoryview, header: BatchHeader, rules: ValidationRules, newest: int, *, log_append_time: bool
 ) -> Steps[ValidatedBatch]:
-    """The same records in the topic's codec: they read the same, so they need not be written one by one."""
+    """Return the batch in the topic's codec; the bytes of its expanded records do not change."""
     codec, level = rules.stored_compression, rules.compression_level
     assert codec is not None
     if codec is Compression.NONE or len(payload) <= SMALL_BYTES:
@@ -262,7 +262,7 @@ def _recompressed(
     if size_bytes > rules.max_message_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"batch of {size_bytes} bytes once it is stored as {codec.name.lower()}, "
+            f"batch of {size_bytes} bytes when it is stored as {codec.name.lower()}, "
             f"max.message.bytes is {rules.max_message_bytes}",
         )
     rebuilt = bytearray(BATCH_OVERHEAD)

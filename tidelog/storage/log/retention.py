@@ -1,7 +1,7 @@
-"""Which segments a log may drop: pure decisions over what the segments say of themselves.
+"""Which segments a log may delete: pure decisions based on the properties of the segments.
 
-Segments go from the oldest on and only whole; the first that must stay ends the search. A segment
-that reaches beyond the high watermark stays, so that the log start never passes it.
+Segments are deleted as a whole, the oldest first; the first that must be kept ends the search. A segment
+that reaches beyond the high watermark is kept, so that the log start never passes the high watermark.
 
 Source: UnifiedLog.deleteOldSegments of Apache Kafka 4.3; KIP-107 (DeleteRecords).
 """
@@ -16,25 +16,25 @@ from tidelog.storage.config.log_config import LogConfig
 
 
 class Deletable(Protocol):
-    """What retention needs to know of a segment."""
+    """The properties of a segment that retention depends on."""
 
     @property
     def base_offset(self) -> Offset:
-        """The first offset that may stand in it."""
+        """The first offset that the segment may contain."""
         ...
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of batches in it."""
+        """Bytes of batches in the segment."""
         ...
 
     def largest_timestamp(self) -> int:
-        """The largest record timestamp in ms."""
+        """Return the largest record timestamp in ms."""
         ...
 
 
 class LogBounds(NamedTuple):
-    """The offsets that limit what may go."""
+    """The offsets that limit what may be deleted."""
 
     log_start_offset: Offset
     high_watermark: Offset
@@ -42,14 +42,14 @@ class LogBounds(NamedTuple):
 
 
 class RetentionLimits(NamedTuple):
-    """How old in ms and how large in bytes a log may be; -1 is without limit."""
+    """The maximum age in ms and size in bytes of a log; -1 means no limit."""
 
     retention_ms: int = -1
     retention_bytes: int = -1
 
     @classmethod
     def of(cls, config: LogConfig) -> RetentionLimits:
-        """The limits of a whole log: none unless cleanup.policy has delete."""
+        """Return the limits of a whole log: none unless cleanup.policy has delete."""
         if not config.is_deleted_by_retention:
             return NO_LIMITS
         return cls(config.retention_ms, config.retention_bytes)
@@ -61,9 +61,9 @@ S = TypeVar("S", bound=Deletable)
 
 
 def expired_segments(segments: list[S], limits: RetentionLimits, bounds: LogBounds, now_ms: int) -> list[S]:
-    """The oldest segments that are wholly below the log start, too old, or more than the size allows.
+    """Return the oldest segments that are below the log start, too old, or above the size limit.
 
-    May be all of them, but for an empty active one: the caller then rolls, so that the log keeps an
+    These may be all segments except an empty active one. The caller then rolls, so that the log keeps an
     active segment.
     """
     kept = _after(segments, bounds, lambda _, end: end <= bounds.log_start_offset, may_take_active=False)
@@ -81,9 +81,9 @@ def _after(
     *,
     may_take_active: bool = True,
 ) -> list[S]:
-    """What stays of `segments` when the longest run of expired ones from the start goes.
+    """Return `segments` without the expired ones at their start.
 
-    `is_expired` gets each segment and the offset at which it ends (exclusive).
+    `is_expired` is called with each segment and the offset at which it ends (exclusive).
     """
     for index, segment in enumerate(segments):
         is_active = index + 1 == len(segments)

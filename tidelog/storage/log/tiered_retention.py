@@ -1,8 +1,8 @@
-"""Which local segments a tiered log may drop: pure decisions, like tidelog.storage.log.retention.
+"""Which local segments a tiered log may delete: pure decisions, like tidelog.storage.log.retention.
 
-While copying goes on the local limits count, and only what is in remote storage goes, or what is below
-the log start. With remote.log.copy.disable the total limits count and nothing has to be remote first
-(KIP-950). An empty cleanup.policy keeps records for ever, but not their local copies (KIP-1161).
+While segments are copied, the local limits apply. Only segments in remote storage or below the log start are
+deleted. With remote.log.copy.disable the total limits apply, also to segments that were not copied (KIP-950).
+An empty cleanup.policy keeps records without limit, but not their local copies (KIP-1161).
 
 Source: UnifiedLog.deletableSegments and deleteOldSegments of Apache Kafka 4.3.
 """
@@ -30,7 +30,7 @@ S = TypeVar("S", bound=Deletable)
 
 
 class RemoteBounds(NamedTuple):
-    """What is known of the remote part of a log."""
+    """What is known about the remote part of a log."""
 
     local_log_start_offset: Offset
     highest_offset_in_remote_storage: Offset
@@ -38,23 +38,23 @@ class RemoteBounds(NamedTuple):
 
 
 class LocalRetention(NamedTuple, Generic[S]):
-    """What retention asks of the local part of a log."""
+    """The changes of the local part of a log that retention requires."""
 
     expired: list[S]
-    """The oldest segments, which may go now."""
+    """The oldest segments, which may be deleted now."""
     rolls: bool
-    """The active segment is due as well, but not remote: sealed, it is copied and goes later."""
+    """The active segment has expired but is not in remote storage: it must be sealed to be copied."""
 
 
 def has_remote_part(topic_partition: TopicPartition, config: LogConfig, *, is_system_enabled: bool) -> bool:
-    """Whether something of a log may be in remote storage: never of an internal topic's."""
+    """Return whether a part of a log may be in remote storage; never that of an internal topic."""
     return is_system_enabled and config.remote_storage_enable and topic_partition.topic not in _NEVER_TIERED
 
 
 def is_tiered(topic_partition: TopicPartition, config: LogConfig, *, is_system_enabled: bool) -> bool:
-    """Whether a log is kept in remote storage: not while it is compacted.
+    """Return whether a log is stored in remote storage: not while it is compacted.
 
-    That may be for a while by a broker's default; what is remote by then stays a part of the log.
+    A broker's default may make it compacted for some time; its remote part then remains a part of the log.
     """
     has_part = has_remote_part(topic_partition, config, is_system_enabled=is_system_enabled)
     return has_part and not config.is_compacted
@@ -63,9 +63,9 @@ def is_tiered(topic_partition: TopicPartition, config: LogConfig, *, is_system_e
 def refuse_loss_of_tiering(
     topic_partition: TopicPartition, config: LogConfig, *, is_system_enabled: bool
 ) -> None:
-    """ConfigError for a tiered log on a node that has no remote storage any more.
+    """Raise ConfigError for a tiered log on a node that no longer has remote storage.
 
-    Opened without it the log would start where its local part does, and later have the rest deleted.
+    Without it the log would start where its local part starts, and its remote part would be deleted later.
     """
     if not is_system_enabled and is_tiered(topic_partition, config, is_system_enabled=True):
         allowed = f"topic {topic_partition.topic} has remote.storage.enable=true: end that or delete it first"
@@ -75,9 +75,9 @@ def refuse_loss_of_tiering(
 def local_retention(
     segments: list[S], config: LogConfig, bounds: LogBounds, remote: RemoteBounds, now_ms: int
 ) -> LocalRetention[S]:
-    """The local segments of a tiered log that are too old, too many or below where the log starts.
+    """Return the local segments of a tiered log that are too old, too many or below the log start.
 
-    While nobody has said what remote storage holds, only the last of these counts (KAFKA-20732).
+    Until the highest remote offset is reported, only segments below the log start are (KAFKA-20732).
     """
     start = bounds._replace(log_start_offset=remote.local_log_start_offset)
     if config.remote_log_copy_disable:

@@ -1,22 +1,21 @@
-"""What a leader checks before it lets a produced batch into the log.
+"""The checks of a leader before it appends a produced batch.
 
-The header and the checksum are looked at once. Records are parsed, within a bound, only where the header
-cannot answer: a compacted topic (null keys), a limit on how old timestamps may be, a change of compression.
-That is done in steps (`tidelog.storage.log.record_validation`), as it may take half a second. For the rest a
-batch is
-opaque, and its header's largest timestamp is trusted.
+The header and the checksum are always checked. Records are parsed, within a bound, only if the header is not
+sufficient: in a compacted topic (null keys), with a limit on the age of timestamps, and to change the
+compression. This is done in steps (`tidelog.storage.log.record_validation`), as it may take half a second.
+Otherwise the records are not read, and the header's largest timestamp is trusted.
 
 | finding | error |
 |---|---|
 | no batch, several, magic 0 or 1, contradicting counts, control batch, no sequence | INVALID_RECORD |
 | null key in a compacted topic, records that cannot be parsed | INVALID_RECORD |
-| records that must be looked at and are more than `storage.log.record_bounds` allows | INVALID_RECORD |
+| records that must be read and are more than `storage.log.record_bounds` allows | INVALID_RECORD |
 | unknown magic, impossible length, checksum | CORRUPT_MESSAGE |
 | batch > max.message.bytes | MESSAGE_TOO_LARGE |
 | batch > segment.bytes | RECORD_LIST_TOO_LARGE |
 | timestamp outside of before.max.ms / after.max.ms, log append time set by a client | INVALID_TIMESTAMP |
 
-Which records are refused stands in the error (KIP-467).
+The error names the rejected records (KIP-467).
 Source: ProduceRequest, UnifiedLog.analyzeAndValidateRecords and LogValidator of Apache Kafka 4.3.
 """
 
@@ -46,19 +45,19 @@ from tidelog.storage.log.validation_rules import ValidatedBatch, ValidationRules
 _MAGIC_AT: Final = 16
 _HEADER_BYTES_IN_LENGTH: Final = BATCH_OVERHEAD - LOG_OVERHEAD
 _HIGHEST_COMPRESSION: Final = int(max(Compression))
-# How many bytes a byte can stand for, by codec: a batch that is not opened must not claim more offsets.
+# How many bytes a byte can expand to, by codec: a batch that is not expanded must not claim more offsets.
 # Deflate: 258 bytes in 2 bits. Snappy: 64 in 3 bytes. LZ4: 255 in one. Zstandard: 128 KiB in a block of 4.
 _EXPANSION_MAX: Final = (1, 1032, 22, 255, 32768)
 
 
-# To look a member up in its enum takes 70 ns, which counts where it is done for every batch.
+# The look-up of a member in its enum takes 70 ns, which matters if it is done for every batch.
 _CLIENT: Final = AppendOrigin.CLIENT
 
 
 def read_single_batch(records: bytearray | memoryview) -> BatchHeader:
-    """The header of the one batch in `records`, all of which is there.
+    """Return the header of the one complete batch in `records`.
 
-    A torn piece behind it is tolerated, as Kafka does; the caller cuts it off.
+    Incomplete bytes after it are tolerated, as in Kafka; the caller removes them.
     Errors: KafkaError INVALID_RECORD or CORRUPT_MESSAGE.
     """
     try:
@@ -70,7 +69,7 @@ def read_single_batch(records: bytearray | memoryview) -> BatchHeader:
     if size_bytes != available:
         if size_bytes > available:
             raise KafkaError(
-                ErrorCode.INVALID_RECORD, f"{available} of the {size_bytes} bytes of the batch are there"
+                ErrorCode.INVALID_RECORD, f"the batch has {size_bytes} bytes, but only {available} were sent"
             )
         _refuse_second_batch(records, size_bytes)
     return header
@@ -94,7 +93,7 @@ def _refuse_second_batch(records: bytearray | memoryview, end: int) -> None:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a batch length of {length} follows the first batch")
     if LOG_OVERHEAD + length <= rest:
         raise KafkaError(
-            ErrorCode.INVALID_RECORD, "a produce request holds exactly one batch per partition, here are more"
+            ErrorCode.INVALID_RECORD, "more than one batch per partition; a produce request must have one"
         )
 
 
@@ -105,10 +104,10 @@ def validation(
     origin: AppendOrigin,
     now_ms: int,
 ) -> Steps[ValidatedBatch] | None:
-    """Check one whole batch, of which the header may be all; None when it is stored as it came.
+    """Check one complete batch; return None if its header is sufficient and it is stored unchanged.
 
-    Else the steps check the rest, and return what to store instead. Where the topic's timestamps are the
-    broker's time, they are set in place. `records` must not change before the last step.
+    Otherwise the returned steps check the records, and return the batch to store. If the topic's timestamps
+    are the broker's time, they are set in place. `records` must not change before the last step.
     Errors: KafkaError, see the table above.
     """
     # Unpacked, because each field of a named tuple costs more than all of them at once.
@@ -125,7 +124,7 @@ def validation(
             f"batch of {size_bytes} bytes, max.message.bytes is {rules.max_message_bytes}",
         )
     if not crc_is_valid(records, 0, header):
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"checksum {crc:#010x} of the batch does not hold")
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"checksum {crc:#010x} of the batch is wrong")
     codec = attributes & ATTRIBUTE_COMPRESSION_MASK
     if codec > _HIGHEST_COMPRESSION:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression {codec} is unknown")
@@ -149,7 +148,7 @@ def validation(
 
 
 def _check_client_header(header: BatchHeader) -> None:
-    """What of a header may be wrong, once something looks odd; many records may just be well compressed."""
+    """Raise KafkaError INVALID_RECORD for an invalid header; many well compressed records are valid."""
     count = header.record_count
     if count <= 0 or header.last_offset_delta + 1 != count:
         raise KafkaError(

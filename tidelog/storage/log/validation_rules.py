@@ -1,4 +1,4 @@
-"""What a topic's settings say about the batches that may be appended."""
+"""The rules for appended batches that are derived from a topic's settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NO_LIMIT: Final = 2**63 - 1
 
 
 class ValidatedBatch(NamedTuple):
-    """A batch that was changed before it is stored, in another buffer if it had to be compressed anew."""
+    """A batch that was changed before it is stored, in another buffer if it was compressed again."""
 
     records: bytearray | memoryview
     header: BatchHeader
@@ -31,21 +31,21 @@ class ValidationRules:
     timestamp_after_max_ms: int
     is_compacted: bool
     stored_compression: Compression | None
-    """The codec batches are stored in; None keeps the producer's."""
+    """The codec in which batches are stored; None keeps the producer's."""
     compression_level: int | None
     decompressed_bytes_max: int
     looks_at_records: bool
-    """Whether headers alone cannot tell if a batch may be stored."""
+    """Whether the records of every batch must be read before it is stored."""
     may_open_batches: bool
-    """Whether a batch may have to be looked into, which takes long if it is large."""
+    """Whether the records of a batch may have to be read, which takes long if it is large."""
 
     def timestamps_at(self, now_ms: int) -> tuple[int, int]:
-        """The oldest and the newest timestamp that may be stored now."""
+        """Return the oldest and the newest timestamp that may be stored now."""
         return now_ms - self.timestamp_before_max_ms, now_ms + self.timestamp_after_max_ms
 
     @classmethod
     def of(cls, config: LogConfig) -> ValidationRules:
-        """The rules that `config` means."""
+        """Return the rules for a topic with the settings `config`."""
         stored, level = _stored_compression(config)
         looks_at_records = config.is_compacted or config.message_timestamp_before_max_ms != _NO_LIMIT
         return cls(

@@ -1,16 +1,16 @@
-"""What a partition remembers of one producer, and the rules by which its next batch is accepted.
+"""The state of one producer in a partition, and the rules by which its next batch is accepted.
 
 | finding | error |
 |---|---|
 | epoch below the last seen one | INVALID_PRODUCER_EPOCH |
 | new epoch that does not start with sequence 0 | OUT_OF_ORDER_SEQUENCE_NUMBER |
 | same epoch, sequence is not the next (2^31 - 1 is followed by 0) | OUT_OF_ORDER_SEQUENCE_NUMBER |
-| nothing known of the producer | any sequence is accepted: its records may have been deleted (KIP-360) |
+| unknown producer | any sequence is accepted: its records may have been deleted (KIP-360) |
 | write outside of a transaction while one is open | INVALID_TXN_STATE |
 | marker of an older coordinator | TRANSACTION_COORDINATOR_FENCED |
 | marker, transaction version 2, epoch not above the last seen one | INVALID_PRODUCER_EPOCH (KIP-890) |
 
-Batches that come from a leader are taken as they are.
+Batches from a leader are not checked.
 Source: ProducerStateEntry and ProducerAppendInfo of Apache Kafka 4.3.
 """
 
@@ -35,7 +35,7 @@ _SEQUENCES: Final = 2**31
 
 
 class BatchMetadata(NamedTuple):
-    """A batch already in the log; a producer that sends it again gets this as its answer."""
+    """A batch already in the log; the response to a producer that sends it again is made from this."""
 
     last_sequence: int
     last_offset: Offset
@@ -70,21 +70,21 @@ class ProducerEntry:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record in this epoch, -1 while there is none."""
+        """Sequence of the last record in this epoch, -1 if there is none."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
     def last_offset(self) -> Offset:
-        """Offset of the last data record in this epoch, -1 while there is none."""
+        """Offset of the last data record in this epoch, -1 if there is none."""
         return self.batches[-1].last_offset if self.batches else -1
 
     @property
     def last_offset_delta(self) -> int:
-        """Offsets from first to last record of the last batch."""
+        """Difference between the last and the first offset of the last batch."""
         return self.batches[-1].offset_delta if self.batches else 0
 
     def continues_with(self, header: BatchHeader) -> bool:
-        """Whether the batch comes right behind the last one: no duplicate, not fenced, in sequence."""
+        """Return whether the batch follows the last one: no duplicate, not fenced, in sequence."""
         batches = self.batches
         return (
             bool(batches)
@@ -93,7 +93,7 @@ class ProducerEntry:
         )
 
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
-        """The remembered batch with the same epoch and sequences."""
+        """Return the cached batch with the same epoch and sequences; None if there is none."""
         if header.producer_epoch != self.producer_epoch:
             return None
         last_sequence = header.last_sequence
@@ -103,7 +103,7 @@ class ProducerEntry:
         return None
 
     def check_epoch(self, header: BatchHeader, first_offset: Offset) -> None:
-        """Refuse a batch of a producer that was replaced by one with a newer epoch."""
+        """Raise KafkaError for a batch of a producer that was replaced by one with a newer epoch."""
         if header.producer_epoch < self.producer_epoch:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -112,7 +112,7 @@ class ProducerEntry:
             )
 
     def check_sequence(self, header: BatchHeader, first_offset: Offset) -> None:
-        """Refuse a batch that does not continue where the producer's last one ended."""
+        """Raise KafkaError for a batch that does not continue where the producer's last one ended."""
         known_epoch, base_sequence = self.producer_epoch, header.base_sequence
         if known_epoch == NO_PRODUCER_EPOCH:
             return
@@ -127,7 +127,7 @@ class ProducerEntry:
         )
 
     def check_transaction(self, header: BatchHeader, first_offset: Offset) -> None:
-        """Refuse a batch outside of a transaction while the producer has one open."""
+        """Raise KafkaError for a batch outside of a transaction while the producer has an open one."""
         if self.transaction_first_offset is not None and not header.is_transactional:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
@@ -142,7 +142,7 @@ class ProducerEntry:
         marker: EndTransactionMarker,
         transaction_version: int,
     ) -> None:
-        """Refuse a marker of a replaced producer or of a replaced coordinator."""
+        """Raise KafkaError for a marker of a replaced producer or of a replaced coordinator."""
         if transaction_version < TRANSACTION_VERSION_2:
             self.check_epoch(header, first_offset)
         elif header.producer_epoch <= self.producer_epoch and not self._is_repeated_marker(header):
@@ -159,7 +159,7 @@ class ProducerEntry:
             )
 
     def add_batch(self, header: BatchHeader, first_offset: Offset) -> bool:
-        """Remember a data batch that now is in the log; True when it began a transaction."""
+        """Add a data batch that is in the log now; return whether it began a transaction."""
         # Unpacked, because each field of a named tuple costs more than all of them at once.
         _, _, _, _, _, attributes, offset_delta, _, timestamp, _, producer_epoch, first_sequence, _ = header
         if producer_epoch != self.producer_epoch:
@@ -178,7 +178,10 @@ class ProducerEntry:
         return False
 
     def end_transaction(self, producer_epoch: ProducerEpoch, marker: EndTransactionMarker) -> Offset | None:
-        """Take a marker that now is in the log; the first offset of the transaction it ended, if any."""
+        """Apply a marker that is in the log now; return the first offset of the transaction it ended.
+
+        Return None if no transaction was open.
+        """
         first_offset, self.transaction_first_offset = self.transaction_first_offset, None
         self._set_epoch(producer_epoch)
         self.coordinator_epoch = marker.coordinator_epoch
@@ -186,7 +189,7 @@ class ProducerEntry:
         return first_offset
 
     def _is_repeated_marker(self, header: BatchHeader) -> bool:
-        """A coordinator may write its marker again: nothing is open any more, or the epoch cannot rise."""
+        """Return whether a coordinator wrote its marker again: none is open, or the epoch cannot rise."""
         return header.producer_epoch == self.producer_epoch and (
             self.transaction_first_offset is None or header.producer_epoch == HIGHEST_PRODUCER_EPOCH
         )

@@ -1,13 +1,13 @@
-"""The bytes of a producer snapshot (`<20-digit offset>.snapshot`): every producer at that offset.
+"""The bytes of a producer snapshot (`<20-digit offset>.snapshot`): all producers at that offset.
 
 | bytes | field |
 |---|---|
 | 2 | version, int16, 1 |
-| 4 | CRC-32C of everything behind it |
+| 4 | CRC-32C of all following bytes |
 | 4 | number of entries, int32 |
 | 46 each | producer id 8, epoch 2, last sequence 4, last offset 8, offset delta 4, timestamp 8, coordinator epoch 4, first offset of the open transaction or -1, 8 |
 
-Only the last batch of each producer survives in it. Source: ProducerSnapshot.json of Apache Kafka 4.3.
+It contains only the last batch of each producer. Source: ProducerSnapshot.json of Apache Kafka 4.3.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HEADER_SIZE: Final = _PREFIX.size + _COUNT.size
 
 
 def encode_snapshot(entries: Collection[ProducerEntry]) -> bytes:
-    """The snapshot of `entries`, in their order."""
+    """Return the bytes of a snapshot of `entries`, in their order."""
     body = bytearray(_COUNT.pack(len(entries)))
     for entry in entries:
         first_offset = entry.transaction_first_offset
@@ -48,7 +48,7 @@ def encode_snapshot(entries: Collection[ProducerEntry]) -> bytes:
 
 
 def decode_snapshot(data: bytes, path: str) -> list[ProducerEntry]:
-    """The entries in `data`; `path` is for the message of CorruptSnapshot."""
+    """Return the entries in `data`; raise CorruptSnapshot, which names `path`, for damaged bytes."""
     if len(data) < _HEADER_SIZE:
         raise CorruptSnapshot(path, f"its {len(data)} bytes are fewer than the header's {_HEADER_SIZE}")
     version, stored_crc = _PREFIX.unpack_from(data)
@@ -60,19 +60,12 @@ def decode_snapshot(data: bytes, path: str) -> list[ProducerEntry]:
     (count,) = _COUNT.unpack_from(data, _PREFIX.size)
     if count < 0 or _HEADER_SIZE + count * _ENTRY.size != len(data):
         raise CorruptSnapshot(path, f"{count} entries do not fill its {len(data)} bytes")
-    return [_entry(*values) for values in _ENTRY.iter_unpack(memoryview(data)[_HEADER_SIZE:])]
+    return [_entry(values) for values in _ENTRY.iter_unpack(memoryview(data)[_HEADER_SIZE:])]
 
 
-def _entry(
-    producer_id: int,
-    epoch: int,
-    last_sequence: int,
-    last_offset: int,
-    offset_delta: int,
-    timestamp: int,
-    coordinator_epoch: int,
-    transaction_first_offset: int,
-) -> ProducerEntry:
+def _entry(values: tuple[int, ...]) -> ProducerEntry:
+    producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp, *rest = values
+    coordinator_epoch, transaction_first_offset = rest
     has_batch = last_offset >= 0
     return ProducerEntry(
         producer_id=producer_id,

@@ -1,13 +1,12 @@
-"""The producers of one partition: duplicate detection, fencing, and which offsets are stable yet.
+"""The producers of one partition: duplicate detection, fencing, and which offsets are stable.
 
-The append path of a log, per batch that has a producer id:
+The append path of a log, for each batch that has a producer id:
 
     duplicate = producers.check(header, first_offset, origin, marker)    # raises KafkaError; changes nothing
     ... write the batch ...
     completed = producers.update(header, first_offset, marker)
-    if completed: aborted ones go to the transaction index with producers.last_stable_offset_after(completed),
-                  then producers.complete_transaction(completed)
-    producers.map_end_offset = log_end_offset
+    if completed: index an aborted one with producers.last_stable_offset_after(completed), then call
+                  producers.complete_transaction(completed)
 
 Source: ProducerStateManager of Apache Kafka 4.3; KIP-98, KIP-360, KIP-890.
 """
@@ -32,7 +31,7 @@ from tidelog.storage.producers.verification import NO_VERIFICATION, Verification
 
 DEFAULT_PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
 
-# Looked up once: a member of an enum costs 70 ns each time.
+# The look-up of a member in its enum takes 70 ns each time.
 _CLIENT: Final = AppendOrigin.CLIENT
 _REPLICATION: Final = AppendOrigin.REPLICATION
 
@@ -52,12 +51,14 @@ class _UnreplicatedTransaction(NamedTuple):
 
 
 class ProducerStateManager:
-    """State of all producers that wrote to a partition up to `map_end_offset`, with its snapshots on disk.
+    """The state of all producers that wrote to a partition, with its snapshots on disk.
+
+    It includes all batches below `map_end_offset`, and no producer has written between there and the log end.
 
     Invariant: `_open_transactions` (first offset -> producer) ascends and has one entry per producer with
     a `transaction_first_offset`, or whose marker is being completed; `_unreplicated` ascends.
-    Bounds: producers are forgotten `producer_id_expiration_ms` after their last batch or marker (Kafka's
-    producer.id.expiration.ms), verifications after they began; the caller runs `remove_expired` now and then.
+    Bounds: producers are removed `producer_id_expiration_ms` after their last batch or marker (Kafka's
+    producer.id.expiration.ms), verifications after they began; the caller runs `remove_expired` regularly.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class ProducerStateManager:
 
     @property
     def producers(self) -> Mapping[ProducerId, ProducerEntry]:
-        """Every known producer; a view that must not be changed."""
+        """All known producers; a view that must not be changed."""
         return MappingProxyType(self._producers)
 
     @property
@@ -88,7 +89,7 @@ class ProducerStateManager:
         return next(iter(self._open_transactions), None)
 
     def has_open_transaction(self, producer_id: ProducerId, producer_epoch: ProducerEpoch) -> bool:
-        """Whether this producer, in this epoch, has begun a transaction here and not ended it."""
+        """Return whether this producer, in this epoch, has begun a transaction here and not ended it."""
         entry = self._producers.get(producer_id)
         return (
             entry is not None
@@ -97,7 +98,7 @@ class ProducerStateManager:
         )
 
     def has_open_transaction_since(self, before_ms: int) -> bool:
-        """Whether the producer of the oldest open transaction has written nothing since `before_ms`."""
+        """Return whether the producer of the oldest open transaction wrote nothing since `before_ms`."""
         producer_id = next(iter(self._open_transactions.values()), None)
         entry = None if producer_id is None else self._producers.get(producer_id)
         return entry is not None and entry.last_timestamp < before_ms
@@ -111,10 +112,10 @@ class ProducerStateManager:
         *,
         supports_epoch_bump: bool,
     ) -> Verification | None:
-        """Begin or continue the verification of a producer's transaction; None when the transaction is open.
+        """Begin or continue the verification of a producer's transaction; None if the transaction is open.
 
         `sequence` is that of the waiting batch, -1 for a coordinator's.
-        Errors: INVALID_PRODUCER_EPOCH when the log has a higher epoch: no coordinator needs to be asked.
+        Errors: INVALID_PRODUCER_EPOCH if the log has a higher epoch; the coordinator is not needed then.
         """
         entry = self._producers.get(producer_id)
         if entry is not None and producer_epoch < entry.producer_epoch:
@@ -134,7 +135,7 @@ class ProducerStateManager:
         return verification
 
     def forget_verifications(self) -> None:
-        """End every verification: another broker leads the partition and writes its markers."""
+        """End all verifications: another broker is the leader and writes the markers."""
         self._verifications.clear()
 
     def check_transactional(
@@ -144,12 +145,12 @@ class ProducerStateManager:
         origin: AppendOrigin,
         verification: Verification | None,
     ) -> BatchMetadata | None:
-        """`check` for a batch of a transaction: one that is not open must have been verified.
+        """Check a batch of a transaction like `check`; a transaction that is not open must be verified.
 
-        `verification` is the one that began for the batch, NO_VERIFICATION when the transaction was open
-        then; None when transactions are not verified.
-        Errors: those of `check`. NOT_ENOUGH_REPLICAS, which clients retry, when the verification has ended:
-        the next attempt is verified again. INVALID_TXN_STATE when an open transaction has ended.
+        `verification` is the one that began for the batch, NO_VERIFICATION if the transaction was open
+        then, None if transactions are not verified.
+        Errors: those of `check`. NOT_ENOUGH_REPLICAS, which clients retry, if the verification has ended:
+        the next attempt is verified again. INVALID_TXN_STATE if an open transaction has ended.
         """
         producer_id = header.producer_id
         entry = self._producers.get(producer_id)
@@ -186,11 +187,11 @@ class ProducerStateManager:
         *,
         transaction_version: int = 0,
     ) -> BatchMetadata | None:
-        """Whether a batch may be appended; what was appended when a client sends a batch again.
+        """Check a batch before it is appended; return the earlier batch if a client sends it again.
 
         `first_offset` is the offset that the batch would get, `marker` the record of a control batch,
-        `transaction_version` the transaction.version feature that the coordinator works by.
-        Of several batches of one producer each must be updated before the next is checked.
+        `transaction_version` the transaction.version feature of the coordinator.
+        Several batches of one producer must be checked and updated one after the other.
         Errors: KafkaError with the codes in `tidelog.storage.producers.producer_entry`; nothing has changed
         then.
         """
@@ -225,8 +226,8 @@ class ProducerStateManager:
     ) -> CompletedTransaction | None:
         """Apply a batch that is in the log now; return the transaction that it ended, if it is a marker.
 
-        `transaction_version` is that of a coordinator's marker, 0 where it is unknown.
-        Does not raise: what a log holds is true, also when a leader sent it.
+        `transaction_version` is that of a coordinator's marker, 0 if it is unknown.
+        It never raises: the contents of the log are not questioned, also if a leader sent them.
         """
         producer_id = header.producer_id
         assert producer_id >= 0, f"batch at offset {first_offset} has no producer id"
@@ -252,22 +253,22 @@ class ProducerStateManager:
         return CompletedTransaction(producer_id, started, first_offset, marker.is_abort)
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> Offset:
-        """The last stable offset once `completed` counts: where the next open transaction starts."""
+        """Return the last stable offset after `completed`: where the next open transaction starts."""
         for first_offset, producer_id in self._open_transactions.items():
             if producer_id != completed.producer_id:
                 return first_offset
         return completed.last_offset + 1
 
     def complete_transaction(self, completed: CompletedTransaction) -> None:
-        """The marker is in the log and in the index: the offsets are stable once it is replicated."""
+        """Record that the marker is in the log and the index; replication makes its offsets stable."""
         removed = self._open_transactions.pop(completed.first_offset, None)
         assert removed is not None, f"{completed} of {self.topic_partition} was never started"
         insort(self._unreplicated, _UnreplicatedTransaction(completed.first_offset, completed.last_offset))
 
     def first_unstable_offset(self, high_watermark: Offset) -> Offset | None:
-        """The first offset of a transaction that has no marker yet, or one above the high watermark.
+        """Return the first offset of a transaction without a marker, or with one above the high watermark.
 
-        Markers below the high watermark are settled for good: it must not fall without a reload.
+        Transactions with a marker below the high watermark are dropped: it must not fall without a reload.
         """
         if self._unreplicated:
             self._settle(high_watermark)
@@ -278,7 +279,7 @@ class ProducerStateManager:
         return unreplicated if undecided is None else min(undecided, unreplicated)
 
     def remove_expired(self, now_ms: int) -> None:
-        """Forget producers that have been silent for too long and have no transaction open."""
+        """Remove producers that have written nothing for too long and have no open transaction."""
         expired = [entry.producer_id for entry in self._producers.values() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self._producers[producer_id]
@@ -289,17 +290,17 @@ class ProducerStateManager:
         }
 
     def load_entry(self, entry: ProducerEntry) -> None:
-        """Take a producer from a snapshot, of this log or of the remote tier."""
+        """Add a producer from a snapshot of this log or of remote storage."""
         self._producers[entry.producer_id] = entry
         if entry.transaction_first_offset is not None:
             self._open_transactions[entry.transaction_first_offset] = entry.producer_id
             self._open_transactions = OrderedDict(sorted(self._open_transactions.items()))
 
     def truncate_and_reload(self, log_start_offset: Offset, log_end_offset: Offset, now_ms: int) -> None:
-        """Go back to the newest snapshot within the log; the caller replays from `map_end_offset` on.
+        """Restore the newest snapshot within the log; the caller replays from `map_end_offset` on.
 
-        Snapshots outside of the log are deleted. When the state already is that of `log_end_offset` it
-        stays: producers that are only in memory are not forgotten for a moved log start.
+        Snapshots outside of the log are deleted. A state that is already that of `log_end_offset` is kept:
+        a new log start does not remove producers that are only in memory.
         """
         for offset in list(self.snapshots.offsets):
             if offset > log_end_offset or offset <= log_start_offset:
@@ -311,13 +312,13 @@ class ProducerStateManager:
         self._load_newest_snapshot(log_start_offset, now_ms)
 
     def on_log_start_offset_incremented(self, log_start_offset: Offset) -> None:
-        """Settle transactions that end below the new log start, and let the state begin there at least."""
+        """Drop transactions that end below the new log start; the state includes everything below it."""
         self._settle(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
         self._snapshot_offset = self.snapshots.offsets[-1] if self.snapshots.offsets else log_start_offset
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """Forget everything and delete every snapshot; the log is empty and starts at `offset`."""
+        """Remove all producers and snapshots; the log is empty and starts at `offset`."""
         self._forget_all()
         for snapshot in list(self.snapshots.offsets):
             self.snapshots.delete(snapshot)
@@ -325,7 +326,7 @@ class ProducerStateManager:
         self.map_end_offset = offset
 
     def update_map_end_offset(self, offset: Offset) -> None:
-        """Record that the state includes everything below `offset`: no producer has written in between."""
+        """Record that the state includes all batches below `offset`."""
         self.map_end_offset = offset
 
     def set_expiration(self, producer_id_expiration_ms: int) -> None:
@@ -333,9 +334,10 @@ class ProducerStateManager:
         self.producer_id_expiration_ms = producer_id_expiration_ms
 
     def take_snapshot(self, *, sync: bool = True) -> str | None:
-        """Write a snapshot at `map_end_offset` and return its path; None when there is one already.
+        """Write a snapshot at `map_end_offset` and return its path; None if there is one already.
 
-        Without `sync` nothing waits for the disk: pass the path to `flush_snapshot` in another thread.
+        Without `sync` this does not wait for the disk: the caller passes the path to `flush_snapshot` in
+        another thread.
         """
         if self.map_end_offset <= self._snapshot_offset:
             return None
@@ -344,7 +346,7 @@ class ProducerStateManager:
         return path
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[Offset]) -> None:
-        """Before loading: delete snapshots that belong to no segment."""
+        """Delete snapshots that belong to no segment, before the state is loaded."""
         self.snapshots.remove_strays(segment_base_offsets)
 
     def _load_newest_snapshot(self, log_start_offset: Offset, now_ms: int) -> None:

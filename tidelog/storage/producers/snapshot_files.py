@@ -1,7 +1,7 @@
-"""The producer snapshots in a partition directory: which there are, writing, reading, removing them.
+"""The producer snapshots in a partition directory: listing, writing, reading and removing them.
 
-A snapshot may be torn by a crash, as it is not always synced; its CRC tells, and an older one or the
-log itself takes its place.
+A crash may damage a snapshot, as it is not always synced. Its CRC shows that; then an older snapshot or the
+log itself is used.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class SnapshotFiles:
         self.rescan()
 
     def path(self, offset: Offset) -> str:
-        """The name of the snapshot at `offset`."""
+        """Return the path of the snapshot at `offset`."""
         return f"{self.directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
 
     def rescan(self) -> None:
-        """Look into the directory again."""
+        """Read the names in the directory again."""
         self.offsets = sorted(
             offset
             for name in self._fs.listdir(self.directory)
@@ -62,7 +62,7 @@ class SnapshotFiles:
         return path
 
     def read_newest(self) -> tuple[Offset, list[ProducerEntry]] | None:
-        """The newest readable snapshot; damaged ones above it are deleted, and named in the log."""
+        """Return the newest readable snapshot; delete damaged ones above it, with a warning."""
         while self.offsets:
             offset = self.offsets[-1]
             path = self.path(offset)
@@ -82,7 +82,7 @@ class SnapshotFiles:
                 self._fs.unlink(self.path(offset))
 
     def mark_for_deletion(self, offset: Offset) -> str | None:
-        """Give the snapshot the `.deleted` suffix and forget it; its new path, None when there is none."""
+        """Give the snapshot the `.deleted` suffix; return its new path, None if there is no snapshot."""
         if offset not in self.offsets:
             return None
         self.offsets.remove(offset)
@@ -93,7 +93,7 @@ class SnapshotFiles:
         return path + DELETED_SUFFIX
 
     def remove_strays(self, segment_base_offsets: Collection[Offset]) -> None:
-        """Remove snapshots that belong to no segment, but not the newest of all: a clean shutdown left it."""
+        """Remove snapshots that belong to no segment, but not the newest, which a clean shutdown wrote."""
         self.rescan()
         strays = [offset for offset in self.offsets if offset not in segment_base_offsets]
         if strays and (not segment_base_offsets or strays[-1] > max(segment_base_offsets)):
@@ -103,7 +103,7 @@ class SnapshotFiles:
 
 
 def flush_snapshot(fs: FileSystem, path: str) -> None:
-    """Make a snapshot durable; from any thread. One that was removed meanwhile needs nothing."""
+    """Make a snapshot durable, in any thread; ignore one that was removed meanwhile."""
     try:
         file = fs.open(path, create=False)
     except FileNotFoundError:
