@@ -5,8 +5,8 @@ change between the steps, so the search for the next batch starts from scratch.
 
 A batch that expands beyond `tidelog.storage.log.record_bounds` counts as one record with its first offset
 and its largest timestamp: a reader that starts there misses nothing. The same is true for a batch of the
-local log whose records cannot be read. Producers' batches are stored unread, and an invalid one must not make all
-look-ups in its partition fail.
+local log whose records cannot be read. Producers' batches are stored unread, and an invalid one must not make
+all look-ups in its partition fail.
 
 I/O: an index search, a scan of headers over about index.interval.bytes, and one batch, which is expanded
 within that bound. Errors: OSError, CorruptLog, CorruptIndex.
