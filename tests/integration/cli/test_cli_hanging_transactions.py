@@ -22,7 +22,7 @@ Results = dict[Any, Any]
 
 
 class Told:
-    """An admin client that is told of two partitions, both written by producer 7 as "gauge"."""
+    """An admin client of two partitions, both written by producer 7 as "gauge"."""
 
     def __init__(self, *, age_ms: int = 2 * HOUR_MS, known_to: tuple[TopicPartition, ...] | None) -> None:
         self._known_to = known_to
@@ -73,8 +73,8 @@ class Told:
         return dict.fromkeys(ids, self.coordinator_error or found)
 
 
-async def hanging(told: Told) -> tuple[list[TopicPartition], bool]:
-    found, is_whole = await find_hanging(cast(Admin, told), (), None, HOUR_MS)
+async def hanging(admin: Told) -> tuple[list[TopicPartition], bool]:
+    found, is_whole = await find_hanging(cast(Admin, admin), (), None, HOUR_MS)
     return [one.topic_partition for one in found], is_whole
 
 
@@ -95,17 +95,17 @@ async def test_a_young_transaction_does_not_hang() -> None:
 
 
 async def test_a_coordinator_that_cannot_tell_lets_nothing_hang() -> None:
-    told = Told(known_to=())
-    told.coordinator_error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "moving")
+    admin = Told(known_to=())
+    admin.coordinator_error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "moving")
     with pytest.raises(KafkaError, match="moving"):
-        await hanging(told)
+        await hanging(admin)
 
 
 @pytest.mark.parametrize("what", ["topic", "partition"])
 async def test_a_search_that_could_not_look_everywhere_does_not_say_that_nothing_else_hangs(
     what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = Told(known_to=None)
-    setattr(told, f"{what}_error", KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "nobody to ask"))
-    assert await hanging(told) == ([P0] if what == "partition" else [], False)
-    assert "nobody to ask" in capsys.readouterr().err
+    admin = Told(known_to=None)
+    setattr(admin, f"{what}_error", KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "no broker"))
+    assert await hanging(admin) == ([P0] if what == "partition" else [], False)
+    assert "no broker" in capsys.readouterr().err

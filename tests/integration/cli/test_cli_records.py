@@ -1,4 +1,4 @@
-"""`tidelog produce` and `tidelog consume` against a broker, and beside the clients of others."""
+"""`tidelog produce` and `tidelog consume` with a broker, and together with other clients."""
 
 from __future__ import annotations
 

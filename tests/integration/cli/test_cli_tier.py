@@ -249,7 +249,7 @@ def spoil_manifest(cluster: EmbeddedCluster) -> None:
 def add_orphan(cluster: EmbeddedCluster) -> None:
     path = object_of(cluster, 0, "log")
     name = f"{path.name[:21]}{'A' * 22}.log"
-    path.with_name(name).write_bytes(b"nobody knows me")
+    path.with_name(name).write_bytes(b"unknown")
 
 
 def flip_byte(cluster: EmbeddedCluster) -> None:

@@ -1,4 +1,4 @@
-"""`tidelog transactions` where a transaction hangs: nobody coordinates it, and so nobody ends it."""
+"""`tidelog transactions` with a hanging transaction, which no coordinator will end."""
 
 from __future__ import annotations
 

@@ -74,10 +74,10 @@ def test_a_look_from_before_the_last_record_or_without_a_partition_is_no_look_at
 ) -> None:
     watch = TierWatch(
         TierView(ClusterLayout(tmp_path, "no cluster", (), {}), tmp_path, "tides"),
-        "nobody:1",
+        "unreachable:1",
         Console(file=io.StringIO()),
     )
-    assert not watch.is_tiered(2 * 136_354), "nobody has looked yet"
+    assert not watch.is_tiered(2 * 136_354), "there is no state yet"
     empty = {"local_start": 0, "remote_end": 0, "high_watermark": 0, "end": 0, "remote": Segments(0, 0)}
     looks = {
         "before the first record": (border(**empty), border(**empty)),

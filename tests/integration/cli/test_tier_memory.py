@@ -26,7 +26,7 @@ from tidelog.protocol.record import BatchBuilder
 MIB = 1024 * 1024
 CACHE_BYTES = 16 * MIB
 STATED_BYTES = 48 * MIB
-"""Beside the cache: the response on its way, the buffers of the reader's threads, and what malloc keeps."""
+"""Memory besides the cache: responses in flight, buffers of reader threads, and free memory of malloc."""
 BATCHES = 48
 TOPIC = "remembered"
 EARLIEST_LOCAL = -4

@@ -1,4 +1,4 @@
-"""Topics that are deleted, and a node that ends before it comes to their objects."""
+"""Deleted topics, and a node that stops before it deletes their objects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_node_that_ends_before_it_marks_a_deletion_finds_it_in_its_directories
         opener.close()
         kept = tiered.objects("/stays-")
         with monkeypatch.context() as patched:
-            # As if it ended right when it heard of it.
+            # As if it stopped when it received the deletion.
             patched.setattr(RemotePart, "on_roles_changed", lambda *_: None)
             tiered.delete("tides")
             cluster.restart(clean=clean)

@@ -143,7 +143,7 @@ def test_a_broker_starts_serves_and_stops_while_its_object_store_cannot_be_reach
             "rsm.config.storage.s3.region": "us-east-1",
             "rsm.config.storage.s3.endpoint.url": f"http://127.0.0.1:{port}",
             "rsm.config.storage.s3.path.style.access.enabled": "true",
-            "rsm.config.storage.aws.access.key.id": "nobody",
+            "rsm.config.storage.aws.access.key.id": "unknown",
             "rsm.config.storage.aws.secret.access.key": "nothing",
         }
         with EmbeddedCluster(tiered=True, config=config) as cluster:

@@ -1,4 +1,4 @@
-"""Clients that others wrote, and our own beside them, behind one small face: a test asks each of them."""
+"""Clients of other projects and the bundled clients behind one interface; a test uses each of them."""
 
 from __future__ import annotations
 

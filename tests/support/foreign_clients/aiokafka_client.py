@@ -222,7 +222,7 @@ class AiokafkaConsumer:
         LOOP.run(pause())
 
     def resume(self, *partitions: int) -> None:
-        """Go on with these."""
+        """Resume these partitions."""
 
         async def resume() -> None:
             self._consumer.resume(*(self._partition(number) for number in partitions))

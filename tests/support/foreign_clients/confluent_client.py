@@ -211,7 +211,7 @@ class ConfluentConsumer:
         self._consumer.pause([self._partition(number) for number in partitions])
 
     def resume(self, *partitions: int) -> None:
-        """Go on with these."""
+        """Resume these partitions."""
         self._consumer.resume([self._partition(number) for number in partitions])
 
     def commit(self, topic: str, offsets: Mapping[int, int]) -> None:

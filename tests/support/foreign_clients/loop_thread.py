@@ -14,7 +14,7 @@ ResultT = TypeVar("ResultT")
 
 
 class LoopThread:
-    """An event loop for those who have none; started when first needed, never stopped."""
+    """An event loop in a thread; it starts when it is first used, and never stops."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

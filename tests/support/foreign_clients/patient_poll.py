@@ -1,4 +1,4 @@
-"""Polls that go on in the background while the test attends to other members of the group.
+"""Polls that continue in the background while the test uses other members of the group.
 
 Some clients' `poll` does not return before a rebalance has ended, and a rebalance does not end
 before all members have joined; in one thread that would wait for itself.
@@ -14,14 +14,14 @@ Found = Mapping[Any, list[Any]]
 
 
 class PatientPoll:
-    """At most one poll at a time; who cannot wait for it comes back for it later."""
+    """At most one poll at a time; the caller may fetch its result later."""
 
     def __init__(self, start: Callable[[], Future[Any]]) -> None:
         self._start = start
         self._running: Future[Any] | None = None
 
     def poll(self, timeout_s: float) -> Found:
-        """What the poll found, nothing if it goes on; raises what it raised."""
+        """Return the result of the poll, or nothing while it continues; raise its error."""
         if self._running is None:
             self._running = self._start()
         running = self._running

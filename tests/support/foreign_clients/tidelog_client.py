@@ -210,7 +210,7 @@ class TidelogConsumer:
         self._do(self._consumer.pause, *(self._partition(number) for number in partitions))
 
     def resume(self, *partitions: int) -> None:
-        """Go on with these."""
+        """Resume these partitions."""
         self._do(self._consumer.resume, *(self._partition(number) for number in partitions))
 
     def commit(self, topic: str, offsets: Mapping[int, int]) -> None:

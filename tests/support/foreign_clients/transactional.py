@@ -1,6 +1,6 @@
 """Transactional producers, those of others and ours, asked the same things without a coroutine.
 
-Errors are ForeignError with Kafka's number where the client tells it.
+Errors are ForeignError, with Kafka's error code if the client has it.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ async def fill(servers: str, topic: str, first: int, count: int) -> None:
 
 
 class Log:
-    """A listener that remembers what it was told, in order."""
+    """A listener that records its calls in order."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, list[int]]] = []
@@ -429,7 +429,7 @@ async def test_commits_of_a_member_that_was_put_out_are_refused(servers: str, to
             await until_empty(admin, group)
         with pytest.raises(KafkaError) as caught:
             await consumer.commit()
-        # Who asks before the answer to its own leaving has come hears it from the broker.
+        # A call before the response to LeaveGroup gets the error from the broker.
         refusals = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID)
         assert caught.value.code in refusals
         assert await admin.list_group_offsets(group) == {}

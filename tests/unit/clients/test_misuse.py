@@ -29,7 +29,7 @@ def servers() -> Iterator[str]:
 
 @pytest.fixture
 async def noise() -> AsyncIterator[list[str]]:
-    """What asyncio complains about while the test runs: exceptions that nobody asked for."""
+    """The exceptions that asyncio reports during the test, because they were never retrieved."""
     heard: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context["message"]))
     yield heard

@@ -34,7 +34,7 @@ SEEDS = range(60)
 
 
 class Life:
-    """One producer and what its application wants of it."""
+    """One producer and the operations of its application."""
 
     def __init__(self, name: str, world: World) -> None:
         self.name = name
@@ -57,7 +57,7 @@ class Life:
     # --- the application ------------------------------------------------------------------
 
     def act(self) -> None:
-        """Something that an application may do now."""
+        """Do an operation that the application may do now."""
         manager, rng = self.manager, self.world.rng
         if manager.lifecycle.pending_operation is not None and manager.lifecycle.is_idle:
             self.claim()
@@ -116,14 +116,14 @@ class Life:
     # --- the network ----------------------------------------------------------------------
 
     def drop(self) -> None:
-        """As the driver does before it asks for the next request."""
+        """Drop or fail batches, as the driver does before the next request."""
         if self.manager.lifecycle.is_rolling_back:
             self.bench.core.drop_unsent(KafkaError(ErrorCode.OPERATION_NOT_ATTEMPTED))
         if self.manager.lifecycle.is_fatal:
             self.bench.core.fail_all(KafkaError(ErrorCode.PRODUCER_FENCED))
 
     def ask(self, *, healed: bool) -> None:
-        """Send a request to the coordinator, or let the one that is sent come to something."""
+        """Send a request to the coordinator, or decide the result of the one in flight."""
         self.drop()
         if self.asking is None:
             incomplete = bool(self.bench.core.accumulator.incomplete)
@@ -144,7 +144,7 @@ class Life:
             self.manager.on_response(self.world.cluster.answer(request), request.highest_version)
 
     def produce(self, *, healed: bool) -> None:
-        """Send batches, or let one that is sent come to something."""
+        """Send batches, or decide the result of one in flight."""
         self.drop()
         world = self.world
         if not self.batches:
@@ -168,7 +168,7 @@ class Life:
 
 
 class World:
-    """A cluster, a producer and its rivals, and all that happened."""
+    """A cluster, a producer, its rivals, and the history."""
 
     def __init__(self, seed: int, *, is_v2: bool) -> None:
         self.rng = random.Random(seed)
@@ -189,7 +189,7 @@ class World:
         rng = self.rng
         if rng.random() < 0.008 or self.lives[-1].manager.lifecycle.is_fatal:
             self.lives.append(Life(f"p{len(self.lives)}", self))
-        # Zombies go on now and then.
+        # Fenced producers continue sometimes.
         life = self.lives[-1] if rng.random() < 0.9 else rng.choice(self.lives)
         choice = rng.random()
         if choice < 0.4:
@@ -202,7 +202,7 @@ class World:
             self.late.pop(rng.randrange(len(self.late)))()
 
     def _settle(self) -> None:
-        """The network heals: the last producer has to come to an end, and be able to commit."""
+        """Heal the network: the last producer has to end its operation, and be able to commit."""
         while self.late:
             self.late.pop()()
         life = self.lives[-1]
@@ -228,7 +228,7 @@ class World:
         ]
 
     def _final(self) -> list[Event]:
-        """What a reader of committed records finds, once what is open is aborted."""
+        """Return the committed records, after open transactions are aborted."""
         if self.cluster.is_open:
             self.cluster._finish(self.cluster.epoch + 1, committed=False)
         polls = []
@@ -255,7 +255,7 @@ def test_histories_are_all_or_nothing_and_every_producer_comes_to_an_end(is_v2: 
 
 
 def found_without(is_v2: bool) -> set[Anomaly]:
-    """What is found in the first history in which anything is found."""
+    """Return the anomalies of the first history that has any."""
     for seed in range(200):
         violations = World(seed, is_v2=is_v2).run()
         if violations:

@@ -37,7 +37,7 @@ def written_values(cluster: Coordinated) -> bytes:
 
 
 async def commit_that_fails(cluster: Coordinated, producer: Producer) -> asyncio.Task[None]:
-    """The commit of a transaction whose record the leader has refused; it has not heard of that yet."""
+    """Start to commit a transaction whose record the leader has rejected, before the response."""
     cluster.leader.handlers[ApiKey.PRODUCE] = in_turn(produced(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     await producer.init_transactions()
     producer.begin_transaction()

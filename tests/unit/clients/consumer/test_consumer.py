@@ -59,7 +59,7 @@ def offset_of(request: object) -> int | None:
 
 
 def log(*batches: bytes, until: int, session_id: int = 0) -> Callable[[Seen], Answer]:
-    """A leader that has these batches of one record each, from offset 0, and keeps sessions if told to."""
+    """A leader that has these batches of one record each, from offset 0; it supports sessions if required."""
     asked = {"offset": 0}
 
     def handler(seen: Seen) -> Answer:
@@ -254,7 +254,7 @@ def with_unstable_offsets(broker: ScriptedBroker, times: int) -> None:
 async def test_a_start_waits_for_the_offsets_of_an_open_transaction_whatever_is_read(
     isolation_level: str,
 ) -> None:
-    # KIP-447: else whoever takes a partition over processes again what the transaction commits.
+    # KIP-447: otherwise the next owner of the partition would process the records of the transaction again.
     async with scripted_brokers() as [broker]:
         with_unstable_offsets(broker, 1)
         options = {"group_id": "g", "enable_auto_commit": False, "isolation_level": isolation_level}

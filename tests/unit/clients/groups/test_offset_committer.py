@@ -55,7 +55,7 @@ def test_a_consumer_that_has_lost_its_generation_commits_nothing_in_a_transactio
         with pytest.raises(KafkaError) as caught:
             committer.group_metadata()
         assert caught.value.code is ErrorCode.UNKNOWN_MEMBER_ID
-        join(membership, 3)  # what it is given, nobody has polled yet
+        join(membership, 3)  # the new assignment was not polled yet
 
 
 def test_a_consumer_that_assigns_itself_commits_as_nobody() -> None:
