@@ -1,1 +1,1 @@
-"""Shells: offsets asked of brokers on the driver, ranges read from them on executors."""
+"""Shells: request offsets from brokers on the driver, and read ranges from them on executors."""

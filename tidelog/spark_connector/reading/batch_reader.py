@@ -1,4 +1,4 @@
-"""`spark.read.format("tidelog")`: a range of each partition, fixed when the query is planned."""
+"""The reader of `spark.read.format("tidelog")`: the range of each partition is fixed at planning."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _RELATIONS: Final[Mapping[type[Filter], Relation]] = {
 
 
 class TidelogBatchReader(DataSourceReader):
-    """Plans on the driver, reads on executors; holds nothing but options, as it is pickled in between."""
+    """Plans on the driver and reads on executors; it contains only options, because it is pickled."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -55,7 +55,7 @@ class TidelogBatchReader(DataSourceReader):
                 if one.size < 0:
                     raise OptionError(
                         f"options startingOffsets and endingOffsets: {one.topic_partition} would be read "
-                        f"from offset {one.start_offset} to {one.end_offset}, its start is beyond its end"
+                        f"from offset {one.start_offset} to {one.end_offset}; its start is after its end"
                     )
             return input_partitions(options, source, self._pruned(source, ranges))
 
@@ -63,28 +63,28 @@ class TidelogBatchReader(DataSourceReader):
         return read_partition(self._options, partition)
 
     def _pruned(self, source: OffsetSource, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """What the filters leave; asks for offsets of a time where they have one."""
+        """Return the parts that the filters allow; request offsets by timestamp if there is such a filter."""
         left = self._pruning.narrow(ranges, {})
         first_ms = self._pruning.first_timestamp_ms
         if first_ms is None or not left:
             return left
         partitions = [one.topic_partition for one in left]
-        # Where there is no such record, the end.
+        # If there is no such record, this is the end.
         firsts = source.resolve(AtTimestamp(PUSHDOWN, first_ms), partitions, is_start=False)
         return self._pruning.narrow(left, firsts)
 
 
 class FilteringBatchReader(TidelogBatchReader):
-    """Takes filters from Spark, which fails a query with such a reader unless its own conf allows it."""
+    """Accepts filters from Spark, which fails a query with such a reader unless its settings allow it."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Note what they leave to be read; all come back, so that Spark looks at every row itself."""
+        """Record the filters, and return all of them, so that Spark checks every row itself."""
         self._pruning = read_pruning([one for each in filters if (one := as_comparison(each)) is not None])
         return filters
 
 
 def as_comparison(pushed: Filter) -> Comparison | None:
-    """A filter of Spark as one that leaves something out; None for others."""
+    """Return a filter of Spark as a comparison; None if it cannot skip anything."""
     match pushed:
         case EqualTo(attribute=(column,), value=value) | EqualNullSafe(attribute=(column,), value=value):
             return Comparison(column, Relation.ONE_OF, (value,))

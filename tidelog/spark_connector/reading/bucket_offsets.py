@@ -1,7 +1,7 @@
-"""What the driver learns from the bucket alone: the answers of `ClusterOffsets` without a broker (shell).
+"""Partitions and offsets from the bucket alone: the interface of `ClusterOffsets` without a broker (shell).
 
-A partition is there when it has a segment; it begins where the newest segment's log began, and ends with the
-tier. With read_committed it ends where a transaction is still open at the end of the tier.
+A partition exists if it has a segment. It starts at the log start offset of the newest segment, and ends with
+the tier. With read_committed it ends before a transaction that is still open at the end of the tier.
 I/O: blocks. Errors: RemoteStorageError.
 """
 
@@ -24,7 +24,7 @@ from tidelog.spark_connector.reading.tier_storage import opened_bucket
 
 
 class BucketOffsets:
-    """Answers for one query; `partitions` looks into the bucket anew, all else is told of what it found."""
+    """Finds offsets for one query; `partitions` lists the bucket again, the other methods use its result."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -35,9 +35,9 @@ class BucketOffsets:
     def partitions(
         self, *, all_must_exist: bool, known: Collection[TopicPartition] = ()
     ) -> frozenset[TopicPartition]:
-        """The partitions that the query reads and that have segments.
+        """Return the partitions that the query reads and that have segments.
 
-        Errors: OptionError when a topic or partition that was named has none and must.
+        Errors: OptionError if a named topic or partition has none and `all_must_exist`.
         """
         topics = self._options.topics
         names = topics.named_topics
@@ -50,15 +50,15 @@ class BucketOffsets:
         wanted = topics.partitions(counts)
         missing = topics.missing(counts) or [str(one) for one in sorted(topics.assigned - found.keys())]
         if all_must_exist and missing:
-            raise OptionError(f"the bucket has no segments of what should be read: {', '.join(missing)}")
+            raise OptionError(f"the bucket has no segments of: {', '.join(missing)}")
         self._found = {name: one for name, one in found.items() if name in wanted}
         self._stable = {}
         return frozenset(self._found)
 
     def resolve(self, spec: OffsetSpec, partitions: Collection[TopicPartition], *, is_start: bool) -> Offsets:
-        """The offsets that an option stands for; without a record after a timestamp, ends are the latest.
+        """Return the offsets of an option; an end timestamp without a later record means the latest offset.
 
-        Errors: OptionError as for a cluster, and for an end behind that of the tier.
+        Errors: OptionError as for a cluster, and for an end after the end of the tier.
         """
         asked = questions(spec, partitions)
         if not is_start:
@@ -74,23 +74,23 @@ class BucketOffsets:
         return {**asked.known, **found}
 
     def existing(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """Those of `partitions` that have segments."""
+        """Return those of `partitions` that have segments."""
         return frozenset(one for one in partitions if one in self._present)
 
     def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """Where the partitions begin."""
+        """Return the log start offsets of the partitions."""
         return {one: self._present[one].start_offset for one in partitions if one in self._present}
 
     def latest(self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, int]) -> Offsets:
-        """Where they end; what is `known` does not count, as nothing but the bucket is asked."""
+        """Return the end offsets; `known` has no effect, because only the bucket is read."""
         return {one: self._end(one) for one in partitions if one in self._present}
 
     def last_tiered(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """Nothing: there is nothing that is not in the tier."""
+        """Return nothing: everything is in the tier."""
         return {}
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, UUID]:
-        """The ids of those of `topics` that have segments."""
+        """Return the ids of those of `topics` that have segments."""
         return {
             one.topic: found.tier.partition.topic_id
             for one, found in self._present.items()
@@ -98,15 +98,15 @@ class BucketOffsets:
         }
 
     def tiers(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionTier]:
-        """What is in the tier of them."""
+        """Return the remote segments of the partitions."""
         return {one: self._present[one].tier for one in partitions if one in self._present}
 
     def aborted_across(self, topic_partition: TopicPartition, offset: Offset) -> list[AbortedRange]:
-        """None: what may be read ends where a transaction is open at the end of the tier."""
+        """Return nothing: ranges end before a transaction that is open at the end of the tier."""
         return []
 
     def close(self) -> None:
-        """Nothing: the store is shared by the queries of this process."""
+        """Do nothing: the queries of this process share the store."""
 
     def __enter__(self) -> BucketOffsets:
         return self
@@ -121,7 +121,7 @@ class BucketOffsets:
     @property
     def _present(self) -> dict[TopicPartition, BucketPartition]:
         if self._found is None:
-            # A stream that goes on from its checkpoint asks for offsets first.
+            # A stream that continues from its checkpoint requests offsets first.
             self.partitions(all_must_exist=False)
         assert self._found is not None
         return self._found
@@ -151,5 +151,5 @@ class BucketOffsets:
         partition = self._present[one]
         storage = self._tier.bucket.storage
         offset = first_at_or_after(storage, partition.tier, timestamp, partition.start_offset)
-        # As with brokers, what is not stable yet is no match: a range up to there would show it.
+        # As with brokers, a record that is not stable yet is no match: a range up to it would include it.
         return offset if offset is not None and offset < self._end(one) else None

@@ -1,7 +1,7 @@
-"""What the driver asks brokers: which partitions there are, and offsets (shell).
+"""Requests partitions and offsets from brokers, on the driver (shell).
 
-Connections are made when something is first asked. Errors that may pass are tried again as the options
-`fetchOffset.numRetries` and `fetchOffset.retryIntervalMs` say, beyond what the clients do themselves.
+The first request opens the connections. Retriable errors are retried according to the options
+`fetchOffset.numRetries` and `fetchOffset.retryIntervalMs`, in addition to the retries of the clients.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ResultT = TypeVar("ResultT")
 
 
 class ClusterOffsets:
-    """Answers for one query; a context manager, or call `close`."""
+    """Requests offsets for one query; use it as a context manager, or call `close`."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -53,32 +53,32 @@ class ClusterOffsets:
     def partitions(
         self, *, all_must_exist: bool, known: Collection[TopicPartition] = ()
     ) -> frozenset[TopicPartition]:
-        """The partitions that the query reads, as they are now; before one of `known` is gone, it asks again.
+        """Return the partitions that the query reads; request them again if one of `known` is missing.
 
-        Errors: OptionError when a topic or partition that was named is not there and must be.
+        Errors: OptionError if a named topic or partition does not exist and `all_must_exist`.
         """
         topics = self._options.topics
         chosen = [one for one in known if topics.chooses(one)]
         counts = self._counts_with(chosen, topics.named_topics)
         found = topics.partitions(counts)
         if all_must_exist and (missing := topics.missing(counts)):
-            raise OptionError(f"what should be read does not exist: {', '.join(missing)}")
+            raise OptionError(f"topics or partitions do not exist: {', '.join(missing)}")
         return found
 
     def existing(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """Those of `partitions` that are there, chosen or not; before one is not, it asks again."""
+        """Return those of `partitions` that exist, chosen or not; request a missing one again first."""
         if not partitions:
             return frozenset()
         counts = self._counts_with(partitions, sorted({one.topic for one in partitions}))
         return frozenset(one for one in partitions if one.partition < counts.get(one.topic, 0))
 
     def resolve(self, spec: OffsetSpec, partitions: Collection[TopicPartition], *, is_start: bool) -> Offsets:
-        """The offsets that an option stands for; without a record after a timestamp, ends are the latest.
+        """Return the offsets of an option; an end timestamp without a later record means the latest offset.
 
-        Errors: OptionError when partitions do not fit the option, or a start has no record after it.
+        Errors: OptionError if the option names other partitions, or a start timestamp has no later record.
         """
         asked = questions(spec, partitions)
-        # Asked first: what comes between the two questions is behind these, and may be old enough.
+        # Request the ends first: records that arrive between the two requests are then after the ends.
         ends = self._listed(dict.fromkeys(asked.timestamps, LATEST))
         found = self._listed({**asked.bounds, **asked.timestamps})
         unmatched = [one for one in asked.timestamps if found[one] == _NO_MATCH]
@@ -87,11 +87,11 @@ class ClusterOffsets:
         return {**asked.known, **found, **{one: ends[one] for one in unmatched}}
 
     def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """The log starts of those of `partitions` that exist."""
+        """Return the log start offsets of those of `partitions` that exist."""
         return self._listed(dict.fromkeys(partitions, EARLIEST), gone_is_error=False)
 
     def latest(self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, int]) -> Offsets:
-        """The ends; one that is lower than what is `known` is asked again before it is believed."""
+        """Return the end offsets; one below `known` is requested again before it is accepted."""
         retries = self._options.fetch_offset_retries
         while True:
             ends = self._listed(dict.fromkeys(partitions, LATEST), gone_is_error=False)
@@ -101,9 +101,9 @@ class ClusterOffsets:
             self._ask(self._pause)
 
     def last_tiered(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """The last offset in the tier of each of `partitions`, -1 while there is none.
+        """Return the last offset in the tier of each of `partitions`, -1 if there is none.
 
-        Empty where brokers are too old to know (before KIP-1005).
+        The result is empty if the brokers do not support the request (before KIP-1005).
         """
 
         async def ask(admin: Admin) -> Offsets:
@@ -119,7 +119,7 @@ class ClusterOffsets:
             return {}
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, UUID]:
-        """The ids of those of `topics` that are there; none where brokers are too old to have ids."""
+        """Return the ids of those of `topics` that exist; none if the brokers do not support topic ids."""
 
         async def ask(admin: Admin) -> dict[str, UUID]:
             told = (await admin.describe_topics(topics)).items()
@@ -129,7 +129,7 @@ class ClusterOffsets:
         return self._ask(ask)
 
     def tiers(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionTier]:
-        """What is in the tier, as leaders read it; what was learned of it before is not read again."""
+        """Return the remote segments of the partitions. Metadata that was read before is not read again."""
 
         async def ask(admin: Admin) -> dict[TopicPartition, PartitionTier]:
             if self._tier is None:
@@ -140,10 +140,10 @@ class ClusterOffsets:
         return self._ask(ask) if partitions else {}
 
     def aborted_across(self, topic_partition: TopicPartition, offset: Offset) -> list[AbortedRange]:
-        """The aborted transactions that begin below `offset` and end at it or behind it.
+        """Return the aborted transactions that start before `offset` and end at it or after it.
 
-        What the leader says of the first batch from `offset` on; where that is not stable yet, of the one
-        before it.
+        The leader lists them with the first batch from `offset`, or with the batch before it if that one is
+        not stable yet.
         """
 
         async def ask(admin: Admin) -> list[AbortedRange]:
@@ -209,11 +209,11 @@ class ClusterOffsets:
     def _counts_with(
         self, known: Collection[TopicPartition], topics: Collection[str] | None
     ) -> dict[str, int]:
-        """The numbers of partitions of `topics`, None for all; asks again while one of `known` is missing."""
+        """Return the partition counts of `topics` (None: all); retry while one of `known` is missing."""
         retries = self._options.fetch_offset_retries
         while True:
             counts = self._ask(lambda admin: self._partition_counts(admin, topics))
-            # A broker that has just begun knows too little, for a moment.
+            # A broker that has just started has incomplete metadata for a moment.
             if retries == 0 or all(one.partition < counts.get(one.topic, 0) for one in known):
                 return counts
             retries -= 1
@@ -246,7 +246,7 @@ class ClusterOffsets:
             except (KafkaError, OSError) as error:
                 if retries == 0 or not _may_pass(error):
                     raise
-                _log.warning("asking for offsets failed and is tried again: %s", error)
+                _log.warning("request for offsets failed, retrying: %s", error)
                 retries -= 1
             await asyncio.sleep(self._options.fetch_offset_retry_interval_ms / 1000)
 
@@ -265,10 +265,10 @@ class ClusterOffsets:
 def _may_pass(error: KafkaError | OSError) -> bool:
     if isinstance(error, KafkaError):
         if error.code is ErrorCode.REQUEST_TIMED_OUT:
-            # The clients have tried until their time was up: that is not to be multiplied.
+            # The clients have retried until their timeout: do not multiply it.
             return False
         if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
-            # So brokers say it when remote storage fails them, where a time is looked for.
+            # Brokers return this when remote storage fails during a search by timestamp.
             return True
     return is_retriable(error)
 

@@ -1,4 +1,4 @@
-"""What one task of Spark reads, and the reading of it."""
+"""The input partitions of Spark's tasks, and how a task reads its partition."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RangePartition(InputPartition):
 
 
 class SlicePartition(InputPartition):
-    """Slices of remote segments, neighbours of one partition."""
+    """Neighbouring slices of remote segments of one partition."""
 
     def __init__(self, task: SliceTask) -> None:
         super().__init__(task)
@@ -37,7 +37,7 @@ class SlicePartition(InputPartition):
 
 
 class TaskPlanner:
-    """Makes the tasks of one query; a stream keeps it from batch to batch, as long as `source`."""
+    """Plans the tasks of one query; a stream uses one planner for all batches, as long as `source`."""
 
     def __init__(self, options: SourceOptions, source: OffsetSource) -> None:
         self._options = options
@@ -45,7 +45,7 @@ class TaskPlanner:
         self._tier: TierPlanner | None = None
 
     def input_partitions(self, ranges: Sequence[OffsetRange]) -> list[InputPartition]:
-        """The tasks that read `ranges`: of what is in the tier by slices, where options say so."""
+        """Return the tasks that read `ranges`; with tier=direct or offline, remote parts as slices."""
         tasks: list[SliceTask] = []
         rest: Sequence[OffsetRange] = ranges
         if self._options.tier.reads_segments:
@@ -60,7 +60,7 @@ class TaskPlanner:
 
     def _of_tier(self) -> TierPlanner:
         if self._tier is None:
-            # Imports what object stores need.
+            # This imports the libraries of object stores.
             from tidelog.spark_connector.reading.tier_planner import TierPlanner
 
             self._tier = TierPlanner(self._options, self._source)
@@ -70,12 +70,12 @@ class TaskPlanner:
 def input_partitions(
     options: SourceOptions, source: OffsetSource, ranges: Sequence[OffsetRange]
 ) -> list[InputPartition]:
-    """The tasks of a query that is planned once."""
+    """Return the tasks of a query that is planned once."""
     return TaskPlanner(options, source).input_partitions(ranges)
 
 
 def read_partition(options: SourceOptions, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-    """The records of a task; PySpark makes one task of no partitions, which reads nothing."""
+    """Yield the records of a task. For no partitions, PySpark runs one task, which reads nothing."""
     if isinstance(partition, RangePartition):
         freeze_imports()
         yield from read_range(ReadSettings.of(options), partition.offset_range)

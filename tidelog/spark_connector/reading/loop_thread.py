@@ -1,6 +1,6 @@
-"""An event loop in a thread of its own, for the synchronous calls that Spark makes.
+"""An event loop in its own thread, for the synchronous calls from Spark.
 
-The loop runs on between calls: so the next fetch comes in while the last one is decoded.
+The loop keeps running between calls, so that the next fetch arrives while the last one is decoded.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ ResultT = TypeVar("ResultT")
 
 
 class LoopThread:
-    """Runs coroutines and waits for them; a context manager, or call `close`.
+    """Runs coroutines and waits for them; use it as a context manager, or call `close`.
 
-    Nothing is bounded in time here: what runs has time-outs of its own.
+    There is no timeout here: the coroutines have their own.
     """
 
     def __init__(self, name: str) -> None:
@@ -26,11 +26,11 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        """What `work` returns; raises what it raises."""
+        """Run `work`, and return its result or raise its error."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def iterate(self, items: AsyncGenerator[ResultT, None]) -> Iterator[ResultT]:
-        """The items, each asked for when the one before it is done with; closed whichever way this ends."""
+        """Yield the items, each requested when the one before has been processed; always close `items`."""
 
         async def next_item() -> tuple[ResultT] | None:
             async for item in items:
@@ -44,7 +44,7 @@ class LoopThread:
             self.run(_closed(items))
 
     def close(self) -> None:
-        """End the loop and its thread."""
+        """Stop the loop and its thread."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()

@@ -1,4 +1,4 @@
-"""Whom a query asks for partitions, offsets and segments: brokers, or the bucket alone."""
+"""The source of partitions, offsets and segments of a query: brokers, or the bucket alone."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ OffsetSource: TypeAlias = "ClusterOffsets | BucketOffsets"
 
 
 def offset_source(options: SourceOptions) -> OffsetSource:
-    """Who answers; nothing is asked yet. Errors: OptionError for a store that cannot be opened."""
+    """Return the source without a request yet. Errors: OptionError for a store that cannot be opened."""
     if options.tier.mode is TierMode.OFFLINE:
-        # Imports what object stores need.
+        # This imports the libraries of object stores.
         from tidelog.spark_connector.reading.bucket_offsets import BucketOffsets
 
         return BucketOffsets(options)

@@ -1,13 +1,13 @@
-"""What a task reads of the tier, and what it does when a segment is gone meanwhile (shell, on executors).
+"""Reads a task's slices from the tier, and handles deleted segments (shell, on executors).
 
-    the object store has no such segment     it is asked anew which segments there are
-    nothing else holds the offsets           brokers are asked for them (tier=direct)
-    retention has passed them                DataLossError; skipped with failOnDataLoss=false
-    the topic was deleted and made anew      the same: what has the same offsets now is something else
-    brokers answer with another error        that error: their tier may answer again, nothing is lost
+    the object store has no such segment     list the segments again
+    no other segment has the offsets         fetch them from brokers (tier=direct)
+    retention has deleted the offsets        DataLossError; skip them with failOnDataLoss=false
+    the topic was deleted and re-created     the same: the same offsets now have other records
+    brokers return another error             raise it: their tier may respond later, nothing is lost
 
-Retention may delete a segment after it was planned, and its offsets with it; compaction of small segments may
-put them elsewhere. Damage is never skipped.
+After the planning, retention can delete a segment with its offsets, and merging of small segments can move
+them to other objects. Damaged data is never skipped.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _log = logging.getLogger("tidelog.spark")
 
 
 def read_slices(options: SourceOptions, task: SliceTask) -> Iterator[pa.RecordBatch]:
-    """The records of `task`.
+    """Yield the records of `task`.
 
-    Errors: DataLossError; DecodeError for damage; RemoteStorageError when the store does not answer.
+    Errors: DataLossError; DecodeError for damaged data; RemoteStorageError if the store does not respond.
     """
     reader = _TaskReader(options, task)
     for one in task.slices:
@@ -50,7 +50,7 @@ def read_slices(options: SourceOptions, task: SliceTask) -> Iterator[pa.RecordBa
 
 
 class _TaskReader:
-    """Reads slices of one task, of which some may be gone."""
+    """Reads the slices of one task, some of which may be deleted."""
 
     def __init__(self, options: SourceOptions, task: SliceTask) -> None:
         self._options = options
@@ -64,7 +64,7 @@ class _TaskReader:
             return
         except SegmentGone as gone:
             error = gone
-        _log.warning("%s; its offsets are looked for elsewhere", error)
+        _log.warning("%s; searching for its offsets in other segments and brokers", error)
         self._gone[wanted.metadata.remote_log_segment_id] = error
         left = OffsetRange(self._task.topic_partition, error.next_offset, wanted.end_offset)
         if left.size <= 0:
@@ -72,7 +72,7 @@ class _TaskReader:
         tier = self._tier_now()
         if tier is not None and tier.partition != wanted.metadata.topic_id_partition:
             self._note(
-                f"{_wanted(left)}, but the topic was made anew: its id was "
+                f"{_wanted(left)}, but the topic was re-created: its id was "
                 f"{uuid_text(wanted.metadata.topic_id_partition.topic_id)} and is now "
                 f"{uuid_text(tier.partition.topic_id)}"
             )
@@ -98,7 +98,7 @@ class _TaskReader:
         try:
             yield from read_range(ReadSettings.of(self._options), left)
         except KafkaError as error:
-            # Retention was seen to within. The code of a tier that fails is that of any fault.
+            # Retention is handled above. A failing tier has the same error code as any other fault.
             raise KafkaError(error.code, f"{missing}, and brokers cannot give them: {error}") from error
 
     def _note(self, loss: str) -> None:

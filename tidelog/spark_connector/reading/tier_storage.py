@@ -1,6 +1,6 @@
-"""The object store as a query's options describe it: made once in a process for all its tasks (shell).
+"""The object store of a query's options: opened once in a process for all its tasks (shell).
 
-Executors run one task after the other in the same worker process; connections stay open in between.
+An executor runs one task after the other in the same worker process, and connections stay open.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tidelog.spark_connector.planning.tier_options import STORAGE_PREFIX, TierOp
 
 
 def opened_bucket(tier: TierOptions) -> Bucket:
-    """The store of `tier.storage`, read and never written. Errors: OptionError naming the option."""
+    """Return the store of `tier.storage`, for reading only. Errors: OptionError, which names the option."""
     return _opened(tier.storage)
 
 

@@ -1,6 +1,6 @@
-"""A TLS context from Kafka's `ssl.*` options, made where it is used as it cannot be sent to executors.
+"""Creates a TLS context from Kafka's `ssl.*` options, where it is used: it cannot be sent to executors.
 
-Certificates and keys are PEM files, Kafka's type PEM; Java's key stores are not read.
+Certificates and keys are PEM files (Kafka's type PEM). Java key stores are not supported.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _KNOWN = (
 
 
 def tls_values(client: ClientOptions) -> dict[str, Any]:
-    """The TLS context as an option of our clients; empty where the protocol is plain."""
+    """Return the TLS context as an option of Tidelog's clients; empty for security.protocol PLAINTEXT."""
     if client.values.get("security_protocol") != "SSL":
         return {}
     return {"ssl_context": tls_context(client.tls)}
 
 
 def tls_context(options: Mapping[str, str]) -> ssl.SSLContext:
-    """The context; without a trust store the system's certificates count.
+    """Return the context; without a trust store, it uses the system's certificates.
 
-    Errors: OptionError for an option or a type that is not known, or a file that cannot be used.
+    Errors: OptionError for an unknown option or type, or a file that cannot be used.
     """
     for name, value in options.items():
         if name not in _KNOWN:
-            raise OptionError(f"option kafka.{name} is not known: expected one of {', '.join(_KNOWN)}")
+            raise OptionError(f"unknown option kafka.{name}: expected one of {', '.join(_KNOWN)}")
         if name.endswith("store.type") and value.upper() != "PEM":
             raise OptionError.of(f"kafka.{name}", value, "PEM")
     trusted = options.get("ssl.truststore.location")

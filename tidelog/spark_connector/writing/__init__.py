@@ -1,1 +1,1 @@
-"""Rows of Spark written to topics: columns as records, and ways of delivery."""
+"""Writes rows of Spark to topics: the conversion of columns to records, and the delivery."""

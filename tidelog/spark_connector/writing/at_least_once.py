@@ -1,10 +1,10 @@
-"""Delivery at least once: a producer per task, idempotent and with acks=all, whose deliveries are awaited.
+"""Delivery at least once: each task has an idempotent producer with acks=all and waits for its deliveries.
 
-What a task reports is written and replicated. A task or a micro-batch that is done again after a failure
-writes its rows again; nothing is taken back. Order within a partition is that of the task's rows.
+The rows that a task reports are written and replicated. A task or micro-batch that is repeated after a
+failure writes its rows again; nothing is removed. The order within a partition is that of the task's rows.
 
-Bounds: `buffer_memory` of the producer, in which `write` waits for room; futures of records that are not
-known to be written, no more than fit into that, swept when they have doubled.
+Bounds: the producer's `buffer_memory`, in which `write` waits for space; and the futures of records without
+an acknowledgement, which are limited by that memory and checked each time their number has doubled.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SWEEP_LEAST: Final = 16_384
 
 
 class SinkError(RuntimeError):
-    """A record that could not be written; the text names topic, partition where it is known, and reason."""
+    """A record could not be written; the text names the topic, the partition if known, and the reason."""
 
 
 class AtLeastOnce:
@@ -41,24 +41,24 @@ class AtLeastOnce:
         self._columns = columns
 
     def open_task(self, task: TaskId) -> ProducerTask:
-        """Begin the rows of one task; connects with the first of them."""
+        """Start the rows of one task; the first row opens the connection."""
         return ProducerTask(task, self._client, self._columns)
 
     def commit(self, reports: Sequence[TaskReport | None], batch_id: int | None) -> None:
-        """Nothing is left to do: what tasks reported is written."""
+        """Log the number of records. Nothing else remains to be done: reported rows are written."""
         records = sum(report.records for report in reports if report is not None)
         _log.info("%s: %d records written by %d tasks", _name(batch_id), records, len(reports))
 
     def abort(self, reports: Sequence[TaskReport | None], batch_id: int | None) -> None:
-        """What was written stays, and is written again when the batch is done again."""
+        """Log the failure. Written rows remain, and are written again if the batch is repeated."""
         done = sum(report is not None for report in reports)
         _log.warning(
-            "%s failed with %d of %d tasks done; what they wrote stays", _name(batch_id), done, len(reports)
+            "%s failed with %d of %d tasks completed; their rows remain", _name(batch_id), done, len(reports)
         )
 
 
 class ProducerTask:
-    """The rows of one task through a producer of its own; a shell over a loop in a thread."""
+    """Writes the rows of one task with a producer of its own, on an event loop in a thread."""
 
     def __init__(self, task: TaskId, client: ClientOptions, columns: SinkColumns) -> None:
         self._task = task
@@ -68,26 +68,26 @@ class ProducerTask:
         self._outstanding: list[DeliveryFuture] = []
         self._sweep_at = _SWEEP_LEAST
         self._loop = LoopThread("tidelog-spark-writer")
-        # A shuffle leaves many tasks without a row.
+        # After a shuffle, many tasks have no rows.
         self._producer: Producer | None = None
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Send the rows; waits for room in `buffer_memory`.
+        """Send the rows; wait for space in `buffer_memory`.
 
-        Errors: RowError; SinkError, also for a row that was sent before; KafkaError when no broker answers.
+        Errors: RowError; SinkError, also for a row that was sent before; KafkaError if no broker responds.
         """
         for records in outgoing_slices(rows, self._columns):
             self._loop.run(self._send(records))
             self._records += len(records)
 
     def finish(self) -> TaskReport:
-        """Wait until all rows are written; SinkError for the first that is not."""
+        """Wait until all rows are written. Raise SinkError for the first that failed."""
         if self._producer is not None:
             self._loop.run(self._settle(self._producer))
         return TaskReport(self._task, self._records)
 
     def close(self) -> None:
-        """Disconnect; what is still buffered is given up."""
+        """Disconnect, and discard buffered rows."""
         try:
             if self._producer is not None:
                 self._loop.run(self._producer.close(timeout_ms=0))
@@ -128,7 +128,7 @@ class ProducerTask:
 
 
 def _is_written(future: DeliveryFuture) -> bool:
-    """Whether the record is in the log; SinkError when it will not be."""
+    """Return whether the record is written. Raise SinkError if its delivery failed."""
     if not future.done():
         return False
     error = future.exception()

@@ -1,12 +1,12 @@
-"""How the rows of a query get into topics, whatever is promised about it.
+"""The interface between Spark's write calls and the delivery of rows to topics.
 
-Spark's order: `open_task` on an executor for each task, `write` per Arrow batch, `finish`; then on the driver
-`commit` with what the tasks reported. `abort` comes where a task failed, with None for tasks that reported
-nothing, and also after a `commit` that raised: so it may not undo what was decided.
+Spark calls `open_task` on an executor for each task, `write` for each Arrow batch, and `finish`; then `commit`
+on the driver with the reports of the tasks. It calls `abort` if a task failed, with None for tasks without a
+report, and also after a `commit` that raised an error: `abort` must not undo a decided commit.
 
-The driver has a new object for every micro-batch. After a crash a stream does a micro-batch again under the
-same `batch_id`, with the same rows, though perhaps in other tasks: a delivery that writes a batch only once
-has to tell batches apart by (`query_id`, `batch_id`), never by tasks; so both stand in every report.
+The driver has a new object for each micro-batch. After a crash, a stream repeats a micro-batch with the same
+`batch_id` and the same rows, but perhaps in other tasks. A delivery that writes a batch exactly once must
+therefore identify batches by (`query_id`, `batch_id`), never by tasks. Every report contains both.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TaskId:
-    """Which task writes; `query_id` and `batch_id` are None where no stream does.
+    """Identifies a task; `query_id` and `batch_id` are None for a batch query.
 
-    `partition_id` is the task's number within its job, `attempt` counts from 0.
+    `partition_id` is the task's number within its job, `attempt` starts at 0.
     """
 
     query_id: str | None
@@ -36,33 +36,33 @@ class TaskId:
 
 @dataclass(frozen=True)
 class TaskReport(WriterCommitMessage):
-    """What a task that finished tells the driver."""
+    """The report of a completed task to the driver."""
 
     task: TaskId
     records: int
 
 
 class TaskDelivery(Protocol):
-    """The rows of one task."""
+    """Delivers the rows of one task."""
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Take rows; blocks while too much is on its way."""
+        """Send rows; block while too many rows are in flight."""
 
     def finish(self) -> TaskReport:
-        """Wait until everything is as safe as this delivery promises; raises when it is not."""
+        """Wait until the delivery guarantee holds for all rows. Raise an error if it cannot."""
 
     def close(self) -> None:
-        """Leave; what has not been finished is given up."""
+        """Release resources, and discard rows that are not finished."""
 
 
 class Delivery(Protocol):
-    """One query's way into topics; goes to executors by pickling."""
+    """Delivers the rows of one query; it is pickled for the executors."""
 
     def open_task(self, task: TaskId) -> TaskDelivery:
-        """Begin the rows of one task, on its executor."""
+        """Start the rows of one task, on its executor."""
 
     def commit(self, reports: Sequence[TaskReport | None], batch_id: int | None) -> None:
-        """All tasks finished; on the driver."""
+        """Complete a batch whose tasks have all finished; called on the driver."""
 
     def abort(self, reports: Sequence[TaskReport | None], batch_id: int | None) -> None:
-        """A task failed, or `commit` raised; on the driver."""
+        """End a batch in which a task failed or `commit` raised an error; called on the driver."""

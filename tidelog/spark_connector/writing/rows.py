@@ -1,4 +1,4 @@
-"""Arrow rows as what a producer is given, a slice of them at a time."""
+"""Converts Arrow rows to records for a producer, one slice at a time."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tidelog.protocol.record import RecordHeader
 from tidelog.spark_connector.planning.sink_columns import SinkColumns
 
 SLICE_ROWS: Final = 1_024
-"""So many rows are Python objects at a time."""
+"""The number of rows that are Python objects at the same time."""
 _NO_TIMESTAMP_US: Final = -1_000
 
 
 class RowError(ValueError):
-    """A row that cannot be a record; the text says which column and why."""
+    """A row cannot be a record; the text names the column and the reason."""
 
 
 class OutgoingRecord(NamedTuple):
-    """One record; partition and timestamp are left to the producer where they are None."""
+    """One record; the producer chooses a partition or timestamp that is None."""
 
     topic: str
     value: bytes | None
@@ -31,11 +31,11 @@ class OutgoingRecord(NamedTuple):
 
 
 def outgoing_slices(rows: pa.RecordBatch, columns: SinkColumns) -> Iterator[list[OutgoingRecord]]:
-    """The records of `rows` in their order, at most `SLICE_ROWS` together.
+    """Yield the records of `rows` in their order, at most `SLICE_ROWS` at a time.
 
-    A timestamp of -1 ms is Kafka's for a record that has none; the producer gives such a record its own.
-    Errors: RowError for a null topic, a header without a key, a negative partition, another timestamp before
-    1970.
+    A timestamp of -1 ms means that a record has none; the producer then sets the current time.
+    Errors: RowError for a null topic, a header without a key, a negative partition, or another timestamp
+    before 1970.
     """
     for start in range(0, rows.num_rows, SLICE_ROWS):
         part = rows.slice(start, SLICE_ROWS)
@@ -51,7 +51,7 @@ def outgoing_slices(rows: pa.RecordBatch, columns: SinkColumns) -> Iterator[list
 
 
 def _column(rows: pa.RecordBatch, columns: SinkColumns, name: str, as_type: pa.DataType) -> list[Any]:
-    """The values of a column, all None where there is none."""
+    """Return the values of a column; all are None if the column is missing."""
     position = columns.position(name)
     if position is None:
         return [None] * rows.num_rows
@@ -69,7 +69,7 @@ def _topics(rows: pa.RecordBatch, columns: SinkColumns) -> list[str]:
     topics: list[str | None] = _column(rows, columns, "topic", pa.string())
     if not all(topics):
         raise RowError(
-            "column 'topic' is null or empty in a row: set the option topic, or leave such rows out"
+            "column 'topic' is null or empty in a row: set the option topic, or remove such rows"
         )
     return topics  # type: ignore[return-value]
 
@@ -89,7 +89,7 @@ def _timestamps_ms(rows: pa.RecordBatch, columns: SinkColumns) -> list[int | Non
     micros = rows.column(position).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
     times_ms = [None if one is None or one == _NO_TIMESTAMP_US else one // 1_000 for one in micros]
     if any(one is not None and one < 0 for one in times_ms):
-        raise RowError("column 'timestamp' is before 1970 in a row: records have no such time")
+        raise RowError("column 'timestamp' is before 1970 in a row: records cannot have such a timestamp")
     return times_ms
 
 

@@ -1,4 +1,4 @@
-"""`df.write` and `df.writeStream` of `format("tidelog")`: what Spark calls, put to a `Delivery`."""
+"""The writers of `format("tidelog")`: they pass Spark's calls to a `Delivery`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BATCH_ID: Final = "streaming.sql.batchId"
 
 
 class TidelogBatchWriter(DataSourceArrowWriter):
-    """One batch query; pickled for its `write`."""
+    """Writes one batch query; it is pickled for its `write`."""
 
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
@@ -36,7 +36,7 @@ class TidelogBatchWriter(DataSourceArrowWriter):
 
 
 class TidelogStreamWriter(DataSourceStreamArrowWriter):
-    """One micro-batch; Spark makes another for each, and yet another to commit it."""
+    """Writes one micro-batch; Spark creates a new object for each, and one more to commit it."""
 
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
