@@ -200,9 +200,7 @@ def test_a_micro_batch_that_failed_is_written_again_and_nothing_is_missing(
         writer = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
         assert writer.start().awaitTermination(QUERY_TIMEOUT_S)
 
-    with pytest.raises(
-        Exception, match=f"topic '{topic}': .* is larger than max_request_size=150000"
-    ):
+    with pytest.raises(Exception, match=f"topic '{topic}': .* is larger than max_request_size=150000"):
         run("150000")
     run("1048576")
     written = Counter(row["value"] for row in read(spark, cluster, topic))

@@ -1,7 +1,7 @@
-"""Reading ranges from brokers as Arrow batches, on an executor (shell).
+"""Reads ranges from brokers as Arrow batches, on an executor (shell).
 
-A range is offsets alone, so that it means the same records whenever it is read. If retention has passed its
-start, or its end went away with an unclean election, that is data loss, which fails the task or is skipped.
+A range contains only offsets, so that it means the same records at every read. If retention has deleted its
+start, or an unclean election its end, that is data loss, which fails the task or is skipped.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _log = logging.getLogger("tidelog.spark")
-# The second when nothing came for so long as one waits: the log may end there.
+# The second one when no records arrived until the timeout: the log may end there.
 _MAY_BE_LOSS: Final = (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.OFFSET_NOT_AVAILABLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSettings:
-    """What an executor has to know besides the ranges; goes there by pickling."""
+    """The settings that an executor needs besides the ranges; they are pickled."""
 
     client: ClientOptions
     include_headers: bool
     fail_on_data_loss: bool
     poll_timeout_ms: int
     max_rows: int = 65_536
-    """Of one Arrow batch; more are not faster, and take more memory."""
+    """Of one Arrow batch; more are not faster, and need more memory."""
 
     @classmethod
     def of(cls, options: SourceOptions) -> ReadSettings:
-        """Those of a query."""
+        """Return the settings of a query."""
         return cls(
             client=options.client,
             include_headers=options.include_headers,
@@ -52,9 +52,9 @@ class ReadSettings:
 
 
 def read_range(settings: ReadSettings, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """The records of `wanted`.
+    """Yield the records of `wanted`.
 
-    Errors: DataLossError; KafkaError when brokers do not answer in time; DecodeError for damaged batches.
+    Errors: DataLossError; KafkaError if brokers do not respond in time; DecodeError for damaged batches.
     """
     with LoopThread("tidelog-spark-reader") as loop:
         left = wanted
@@ -67,7 +67,7 @@ def read_range(settings: ReadSettings, wanted: OffsetRange) -> Iterator[pa.Recor
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """Where reading stopped, and the error that says that the rest is not in the log; None at the end."""
+    """Where reading stopped, and the error that says that the rest is not in the log; None if complete."""
 
     next_offset: Offset
     lost: KafkaError | None
@@ -76,7 +76,7 @@ class _Progress:
 def _read_until_lost(
     loop: LoopThread, settings: ReadSettings, wanted: OffsetRange
 ) -> Generator[pa.RecordBatch, None, _Progress]:
-    # Heavy, and not needed to plan.
+    # These imports are slow, and planning does not need them.
     from tidelog.spark_connector.arrow.decoder import ArrowDecoder, DecoderSettings
 
     defaults = DecoderSettings()
@@ -86,7 +86,7 @@ def _read_until_lost(
         wanted.end_offset,
         DecoderSettings(
             include_headers=settings.include_headers,
-            # The reader has looked at them already.
+            # The reader has checked them.
             check_crcs=False,
             max_rows=settings.max_rows,
             max_decompressed_bytes=settings.client.values.get(
@@ -129,12 +129,12 @@ def _reader(settings: ReadSettings, wanted: OffsetRange) -> PartitionReader:
 def _after_loss(
     loop: LoopThread, settings: ReadSettings, wanted: OffsetRange, error: KafkaError
 ) -> OffsetRange:
-    """What is left to read; DataLossError when that must not be less."""
+    """Return the part that can still be read. Raise DataLossError if `failOnDataLoss` is true."""
     log_start_offset, log_end_offset = loop.run(_log_bounds(settings, wanted.topic_partition))
     left, loss = after_retention(wanted, log_start_offset)
     if loss is None:
         if log_end_offset > wanted.start_offset:
-            # It is there: another leader knew less, or this one cannot give it for now.
+            # The records exist: another leader had a shorter log, or this one cannot return them now.
             raise error
         left = replace(wanted, start_offset=wanted.end_offset)
         loss = (
@@ -151,5 +151,5 @@ async def _log_bounds(settings: ReadSettings, topic_partition: TopicPartition) -
     reader = _reader(settings, OffsetRange(topic_partition, 0, 0))
     async with reader:
         start = await reader.log_start_offset()
-        # The later, the less is taken for lost.
+        # The later this is requested, the fewer records count as lost.
         return start, await reader.log_end_offset()

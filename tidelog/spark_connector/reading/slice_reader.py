@@ -1,7 +1,7 @@
-"""Reading slices of remote segments straight from the object store, as Arrow batches (shell).
+"""Reads slices of remote segments directly from the object store, as Arrow batches (shell).
 
 I/O: blocks, through the remote storage manager (manifest, chunks, decryption). Bounds: two pieces, one batch,
-and what the decoder gathers.
+and the batches that the decoder collects.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from tidelog.spark_connector.arrow.decoder import ArrowDecoder, DecoderSettings
 
-# Larger ones leave the processor's caches, and each is memory that the kernel has to give anew.
+# Larger pieces do not fit in the processor's caches, and the kernel must provide new memory for each.
 PIECE_BYTES: Final = 2 * 1024 * 1024
 
 
 class SegmentGone(Exception):
-    """The object store has no such segment any more; what is below `next_offset` has been read."""
+    """The object store no longer has the segment; records below `next_offset` have been read."""
 
     def __init__(self, wanted: SegmentSlice, next_offset: Offset, cause: RemoteResourceNotFound) -> None:
         super().__init__(str(cause))
@@ -45,9 +45,10 @@ def read_slice(
     aborted: Sequence[AbortedRange] | None = None,
     piece_bytes: int = PIECE_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of `wanted`; `aborted` overlap it, None shows the records of such, too.
+    """Yield the records of `wanted` without those of `aborted` transactions; None includes them.
 
-    Errors: SegmentGone, after what could be read; RemoteStorageError; DecodeError, with the segment.
+    Errors: SegmentGone, after the records that could be read; RemoteStorageError; DecodeError, which names
+    the segment.
     """
     from tidelog.spark_connector.arrow.decoder import ArrowDecoder
 
@@ -82,22 +83,22 @@ def _decoded(
             received += len(piece)
             for whole in batches.add(piece):
                 yield from decoder.add(whole, _overlapping(aborted, decoder.next_offset))
-    # Positions are where batches begin: a rest, or fewer bytes than there should be, is damage.
+    # Positions are starts of batches: an incomplete batch, or missing bytes, means damage.
     if not decoder.is_done and (batches.rest or received < wanted.size_bytes):
         raise DecodeError(
-            f"{received} of {wanted.size_bytes} bytes from byte {wanted.start_position} on, which end "
-            f"within a batch behind offset {decoder.next_offset}"
+            f"{received} of {wanted.size_bytes} bytes from byte {wanted.start_position}, which end "
+            f"within a batch after offset {decoder.next_offset}"
         )
     if not decoder.is_done and wanted.end_position < wanted.metadata.segment_size_bytes:
         raise DecodeError(
-            f"its offset index says that offset {wanted.end_offset - 1} lies before byte "
-            f"{wanted.end_position}, but there the records end with offset {decoder.next_offset - 1}"
+            f"its offset index has offset {wanted.end_offset - 1} before byte "
+            f"{wanted.end_position}, but the records there end with offset {decoder.next_offset - 1}"
         )
     yield from decoder.finish()
 
 
 def _check_anchor(wanted: SegmentSlice, piece: bytes) -> None:
-    """DecodeError when the index led behind the records that are wanted."""
+    """Raise DecodeError if the position from the index is after the requested records."""
     if wanted.anchor_offset is None or len(piece) < BATCH_OVERHEAD:
         return
     base_offset = read_header(piece).base_offset
@@ -109,9 +110,9 @@ def _check_anchor(wanted: SegmentSlice, piece: bytes) -> None:
 
 
 class PiecesAhead:
-    """Pieces of a stream, of which the next is fetched while the last one is worked on.
+    """Reads pieces of a stream, and fetches the next piece while the last one is processed.
 
-    Bounds: two pieces of `piece_bytes`, or of what a larger batch needs.
+    Bounds: two pieces of `piece_bytes`, or of the size of a larger batch.
     """
 
     def __init__(self, stream: ReadableStream, piece_bytes: int) -> None:
@@ -121,7 +122,7 @@ class PiecesAhead:
         self._ahead = self._fetch(piece_bytes)
 
     def next(self, at_least: int) -> bytes:
-        """The next piece, of `at_least` so many bytes; shorter only at the end, where it is empty."""
+        """Return the next piece of at least `at_least` bytes; it is shorter, or empty, only at the end."""
         piece = self._ahead.result()
         if piece and len(piece) < at_least:
             piece += self._fetch(at_least - len(piece)).result()
@@ -130,7 +131,7 @@ class PiecesAhead:
         return piece
 
     def close(self) -> None:
-        """Wait until nothing reads from the stream any more."""
+        """Wait until no read of the stream is in progress."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def _fetch(self, size: int) -> Future[bytes]:
@@ -140,14 +141,14 @@ class PiecesAhead:
 def _overlapping(
     aborted: Sequence[AbortedRange] | None, next_offset: Offset
 ) -> list[tuple[ProducerId, Offset]] | None:
-    """Those that go on behind `next_offset`: the producer of an earlier one may have committed since."""
+    """Return those that end after `next_offset`: the producer of an earlier one may have committed since."""
     if aborted is None:
         return None
     return [(one.producer_id, one.first_offset) for one in aborted if one.last_offset >= next_offset]
 
 
 def _read(stream: ReadableStream, size: int) -> bytes:
-    """The next `size` bytes; fewer only at the end. Streams give what they have, chunk by chunk."""
+    """Return the next `size` bytes, fewer only at the end. A stream returns what it has, chunk by chunk."""
     parts = []
     missing = size
     while missing > 0 and (data := stream.read(missing)):
@@ -157,19 +158,19 @@ def _read(stream: ReadableStream, size: int) -> bytes:
 
 
 class _BatchSplitter:
-    """Whole batches of pieces that end anywhere; only those that two pieces share are copied."""
+    """Divides pieces into whole batches; only a batch that spans two pieces is copied."""
 
     def __init__(self) -> None:
         self.rest = b""
-        """What there is of a batch that goes on in the next piece."""
+        """The beginning of a batch that continues in the next piece."""
 
     @property
     def missing(self) -> int:
-        """How many bytes that batch still needs; 0 while its header is not there."""
+        """Return how many bytes of that batch are missing; 0 while its header is incomplete."""
         return read_header(self.rest).size_bytes - len(self.rest) if len(self.rest) >= BATCH_OVERHEAD else 0
 
     def add(self, piece: bytes) -> Iterator[BytesLike]:
-        """The batches that are whole now, in up to two parts."""
+        """Yield the batches that are complete now, in up to two parts."""
         view = memoryview(piece)
         if self.rest:
             head = self.rest + view[:BATCH_OVERHEAD]
@@ -189,7 +190,7 @@ class _BatchSplitter:
 
 
 def _whole_batches(data: BytesLike) -> int:
-    """How many bytes of `data` are whole batches."""
+    """Return how many bytes of `data` are whole batches."""
     position = 0
     while len(data) - position >= BATCH_OVERHEAD:
         end = position + read_header(data, position).size_bytes

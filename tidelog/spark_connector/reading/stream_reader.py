@@ -1,6 +1,6 @@
-"""`spark.readStream.format("tidelog")`: what Spark asks, put to `StreamProgress` and to brokers (shell).
+"""The reader of `spark.readStream.format("tidelog")`: plans with `StreamProgress` and brokers (shell).
 
-Two objects of this class are made: one lives on the driver as long as the query does, the other is only
+Spark creates two objects of this class: one exists on the driver as long as the query, the other is only
 pickled for its `read`.
 """
 
@@ -36,7 +36,7 @@ _log = logging.getLogger("tidelog.spark")
 
 
 class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets and ranges on the driver, records on executors."""
+    """Plans offsets and ranges on the driver, and reads records on executors."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -47,7 +47,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._told_end: Offsets | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # Executors get what `read` needs; connections stay here.
+        # Executors get only what `read` needs; connections stay on the driver.
         return {"_options": self._options}
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
@@ -85,7 +85,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             min_offsets=limit.min_rows if isinstance(limit, ReadMinRows) else None,
             now_ms=SystemClock().monotonic_ms(),
         )
-        # Before Spark notes the end, or the checkpoint would fail for ever, also when all is there again.
+        # Check before Spark records the end: otherwise the checkpoint would always fail, even after a repair.
         self._plan(start_offsets, {one: end[one] for one in end.keys() & start_offsets.keys()}, {})
         self._told_end = end
         return to_json_object(end)
@@ -108,7 +108,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_partition(self._options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: offsets are in Spark's checkpoint, and never committed to a group."""
+        """Do nothing: offsets are in Spark's checkpoint, and never committed to a group."""
 
     def stop(self) -> None:
         if self._cluster is not None:
@@ -116,13 +116,13 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._cluster = self._planner = None
 
     def _gone(self, ends: Offsets) -> Collection[TopicPartition]:
-        """What was deleted since the ends were told, where that was before this query was started again."""
+        """Return the partitions that were deleted after an earlier run of the query planned the ends."""
         return () if ends == self._told_end else ends.keys() - self._asked().existing(ends.keys())
 
     def _plan(
         self, starts: Offsets, ends: Offsets, new_starts: Offsets, gone: Collection[TopicPartition] = ()
     ) -> PlannedBatch:
-        """What there is between them. Errors: DataLossError."""
+        """Plan the ranges from `starts` to `ends`. Errors: DataLossError."""
         is_offline = self._options.tier.mode is TierMode.OFFLINE
         planned = plan_batch(starts, ends, new_starts, gone=gone, is_offline=is_offline)
         if self._options.fail_on_data_loss and planned.losses:

@@ -1,10 +1,10 @@
-"""From ranges of offsets to what each task reads of the tier, and what of brokers (shell, on the driver).
+"""Plans which parts of ranges each task reads from the tier, and which from brokers (shell, on the driver).
 
-    direct     the tier as leaders know it, which is followed from batch to batch; brokers give the rest
-    offline    the tier as manifests tell of it; there is no rest
+    direct     the tier according to the metadata topic, which is read on from batch to batch; brokers have the rest
+    offline    the tier according to the manifests in the bucket; there is no rest
 
-I/O: asks brokers and the object store. Errors: DataLossError; RemoteStorageError; KafkaError.
-"""
+I/O: requests to brokers and the object store. Errors: DataLossError; RemoteStorageError; KafkaError.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -52,27 +52,27 @@ _log = logging.getLogger("tidelog.spark")
 
 
 class TierSource(Protocol):
-    """What the driver asks of a cluster, or of a bucket in its place."""
+    """The requests of the driver to a cluster, or to a bucket instead."""
 
     def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """The log starts of those of `partitions` that exist."""
+        """Return the log start offsets of those of `partitions` that exist."""
         ...
 
     def last_tiered(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """The last offset in the tier of each of `partitions`, as far as that is known."""
+        """Return the last offset in the tier of each of `partitions` for which it is known."""
         ...
 
     def tiers(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionTier]:
-        """What is in the tier of them."""
+        """Return the remote segments of the partitions."""
         ...
 
     def aborted_across(self, topic_partition: TopicPartition, offset: Offset) -> list[AbortedRange]:
-        """The aborted transactions that begin below `offset` and end at it or behind it."""
+        """Return the aborted transactions that start before `offset` and end at it or after it."""
         ...
 
 
 class TierPlanner:
-    """Plans for one query; from one plan to the next it keeps whose segments the store was seen to have."""
+    """Plans for one query; it remembers for which partitions the store was checked."""
 
     def __init__(self, options: SourceOptions, source: TierSource) -> None:
         self._options = options
@@ -82,7 +82,7 @@ class TierPlanner:
         self._seen_topics: set[UUID] = set()
 
     def plan(self, ranges: Sequence[OffsetRange]) -> tuple[list[SliceTask], list[OffsetRange]]:
-        """What is read from the tier, and what is left for brokers: of one partition both, in this order."""
+        """Return the tasks for the tier and the ranges for brokers; a partition can have both."""
         begin_in_tier, hot = self._by_start(ranges)
         if not begin_in_tier:
             return [], sorted(hot)
@@ -91,18 +91,16 @@ class TierPlanner:
         try:
             tasks, rest = self._planned_anew(begin_in_tier)
         except RemoteResourceNotFound as error:
-            _log.warning(
-                "brokers are asked for all of it, as a segment that should be there is not: %s", error
-            )
+            _log.warning("reading everything from brokers, because a segment does not exist: %s", error)
             tasks, rest = [], begin_in_tier
         return tasks, sorted([*hot, *rest])
 
     def _planned_anew(self, ranges: Sequence[OffsetRange]) -> tuple[list[SliceTask], list[OffsetRange]]:
-        """A plan; another one when a segment has gone meanwhile: the metadata may tell of it now."""
+        """Plan, and plan again if a segment was deleted meanwhile: the metadata may show it now."""
         try:
             return self._planned(ranges)
         except RemoteResourceNotFound as error:
-            _log.warning("a segment is gone, which segments there are is asked again: %s", error)
+            _log.warning("a segment was deleted, listing the segments again: %s", error)
             self._seen_topics.clear()
         return self._planned(ranges)
 
@@ -118,7 +116,7 @@ class TierPlanner:
         return self._tasks(cut, tiers), cut.rest
 
     def _require_same_store(self, cut: TierCut) -> None:
-        """OptionError for a store that is not the brokers': all would be read through them, unnoticed."""
+        """Raise OptionError if the store is not that of the brokers; all reads would go to brokers."""
         if not cut.parts:
             return
         newest = cut.parts[-1][-1].metadata
@@ -131,14 +129,14 @@ class TierPlanner:
         except RemoteResourceNotFound as error:
             if not self._bucket.sizes(newest.topic_id_partition):
                 raise OptionError(
-                    f"options {STORAGE_PREFIX}*: the store has nothing of {newest.topic_id_partition}, "
-                    f"brokers have segments of it in theirs; is it the same, and key.prefix, too? ({error})"
+                    f"options {STORAGE_PREFIX}*: the store has no segments of {newest.topic_id_partition}, "
+                    f"but the store of the brokers has; use their store and key.prefix ({error})"
                 ) from error
 
     # --- the border -----------------------------------------------------------------------
 
     def _by_start(self, ranges: Sequence[OffsetRange]) -> tuple[list[OffsetRange], list[OffsetRange]]:
-        """The ranges that begin in the tier, and the others: brokers tell by one question."""
+        """Divide the ranges into those that start in the tier and the others, with one request to brokers."""
         last = self._source.last_tiered([one.topic_partition for one in ranges])
         cold: list[OffsetRange] = []
         hot: list[OffsetRange] = []
@@ -148,7 +146,7 @@ class TierPlanner:
         return cold, hot
 
     def _after_start(self, wanted: OffsetRange, starts: Offsets) -> OffsetRange:
-        """What of `wanted` is in the log still: objects may outlive what they held."""
+        """Return the part of `wanted` that is still in the log: objects can outlive their records."""
         left, loss = after_retention(wanted, starts.get(wanted.topic_partition, 0))
         self._note(loss)
         return left
@@ -164,7 +162,7 @@ class TierPlanner:
             behind = wanted.end_offset if found is None else min(found, wanted.end_offset)
             self._note(
                 f"{wanted.topic_partition} should be read from offset {missing} to {behind}, "
-                "but no segment in the bucket holds these offsets"
+                "but no segment in the bucket has these offsets"
             )
             following = tier.parts(behind, wanted.end_offset)
             if not following:
@@ -186,7 +184,7 @@ class TierPlanner:
             self._tier.max_bytes_per_partition, cut.size_bytes, self._options.min_partitions
         )
         all_parts = [part for parts in cut.parts for part in parts]
-        # In threads, as indexes come from the store; none is kept, as there may be many.
+        # In threads, because indexes come from the store. None is cached, because there can be many.
         sliced = iter(list(in_threads(lambda part: self._slices(part, max_bytes), all_parts)))
         aborted = self._aborted(cut, tiers)
         tasks: list[SliceTask] = []
@@ -201,20 +199,20 @@ class TierPlanner:
         return slices(part, index, max_bytes)
 
     def _index(self, part: SegmentPart) -> OffsetPositions:
-        """Without an index the segment is not cut; whoever reads it finds out what is wrong with it."""
+        """Return the index, or an empty one if it is damaged: the segment is then one slice."""
         try:
             stream = self._bucket.storage.fetch_index(part.metadata, IndexType.OFFSET)
             return read_offset_index(read_all(stream, _INDEX_BYTES_MAX), part.metadata)
         except RemoteResourceNotFound as error:
             _log.warning("%s: %s", part.metadata.remote_log_segment_id, error)
         except DecodeError as error:
-            _log.warning("%s; the segment is not cut", error)
+            _log.warning("%s; the segment is read as one slice", error)
         return OffsetPositions.none()
 
     def _aborted(
         self, cut: TierCut, tiers: dict[TopicPartition, PartitionTier]
     ) -> dict[TopicPartition, list[AbortedRange]] | None:
-        """The aborted transactions of what is read of each partition; None when their records are shown."""
+        """Return the aborted transactions of each partition's ranges; None if their records are visible."""
         if not self._options.client.read_committed:
             return None
         spans: dict[TopicPartition, tuple[Offset, Offset]] = {}

@@ -68,9 +68,7 @@ def _topics(rows: pa.RecordBatch, columns: SinkColumns) -> list[str]:
         return [columns.topic] * rows.num_rows
     topics: list[str | None] = _column(rows, columns, "topic", pa.string())
     if not all(topics):
-        raise RowError(
-            "column 'topic' is null or empty in a row: set the option topic, or remove such rows"
-        )
+        raise RowError("column 'topic' is null or empty in a row: set the option topic, or remove such rows")
     return topics  # type: ignore[return-value]
 
 
