@@ -458,7 +458,7 @@ def test_a_store_that_cannot_be_the_brokers_is_named_with_its_option(
 ) -> None:
     for wrong in ({"storage.root": str(tmp_path)}, {"key.prefix": "another/"}):
         with pytest.raises(
-            OptionError, match=r"options rsm\.config\.\*: the store has nothing of .* key\.prefix"
+            OptionError, match=r"options rsm\.config\.\*: the store has no segments of .* key\.prefix"
         ):
             tasks_of(
                 options(cluster, transactions, "direct", **{f"rsm.config.{k}": v for k, v in wrong.items()})
