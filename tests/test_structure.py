@@ -19,9 +19,6 @@ ATTRIBUTES_MAX = 20
 PUBLIC_METHODS_MAX = 20
 
 PARAMETER_EXCEPTIONS = {
-    "tidelog.cluster.quorum.responses:fetch_response": 8,
-    "tidelog.cluster.quorum.quorum:Quorum.__init__": 13,
-    "tidelog.cluster.quorum.replica:Replica.__init__": 12,
     "tidelog.protocol.record:BatchBuilder.__init__": 10,
     "tidelog.storage.segment.segment:LogSegment.__init__": 8,
 }
@@ -37,7 +34,6 @@ PUBLIC_METHOD_EXCEPTIONS = {
     # The methods of a client are its public API, as in Kafka: Admin delegates each to the class of its area.
     "tidelog.clients.admin.admin:Admin": 41,
     "tidelog.clients.consumer.consumer:Consumer": 25,
-    "tidelog.cluster.quorum.replica:Replica": 29,
     "tidelog.storage.directories.log_manager:LogManager": 28,
     "tidelog.storage.log.partition_log:PartitionLog": 61,
     "tidelog.storage.producers.producer_state:ProducerStateManager": 21,

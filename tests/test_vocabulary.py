@@ -48,7 +48,6 @@ OCCURRENCES = {
     "broker/tier": 15,
     "cluster": 13,
     "cluster/controller": 61,
-    "cluster/quorum": 97,
     "cluster/replication": 39,
     "protocol": 24,
     "remote": 1,

@@ -179,7 +179,7 @@ def _expand(codec: Compression, data: BytesLike, max_bytes: int) -> bytes:
                 return bytes(view[:written])
         if guess >= max_bytes:
             raise _too_large(codec, max_bytes)
-        # Let go of the smaller buffer before there is a larger one.
+        # Release the smaller buffer before a larger one is allocated.
         del output
         guess *= _GROWTH
 

@@ -19,7 +19,7 @@ from tests.sim.quorum.safeguards import Safeguard
 from tests.sim.quorum.swarm import Swarm, swarm_of
 from tests.sim.quorum.violation import Violation
 from tests.sim.quorum.world import World
-from tidelog.cluster.quorum.fetching import CommittedRecordsLost
+from tidelog.cluster.quorum.follower import CommittedRecordsLost
 
 CHUNK = 50
 """Seeds that a process takes at a time."""

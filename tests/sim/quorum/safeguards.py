@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from enum import Enum, unique
 from uuid import UUID
 
-from tidelog.cluster.quorum.leading import Leading
+from tidelog.cluster.quorum.leader_state import VoterChange
 from tidelog.cluster.quorum.outbox import Outbox
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
 from tidelog.cluster.quorum.rules import Electable, QuorumRules
@@ -49,7 +49,7 @@ class _WithPreVotesForAll(QuorumRules):
 
 
 class _WithoutCheckQuorum(QuorumRules):
-    def quorum_deadline_ms(self, leading: Leading) -> int | None:
+    def check_quorum_deadline_ms(self, deadline_ms: int, voters_needed: int) -> int | None:
         return None
 
 
@@ -62,12 +62,12 @@ class _WithoutFlush(QuorumRules):
     def persist_log(self, outbox: Outbox, end_offset: Offset) -> int:
         return NO_TICKET
 
-    def acknowledged_end(self, leading: Leading, log_end_offset: Offset) -> Offset:
+    def acknowledged_end(self, flushed_to: Offset, log_end_offset: Offset) -> Offset:
         return log_end_offset
 
 
 class _WithCommitsOfEarlierEpochs(QuorumRules):
-    def may_commit(self, leading: Leading, offset: Offset) -> bool:
+    def may_commit(self, offset: Offset, epoch_start_offset: Offset) -> bool:
         return True
 
 
@@ -77,10 +77,10 @@ class _WithVotesForShorterLogs(QuorumRules):
 
 
 class _WithConcurrentVoterChanges(QuorumRules):
-    def is_change_pending(self, leading: Leading) -> bool:
+    def is_change_pending(self, change: VoterChange | None) -> bool:
         return False
 
-    def is_last_change_committed(self, leading: Leading, change_offset: Offset | None) -> bool:
+    def is_last_change_committed(self, change_offset: Offset | None, high_watermark: Offset | None) -> bool:
         return True
 
 
@@ -90,7 +90,7 @@ class _WithTruncationOfCommitted(QuorumRules):
 
 
 class _WithSeveralVotes(QuorumRules):
-    def is_vote_free(self, voted: ReplicaKey | None, state: State) -> bool:
+    def is_vote_free(self, vote: ReplicaKey | None, state: State) -> bool:
         return state is not State.CANDIDATE
 
 

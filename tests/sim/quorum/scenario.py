@@ -41,7 +41,7 @@ from tests.sim.quorum.safeguards import Safeguard
 from tests.sim.quorum.swarm import Swarm, Voters
 from tests.sim.quorum.world import World
 from tidelog.cluster.quorum.events import RequestReceived, Resign, UpgradeVoters
-from tidelog.cluster.quorum.fetching import CommittedRecordsLost
+from tidelog.cluster.quorum.follower import CommittedRecordsLost
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from tidelog.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest

@@ -28,6 +28,7 @@ from tests.sim.quorum.records import snapshot_bytes, voters_in
 from tests.sim.quorum.safeguards import Safeguard, rules_without
 from tests.sim.quorum.swarm import Swarm, Voters
 from tests.sim.quorum.violation import Violation
+from tidelog.cluster.quorum.config import ReplicaConfig
 from tidelog.cluster.quorum.effects import Effect, Respond, Send
 from tidelog.cluster.quorum.events import Event, RequestReceived
 from tidelog.cluster.quorum.log import SnapshotId
@@ -152,20 +153,17 @@ class World:
     def new_quorum(self, node: SimNode) -> Quorum:
         """The state machine of a process that starts on the node's disk."""
         static = self.swarm.mode is not Voters.DYNAMIC and not node.disk.is_replacement
-        return Quorum(
-            node_id=node.id,
-            directory_id=node.disk.directory_id,
+        config = ReplicaConfig(
+            key=ReplicaKey(node.id, node.disk.directory_id),
             cluster_id=CLUSTER_ID,
-            voters=self.first_voters if static else VoterSet(),
-            log=node.disk.log,
-            record=node.disk.record,
             settings=self.settings,
             random_below=self.random.randrange,
-            now_ms=node.clock(),
+            static_voters=self.first_voters if static else VoterSet(),
             endpoints=endpoints_of(node.id),
-            bootstrap=() if static else self.bootstrap,
+            bootstrap_servers=() if static else self.bootstrap,
             rules=rules_without(self.disabled),
         )
+        return Quorum(config, node.disk.log, node.disk.record, node.clock())
 
     def leaders(self) -> list[SimNode]:
         """Nodes that take themselves for the leader, in order of ids."""

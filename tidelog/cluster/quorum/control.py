@@ -1,4 +1,4 @@
-"""Control records of the metadata log: leaders write them, everybody reads them as they come into the log."""
+"""Control records of the metadata log and of its snapshots."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ from tidelog.protocol.record import BatchBuilder, iterate_records
 def control_messages(
     batches: bytes | bytearray | memoryview, from_offset: Offset = 0
 ) -> Iterator[tuple[Offset, ControlMessage]]:
-    """The control records in whole batches, from that offset on; DecodeError for what is none."""
+    """Yield the control records in whole batches, from `from_offset` on.
+
+    Errors: DecodeError for a malformed control record.
+    """
     for position, header in iterate_headers(batches):
         if not header.is_control or header.next_offset <= from_offset:
             continue
@@ -40,7 +43,7 @@ def control_messages(
 def leader_change(
     leader_id: BrokerId, voters: Iterable[BrokerId], granting: Iterable[BrokerId]
 ) -> tuple[ControlRecordType, ControlMessage]:
-    """What a new leader writes first."""
+    """Return the LeaderChange record, the first record of a new leader."""
     return ControlRecordType.LEADER_CHANGE, LeaderChangeMessage(
         leader_id=leader_id,
         voters=tuple(LeaderChangeVoter(voter_id=each) for each in voters),
@@ -49,19 +52,19 @@ def leader_change(
 
 
 def voters_record(voters: VoterSet) -> tuple[ControlRecordType, ControlMessage]:
-    """Another voter set."""
+    """Return the record of a new voter set."""
     return ControlRecordType.KRAFT_VOTERS, voters.to_record()
 
 
 def kraft_version_record(version: int) -> tuple[ControlRecordType, ControlMessage]:
-    """Another kraft.version."""
+    """Return the record of a new kraft.version."""
     return ControlRecordType.KRAFT_VERSION, KRaftVersionRecord(k_raft_version=version)
 
 
 def data_batch(
     values: Iterable[bytes], *, base_offset: Offset, epoch: LeaderEpoch, timestamp: int
 ) -> bytearray:
-    """A batch of records without keys, stamped; `timestamp` in ms since the epoch."""
+    """Return a batch of records without keys; `timestamp` is in ms since the epoch."""
     builder = BatchBuilder(base_offset=base_offset, leader_epoch=epoch)
     for value in values:
         builder.append(timestamp, None, value)
@@ -76,7 +79,7 @@ def snapshot_header_batch(
     epoch: LeaderEpoch,
     timestamp: int,
 ) -> bytearray:
-    """The first batch of a snapshot. Without dynamic voters it does not name any (KIP-853)."""
+    """Return the first batch of a snapshot; it contains voters only if they are dynamic (KIP-853)."""
     records: list[tuple[ControlRecordType, ControlMessage]] = [
         (
             ControlRecordType.SNAPSHOT_HEADER,
@@ -91,6 +94,6 @@ def snapshot_header_batch(
 
 
 def snapshot_footer_batch(*, base_offset: Offset, epoch: LeaderEpoch, timestamp: int) -> bytearray:
-    """The last batch of a snapshot."""
+    """Return the last batch of a snapshot."""
     footer = (ControlRecordType.SNAPSHOT_FOOTER, SnapshotFooterRecord())
     return control_batch([footer], timestamp=timestamp, base_offset=base_offset, leader_epoch=epoch)

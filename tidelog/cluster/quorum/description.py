@@ -1,4 +1,4 @@
-"""What a replica knows of the quorum, as DescribeQuorum answers it.
+"""The state of the quorum as DescribeQuorum reports it.
 
 Source: KIP-595, KIP-836 (timestamps), KIP-853 (directory ids, endpoints).
 """
@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from tidelog.cluster.quorum.events import RequestReceived
-from tidelog.cluster.quorum.leader_news import leader_refusal
-from tidelog.cluster.quorum.leading import Leading, Position
+from tidelog.cluster.quorum.leader_state import LeaderState, ReplicaPosition
 from tidelog.cluster.quorum.replica import Replica
-from tidelog.cluster.quorum.responses import NO_HIGH_WATERMARK
+from tidelog.cluster.quorum.responses import NO_HIGH_WATERMARK, NO_LEADER
 from tidelog.cluster.quorum.topic import METADATA_PARTITION, only_partition
 from tidelog.cluster.quorum.voter_set import VoterSet
 from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC
@@ -32,7 +31,7 @@ from tidelog.protocol.schema import ZERO_UUID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaDescription:
-    """How far a replica has come, as its leader sees it; times in ms since the epoch."""
+    """The position of a replica as its leader knows it; times in ms since the epoch, None if unknown."""
 
     replica_id: BrokerId
     directory_id: UUID | None
@@ -43,7 +42,7 @@ class ReplicaDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumDescription:
-    """The quorum; only a leader knows of positions, elsewhere `voters` and `observers` are empty."""
+    """The quorum; `voters` and `observers` are empty unless the reporting replica is the leader."""
 
     leader_id: BrokerId | None
     leader_epoch: LeaderEpoch
@@ -54,45 +53,46 @@ class QuorumDescription:
 
 
 def describe(replica: Replica, now_ms: int) -> QuorumDescription:
-    """As far as this replica knows."""
-    leading = replica.role
+    """Return the state of the quorum as far as `replica` knows it; expired observers are removed first."""
+    state, role = replica.quorum_state, replica.quorum_state.role
     voters: tuple[ReplicaDescription, ...] = ()
     observers: tuple[ReplicaDescription, ...] = ()
     high_watermark: Offset | None = replica.log.high_watermark
-    if isinstance(leading, Leading):
-        settings = replica.settings
-        leading.expire_observers(now_ms - settings.observer_session_timeout_ms, settings.observers_max)
-        high_watermark = leading.high_watermark
-        voters = tuple(_described(replica, each, now_ms) for each in leading.voters.values())
-        observers = tuple(_described(replica, each, now_ms) for each in leading.observers.values())
+    if isinstance(role, LeaderState):
+        positions = role.positions
+        positions.expire_observers(now_ms)
+        high_watermark = role.high_watermark
+        voters = tuple(_description(replica, each, now_ms) for each in positions.voters.values())
+        observers = tuple(_description(replica, each, now_ms) for each in positions.observers.values())
     return QuorumDescription(
-        leader_id=replica.leader_id,
-        leader_epoch=replica.epoch,
+        leader_id=state.leader_id,
+        leader_epoch=state.epoch,
         high_watermark=high_watermark,
-        voter_set=replica.voters,
+        voter_set=replica.membership.voters,
         voters=voters,
         observers=observers,
     )
 
 
-def _described(replica: Replica, position: Position, now_ms: int) -> ReplicaDescription:
-    wall_ms = replica.wall_ms()
-    is_self = position.key.id == replica.id and replica.is_same(position.key, replica.key)
+def _description(replica: Replica, position: ReplicaPosition, now_ms: int) -> ReplicaDescription:
+    config = replica.config
+    wall_ms = config.wall_ms()
+    is_self = config.is_same_replica(position.key, config.key)
 
-    def at(moment_ms: int | None) -> int | None:
-        return None if moment_ms is None else wall_ms - (now_ms - moment_ms)
+    def timestamp_ms(time_ms: int | None) -> int | None:
+        return None if time_ms is None else wall_ms - (now_ms - time_ms)
 
     return ReplicaDescription(
         replica_id=position.key.id,
         directory_id=position.key.directory_id,
         log_end_offset=replica.log.end_offset if is_self else position.end_offset,
-        last_fetch_timestamp_ms=wall_ms if is_self else at(position.last_fetch_ms),
-        last_caught_up_timestamp_ms=wall_ms if is_self else at(position.last_caught_up_ms),
+        last_fetch_timestamp_ms=wall_ms if is_self else timestamp_ms(position.last_fetch_ms),
+        last_caught_up_timestamp_ms=wall_ms if is_self else timestamp_ms(position.last_caught_up_ms),
     )
 
 
 def handle_request(replica: Replica, received: RequestReceived, now_ms: int) -> None:
-    """DescribeQuorum, which only a leader answers."""
+    """Respond to DescribeQuorum; a replica that is not the leader responds with an error."""
     request = received.message
     assert isinstance(request, DescribeQuorumRequest)
     if only_partition(request.topics, "topic_name", "partition_index") is None:
@@ -114,7 +114,8 @@ def handle_request(replica: Replica, received: RequestReceived, now_ms: int) -> 
         )
         replica.outbox.respond(received, response)
         return
-    error = leader_refusal(replica, replica.epoch)
+    state = replica.quorum_state
+    error = state.leader_error(state.epoch)
     if error is ErrorCode.NONE:
         response = _response(describe(replica, now_ms), received.version)
     else:
@@ -122,8 +123,8 @@ def handle_request(replica: Replica, received: RequestReceived, now_ms: int) -> 
             partition_index=METADATA_PARTITION,
             error_code=error,
             error_message=error.text,
-            leader_id=replica.leadership().wire_leader_id,
-            leader_epoch=replica.epoch,
+            leader_id=NO_LEADER if state.leader_id is None else state.leader_id,
+            leader_epoch=state.epoch,
         )
         topic = ResponseTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=(partition,))
         response = DescribeQuorumResponse(topics=(topic,), error_message=None)
@@ -136,11 +137,11 @@ def _response(description: QuorumDescription, version: int | None) -> DescribeQu
     partition = ResponsePartitionData(
         partition_index=METADATA_PARTITION,
         error_message=None,
-        leader_id=-1 if description.leader_id is None else description.leader_id,
+        leader_id=NO_LEADER if description.leader_id is None else description.leader_id,
         leader_epoch=description.leader_epoch,
         high_watermark=NO_HIGH_WATERMARK if high_watermark is None else high_watermark,
-        current_voters=tuple(_state(each, is_dynamic) for each in description.voters),
-        observers=tuple(_state(each, is_dynamic) for each in description.observers),
+        current_voters=tuple(_replica_state(each, is_dynamic) for each in description.voters),
+        observers=tuple(_replica_state(each, is_dynamic) for each in description.observers),
     )
     nodes = tuple(
         Node(
@@ -158,14 +159,14 @@ def _response(description: QuorumDescription, version: int | None) -> DescribeQu
     )
 
 
-def _state(described: ReplicaDescription, is_dynamic: bool) -> ReplicaState:
-    directory_id = described.directory_id if is_dynamic else None
+def _replica_state(replica: ReplicaDescription, is_dynamic: bool) -> ReplicaState:
+    directory_id = replica.directory_id if is_dynamic else None
     return ReplicaState(
-        replica_id=described.replica_id,
+        replica_id=replica.replica_id,
         replica_directory_id=ZERO_UUID if directory_id is None else directory_id,
-        log_end_offset=_or_minus_one(described.log_end_offset),
-        last_fetch_timestamp=_or_minus_one(described.last_fetch_timestamp_ms),
-        last_caught_up_timestamp=_or_minus_one(described.last_caught_up_timestamp_ms),
+        log_end_offset=_or_minus_one(replica.log_end_offset),
+        last_fetch_timestamp=_or_minus_one(replica.last_fetch_timestamp_ms),
+        last_caught_up_timestamp=_or_minus_one(replica.last_caught_up_timestamp_ms),
     )
 
 

@@ -1,4 +1,4 @@
-"""The effects of one step, in order, with what has to be durable put before what depends on it."""
+"""The effects of one step, in order; durability comes before the effects that depend on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog.protocol.schema import ApiMessage
 class Outbox:
     """Collects effects until `take`.
 
-    Within a step there is one `Persist`, before all that depends on it: a later wish joins the earlier one.
+    A step has at most one `Persist`, before all effects that depend on it: later ones are merged into it.
     """
 
     def __init__(self) -> None:
@@ -39,21 +39,21 @@ class Outbox:
         return effect.ticket
 
     def add(self, effect: Effect) -> None:
-        """Any other effect."""
+        """Add an effect other than `Persist`."""
         self._effects.append(effect)
 
     def respond(self, request: RequestReceived, message: ApiMessage) -> None:
-        """Answer a request."""
+        """Add the response to a request."""
         self._effects.append(Respond(request.source, message))
 
     def send(self, to_node: BrokerId, endpoints: tuple[Endpoint, ...], message: ApiMessage) -> int:
-        """Ask another node; the request's id."""
+        """Add a request to another node; return the request's id."""
         self._last_request_id += 1
         self._effects.append(Send(self._last_request_id, to_node, endpoints, message))
         return self._last_request_id
 
     def take(self) -> list[Effect]:
-        """All since the last time."""
+        """Return the effects since the last call."""
         effects, self._effects = self._effects, []
         self._persist = None
         return effects

@@ -1,24 +1,25 @@
 """The metadata quorum as one replica takes part in it: events in, effects out.
 
-`step` lets one event happen, then does what is due by then. What is to be done about it stands in
-the effects, in order (`tidelog.cluster.quorum.effects`); when `step` wants to be called again without an
-event, in `deadline_ms`.
+`step` handles one event, then does everything that is scheduled by then. Its result is the list of effects
+that the caller must perform, in order (`tidelog.cluster.quorum.effects`). The caller calls `step` with a
+`Tick` at `deadline_ms`.
 
-Errors: AssertionError (`fetching.CommittedRecordsLost` among them) and DecodeError of the log's own
-content are final: the process ends.
+Errors: AssertionError (including `follower.CommittedRecordsLost`), and DecodeError for the content of the
+replica's own log, are final: the process ends.
 Source: KIP-595, KIP-630, KIP-853, KIP-996.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
-from uuid import UUID
 
-from tidelog.cluster.quorum import description, elections, fetching, leadership, serving, voter_changes
-from tidelog.cluster.quorum.connections import Asked
+from tidelog.cluster.quorum import description
+from tidelog.cluster.quorum.config import ReplicaConfig
+from tidelog.cluster.quorum.connections import PendingRequest
 from tidelog.cluster.quorum.description import QuorumDescription
 from tidelog.cluster.quorum.effects import Effect
+from tidelog.cluster.quorum.elections import Elections
+from tidelog.cluster.quorum.epoch_requests import EpochRequests
 from tidelog.cluster.quorum.events import (
     Append,
     Event,
@@ -28,18 +29,21 @@ from tidelog.cluster.quorum.events import (
     ResponseReceived,
     UpgradeVoters,
 )
-from tidelog.cluster.quorum.leading import Leading
+from tidelog.cluster.quorum.fetch_service import FetchService
+from tidelog.cluster.quorum.follower import Follower
+from tidelog.cluster.quorum.leader import Leader
+from tidelog.cluster.quorum.leader_log import LeaderLog
+from tidelog.cluster.quorum.leader_state import LeaderState
+from tidelog.cluster.quorum.leader_tracker import LeaderTracker
 from tidelog.cluster.quorum.log import RaftLog
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
 from tidelog.cluster.quorum.replica import Replica
-from tidelog.cluster.quorum.rules import QuorumRules
-from tidelog.cluster.quorum.settings import QuorumSettings
-from tidelog.cluster.quorum.states import Following, Nominee, Resigned, State, Unattached
+from tidelog.cluster.quorum.states import FollowerState, NomineeState, ResignedState, State, UnattachedState
+from tidelog.cluster.quorum.voter_changes import KRAFT_VERSION_FEATURE, VoterChanges
 from tidelog.cluster.quorum.voter_set import (
     KRAFT_VERSION_DYNAMIC,
     KRAFT_VERSION_STATIC,
     Endpoint,
-    ReplicaKey,
     VoterSet,
 )
 from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset
@@ -58,241 +62,213 @@ from tidelog.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, 
 from tidelog.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from tidelog.protocol.messages.vote import VoteRequest, VoteResponse
 
-# From one state to the next, to the next: no chain is longer.
-_MOVES_MAX: Final = 8
+# No chain of transitions within one step is longer.
+_TRANSITIONS_MAX: Final = 8
 
 
 class Quorum:
-    """See the module. Not for several threads; `step` never waits."""
+    """One replica of the metadata quorum. Not thread-safe; `step` never waits."""
 
-    def __init__(
-        self,
-        *,
-        node_id: BrokerId,
-        directory_id: UUID,
-        cluster_id: str,
-        voters: VoterSet,
-        log: RaftLog,
-        record: QuorumRecord | None,
-        settings: QuorumSettings,
-        random_below: Callable[[int], int],
-        now_ms: int,
-        endpoints: tuple[Endpoint, ...] = (),
-        bootstrap: tuple[Endpoint, ...] = (),
-        wall_ms: Callable[[], int] | None = None,
-        rules: QuorumRules | None = None,
-    ) -> None:
-        """Begin with what the log and the quorum record say.
-
-        `voters`: static ones, which hold until the log names others; empty for a node that is told by its
-        log or finds the quorum through `bootstrap`. `endpoints`: where this node's controller listeners are
-        (default: what the voter set says). `random_below(n)` draws from 0 to n - 1. `wall_ms`: ms since the
-        epoch, for the timestamps of records (default: 0). `rules`: simulations replace them one by one.
-        """
-        self._replica = Replica(
-            key=ReplicaKey(node_id, directory_id),
-            cluster_id=cluster_id,
-            static_voters=voters,
-            endpoints=endpoints,
-            bootstrap=bootstrap,
-            log=log,
-            record=record,
-            settings=settings,
-            rules=rules or QuorumRules(),
-            random_below=random_below,
-            wall_ms=wall_ms or (lambda: 0),
-            now_ms=now_ms,
+    def __init__(self, config: ReplicaConfig, log: RaftLog, record: QuorumRecord | None, now_ms: int) -> None:
+        """Start from the log and `record`, the content of `quorum-state`; None if there is none."""
+        replica = self._replica = Replica(config, log, record, now_ms)
+        leader_tracker = LeaderTracker(replica)
+        leader_log = LeaderLog(replica)
+        self._elections = Elections(replica, leader_tracker, leader_log)
+        self._follower = Follower(replica, leader_tracker, self._elections)
+        self._voter_changes = VoterChanges(replica, leader_log)
+        self._fetch_service = FetchService(replica, self._voter_changes)
+        self._epoch_requests = EpochRequests(replica, leader_tracker)
+        self._leader = Leader(
+            replica, leader_log, self._fetch_service, self._voter_changes, self._epoch_requests
         )
-        self.deadline_ms: int | None = now_ms
+        self._deadline_ms: int | None = now_ms
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
-        """Let `event` happen, and all that is due at `now_ms`; what is to be done, in order."""
-        replica = self._replica
-        if isinstance(event, RequestReceived):
-            self._received(event, now_ms)
-        elif isinstance(event, ResponseReceived):
-            self._answered(event.request_id, event.message, now_ms)
-        elif isinstance(event, Append):
-            leadership.append(replica, event, now_ms)
-        elif isinstance(event, PersistCompleted):
-            leadership.persisted(replica, event.ticket, now_ms)
-        elif isinstance(event, UpgradeVoters):
-            voter_changes.upgrade(replica, event)
-        elif isinstance(event, Resign) and replica.state is State.LEADER:
-            replica.resign(now_ms)
-        for request_id in replica.connections.expired(now_ms):
-            self._answered(request_id, None, now_ms)
+        """Handle `event` and everything that is scheduled at `now_ms`; return the effects in order."""
+        match event:
+            case RequestReceived():
+                self._on_request(event, now_ms)
+            case ResponseReceived():
+                self._on_response(event.request_id, event.message, now_ms)
+            case Append():
+                self._leader.append(event, now_ms)
+            case PersistCompleted():
+                self._leader.on_persist_completed(event.ticket, now_ms)
+            case UpgradeVoters():
+                self._voter_changes.upgrade(event)
+            case Resign() if self.state is State.LEADER:
+                self._replica.quorum_state.resign(now_ms)
+        for request_id in self._replica.connections.expired_requests(now_ms):
+            self._on_response(request_id, None, now_ms)
         self._poll(now_ms)
-        return replica.outbox.take()
+        return self._replica.outbox.take()
 
-    # ---- what is known
+    # ---- the known state
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When `step` must be called with a `Tick`; None if only another event can have an effect."""
+        return self._deadline_ms
 
     @property
     def state(self) -> State:
-        """The present state."""
-        return self._replica.state
+        """The current state."""
+        return self._replica.quorum_state.state
 
     @property
     def epoch(self) -> LeaderEpoch:
-        """The highest epoch that is known."""
-        return self._replica.epoch
+        """The highest known epoch."""
+        return self._replica.quorum_state.epoch
 
     @property
     def leader_id(self) -> BrokerId | None:
-        """Who leads that epoch, as far as it is known."""
-        return self._replica.leader_id
+        """The leader of that epoch; None if it is unknown."""
+        return self._replica.quorum_state.leader_id
 
     @property
     def leader_endpoints(self) -> tuple[Endpoint, ...]:
-        """Where the leader is reached; empty when it is not known."""
-        return self._replica.leadership().endpoints
+        """The endpoints of the leader; empty if they are unknown."""
+        return self._replica.quorum_state.leader_and_epoch.endpoints
 
     @property
     def high_watermark(self) -> Offset:
-        """Up to where the log is known to be committed."""
+        """The offset up to which the log is known to be committed."""
         return self._replica.log.high_watermark
 
     @property
     def epoch_start_offset(self) -> Offset | None:
-        """While leading: where the records of this epoch begin; what is before was decided by others."""
-        role = self._replica.role
-        return role.epoch_start_offset if isinstance(role, Leading) else None
+        """The offset of the first record of this leader's epoch; None if this replica is not the leader."""
+        role = self._replica.quorum_state.role
+        return role.epoch_start_offset if isinstance(role, LeaderState) else None
 
     @property
     def record(self) -> QuorumRecord:
-        """What must not be forgotten, with changes of the last step that may not be durable yet."""
-        return self._replica.record
+        """The quorum record, including a change by the last step that may not be durable yet."""
+        return self._replica.epoch_and_vote.record
 
     @property
     def voters(self) -> VoterSet:
-        """Who votes, by the last voter set in the log, committed or not."""
-        return self._replica.voters
+        """The last voter set in the log, committed or not, or the static voters."""
+        return self._replica.membership.voters
 
     @property
     def voter_ids(self) -> tuple[BrokerId, ...]:
-        """The nodes of `voters`."""
-        return self._replica.voters.ids
+        """The node ids of `voters`."""
+        return self._replica.membership.voters.ids
 
     @property
     def is_voter(self) -> bool:
-        """Whether this replica votes."""
-        return self._replica.is_voter
+        """Whether this replica is a voter."""
+        return self._replica.membership.is_voter
 
     @property
     def kraft_version(self) -> int:
-        """0: voters are static, 1: they stand in the log."""
-        return self._replica.history.kraft_version
+        """The kraft.version: 0 if the voters are static, 1 if the log contains them."""
+        return self._replica.membership.kraft_version
 
     def upgrade_refusal(self, epoch: LeaderEpoch) -> str | None:
-        """Why `UpgradeVoters` would be refused in this epoch now; None when it would not."""
-        return voter_changes.upgrade_refusal(self._replica, epoch)
+        """Return why `UpgradeVoters` would be rejected in `epoch` now; None if it would not."""
+        return self._voter_changes.upgrade_refusal(epoch)
 
     def voters_at(self, end_offset: Offset) -> tuple[int, VoterSet | None]:
-        """kraft.version and voters for a snapshot of everything below `end_offset`; None for static voters.
+        """Return kraft.version and voters for a snapshot of all records below `end_offset`.
 
-        `end_offset` is not below the end of the latest snapshot that was there at the start.
+        The voters are None if they are static. `end_offset` is not below the end of the latest snapshot
+        that existed at the start.
         """
         return self._replica.history.at(end_offset)
 
     def describe(self, now_ms: int) -> QuorumDescription:
-        """What DescribeQuorum tells."""
+        """Return what DescribeQuorum reports."""
         return description.describe(self._replica, now_ms)
 
-    # ---- inside
+    # ---- private
 
-    def _received(self, received: RequestReceived, now_ms: int) -> None:
-        replica = self._replica
+    def _on_request(self, received: RequestReceived, now_ms: int) -> None:
         match received.message:
             case VoteRequest():
-                elections.handle_request(replica, received, now_ms)
+                self._elections.handle_request(received, now_ms)
             case FetchRequest():
-                serving.handle_fetch(replica, received, now_ms)
+                self._fetch_service.handle_fetch(received, now_ms)
             case FetchSnapshotRequest():
-                serving.handle_fetch_snapshot(replica, received, now_ms)
+                self._fetch_service.handle_fetch_snapshot(received, now_ms)
             case BeginQuorumEpochRequest():
-                leadership.handle_begin(replica, received, now_ms)
+                self._epoch_requests.handle_begin(received, now_ms)
             case EndQuorumEpochRequest():
-                leadership.handle_end(replica, received, now_ms)
+                self._epoch_requests.handle_end(received, now_ms)
             case AddRaftVoterRequest():
-                voter_changes.handle_add(replica, received, now_ms)
+                self._voter_changes.handle_add(received, now_ms)
             case RemoveRaftVoterRequest():
-                voter_changes.handle_remove(replica, received, now_ms)
+                self._voter_changes.handle_remove(received, now_ms)
             case UpdateRaftVoterRequest():
-                voter_changes.handle_update(replica, received)
+                self._voter_changes.handle_update(received)
             case DescribeQuorumRequest():
-                description.handle_request(replica, received, now_ms)
+                description.handle_request(self._replica, received, now_ms)
             case ApiVersionsRequest():
-                replica.outbox.respond(received, _versions())
+                self._replica.outbox.respond(received, _versions_response())
             case message:
-                raise AssertionError(f"the quorum does not answer {message}")
+                raise AssertionError(f"the quorum does not handle {message}")
 
-    def _answered(self, request_id: int, message: object, now_ms: int) -> None:
-        replica = self._replica
-        asked = replica.connections.answered(request_id)
-        if asked is None:
-            return
-        is_productive = self._answer(asked, message, now_ms)
-        if not is_productive:
-            fetching.failed(replica, asked.node_id)
-            replica.connections.back_off(asked.node_id, now_ms)
+    def _on_response(self, request_id: int, message: object, now_ms: int) -> None:
+        request = self._replica.connections.complete(request_id)
+        if request is not None and not self._handle_response(request, message, now_ms):
+            self._follower.on_request_failed(request.node_id)
+            self._replica.connections.back_off(request.node_id, now_ms)
 
-    def _answer(self, asked: Asked, message: object, now_ms: int) -> bool:
-        """Whether the next request to that node may follow at once."""
-        replica = self._replica
-        if isinstance(asked.message, ApiVersionsRequest):
-            voter_changes.handle_versions(replica, asked.node_id, message, now_ms)
+    def _handle_response(self, request: PendingRequest, message: object, now_ms: int) -> bool:
+        """Handle a response; return whether the next request to that node may be sent without a pause."""
+        if isinstance(request.message, ApiVersionsRequest):
+            self._voter_changes.handle_versions(request.node_id, message, now_ms)
             return message is not None
         match message:
             case VoteResponse():
-                return elections.handle_response(replica, asked.node_id, message, now_ms)
+                return self._elections.handle_response(request.node_id, message, now_ms)
             case FetchResponse():
-                return fetching.handle_fetch_response(replica, message, now_ms)
+                return self._follower.handle_fetch_response(message, now_ms)
             case FetchSnapshotResponse():
-                return fetching.handle_snapshot_response(replica, message, now_ms)
+                return self._follower.handle_snapshot_response(message, now_ms)
             case BeginQuorumEpochResponse():
-                return leadership.handle_begin_response(replica, asked.node_id, message, now_ms)
+                return self._epoch_requests.handle_begin_response(request.node_id, message, now_ms)
             case EndQuorumEpochResponse():
-                return leadership.handle_end_response(replica, asked.node_id, message, now_ms)
+                return self._epoch_requests.handle_end_response(request.node_id, message, now_ms)
             case UpdateRaftVoterResponse():
-                return fetching.handle_update_response(replica, message, now_ms)
+                return self._follower.handle_update_voter_response(message, now_ms)
             case AddRaftVoterResponse() | RemoveRaftVoterResponse():
                 return True
         return False
 
     def _poll(self, now_ms: int) -> None:
-        """Do what is due, from state to state, and note when the next thing is."""
-        due_ms: int | None = now_ms
-        for _ in range(_MOVES_MAX):
-            due_ms = self._poll_state(now_ms)
-            if due_ms is None or due_ms > now_ms:
+        """Do what is scheduled, through several transitions if necessary, and set the next deadline."""
+        deadline_ms: int | None = now_ms
+        for _ in range(_TRANSITIONS_MAX):
+            deadline_ms = self._poll_role(now_ms)
+            if deadline_ms is None or deadline_ms > now_ms:
                 break
         else:
-            due_ms = now_ms + 1
+            deadline_ms = now_ms + 1
         expiry_ms = self._replica.connections.next_expiry_ms
         if expiry_ms is not None:
-            due_ms = expiry_ms if due_ms is None else min(due_ms, expiry_ms)
-        self.deadline_ms = due_ms
+            deadline_ms = expiry_ms if deadline_ms is None else min(deadline_ms, expiry_ms)
+        self._deadline_ms = deadline_ms
 
-    def _poll_state(self, now_ms: int) -> int | None:
-        replica = self._replica
-        role = replica.role
-        if isinstance(role, Unattached):
-            return fetching.poll_unattached(replica, role, now_ms)
-        if isinstance(role, Nominee):
-            return elections.poll_nominee(replica, role, now_ms)
-        if isinstance(role, Leading):
-            return leadership.poll_leader(replica, role, now_ms)
-        if isinstance(role, Following):
-            return fetching.poll_following(replica, role, now_ms)
-        assert isinstance(role, Resigned)
-        return leadership.poll_resigned(replica, role, now_ms)
+    def _poll_role(self, now_ms: int) -> int | None:
+        match self._replica.quorum_state.role:
+            case UnattachedState() as unattached:
+                return self._follower.poll_unattached(unattached, now_ms)
+            case NomineeState() as nominee:
+                return self._elections.poll(nominee, now_ms)
+            case LeaderState() as leader:
+                return self._leader.poll(leader, now_ms)
+            case FollowerState() as following:
+                return self._follower.poll_following(following, now_ms)
+            case ResignedState() as resigned:
+                return self._epoch_requests.poll_resigned(resigned, now_ms)
 
 
-def _versions() -> ApiVersionsResponse:
-    """What a leader wants to know of a new voter; a broker's own answer says it too."""
+def _versions_response() -> ApiVersionsResponse:
+    """Return the versions that a leader requires of a new voter; a broker's response contains them too."""
     feature = SupportedFeatureKey(
-        name=voter_changes.KRAFT_VERSION_FEATURE,
-        min_version=KRAFT_VERSION_STATIC,
-        max_version=KRAFT_VERSION_DYNAMIC,
+        name=KRAFT_VERSION_FEATURE, min_version=KRAFT_VERSION_STATIC, max_version=KRAFT_VERSION_DYNAMIC
     )
     return ApiVersionsResponse(supported_features=(feature,))

@@ -1,4 +1,4 @@
-"""What a replica must not forget: the content of the file `quorum-state`."""
+"""The content of the file `quorum-state`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tidelog.protocol.ids import BrokerId, LeaderEpoch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumRecord:
-    """The epoch a replica is in, who leads it if that is known, and for whom the replica voted.
+    """The epoch of a replica, the leader of that epoch if known, and the candidate it voted for.
 
-    Invariant: `voted_directory_id` is None when `voted_id` is.
+    Invariant: `voted_directory_id` is None if `voted_id` is None.
     Source: QuorumStateData.json of Apache Kafka; versions 0 (without directory id) and 1.
     """
 

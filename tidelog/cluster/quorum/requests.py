@@ -1,16 +1,17 @@
-"""The requests of the quorum, each about the one partition it has."""
+"""The requests of the quorum, each for the metadata partition only."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TypeVar
 
-from tidelog.cluster.quorum.log import SnapshotId
-from tidelog.cluster.quorum.settings import QuorumSettings
+from tidelog.cluster.quorum.config import ReplicaConfig
+from tidelog.cluster.quorum.log import ReadableRaftLog
+from tidelog.cluster.quorum.states import SnapshotFetch
 from tidelog.cluster.quorum.topic import METADATA_PARTITION, METADATA_TOPIC_ID
 from tidelog.cluster.quorum.voter_set import Endpoint, ReplicaKey, Voter
 from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC
-from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.protocol.ids import LeaderEpoch
 from tidelog.protocol.messages import (
     add_raft_voter,
     begin_quorum_epoch,
@@ -26,67 +27,52 @@ E = TypeVar("E")
 
 
 def vote_request(
-    cluster_id: str,
-    *,
-    candidate: ReplicaKey,
-    epoch: LeaderEpoch,
-    voter: ReplicaKey,
-    last_epoch: LeaderEpoch,
-    end_offset: Offset,
-    pre_vote: bool,
+    config: ReplicaConfig, voter: ReplicaKey, epoch: LeaderEpoch, log: ReadableRaftLog, *, pre_vote: bool
 ) -> vote.VoteRequest:
-    """Ask `voter` to elect `candidate`, whose log ends like that."""
+    """Return the request to `voter` to elect this replica, whose log is `log`, in `epoch`."""
     partition = vote.RequestPartitionData(
         partition_index=METADATA_PARTITION,
         replica_epoch=epoch,
-        replica_id=candidate.id,
-        replica_directory_id=candidate.wire_directory_id,
+        replica_id=config.id,
+        replica_directory_id=config.key.wire_directory_id,
         voter_directory_id=voter.wire_directory_id,
-        last_offset_epoch=last_epoch,
-        last_offset=end_offset,
+        last_offset_epoch=log.last_epoch,
+        last_offset=log.end_offset,
         pre_vote=pre_vote,
     )
     topic = vote.RequestTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=(partition,))
-    return vote.VoteRequest(cluster_id=cluster_id, voter_id=voter.id, topics=(topic,))
+    return vote.VoteRequest(cluster_id=config.cluster_id, voter_id=voter.id, topics=(topic,))
 
 
 def begin_epoch_request(
-    cluster_id: str,
-    *,
-    leader_id: BrokerId,
-    epoch: LeaderEpoch,
-    endpoints: tuple[Endpoint, ...],
-    voter: ReplicaKey,
+    config: ReplicaConfig, voter: ReplicaKey, epoch: LeaderEpoch, endpoints: tuple[Endpoint, ...]
 ) -> begin_quorum_epoch.BeginQuorumEpochRequest:
-    """Tell `voter` who leads."""
+    """Return the notification to `voter` that this replica, reached at `endpoints`, leads `epoch`."""
     partition = begin_quorum_epoch.RequestPartitionData(
         partition_index=METADATA_PARTITION,
         voter_directory_id=voter.wire_directory_id,
-        leader_id=leader_id,
+        leader_id=config.id,
         leader_epoch=epoch,
     )
+    topic = begin_quorum_epoch.RequestTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=(partition,))
     return begin_quorum_epoch.BeginQuorumEpochRequest(
-        cluster_id=cluster_id,
+        cluster_id=config.cluster_id,
         voter_id=voter.id,
-        topics=(
-            begin_quorum_epoch.RequestTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=(partition,)),
-        ),
-        leader_endpoints=_addresses(begin_quorum_epoch.LeaderEndpoint, endpoints),
+        topics=(topic,),
+        leader_endpoints=_listeners(begin_quorum_epoch.LeaderEndpoint, endpoints),
     )
 
 
 def end_epoch_request(
-    cluster_id: str,
-    *,
-    leader_id: BrokerId,
+    config: ReplicaConfig,
     epoch: LeaderEpoch,
     endpoints: tuple[Endpoint, ...],
     preferred: tuple[ReplicaKey, ...],
 ) -> end_quorum_epoch.EndQuorumEpochRequest:
-    """Tell a voter that nobody leads any more, and who should."""
+    """Return the notification that this replica no longer leads `epoch`; `preferred` are the successors."""
     partition = end_quorum_epoch.RequestPartitionData(
         partition_index=METADATA_PARTITION,
-        leader_id=leader_id,
+        leader_id=config.id,
         leader_epoch=epoch,
         preferred_successors=tuple(each.id for each in preferred),
         preferred_candidates=tuple(
@@ -94,111 +80,100 @@ def end_epoch_request(
             for each in preferred
         ),
     )
+    topic = end_quorum_epoch.RequestTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=(partition,))
     return end_quorum_epoch.EndQuorumEpochRequest(
-        cluster_id=cluster_id,
-        topics=(
-            end_quorum_epoch.RequestTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=(partition,)),
-        ),
-        leader_endpoints=_addresses(end_quorum_epoch.LeaderEndpoint, endpoints),
+        cluster_id=config.cluster_id,
+        topics=(topic,),
+        leader_endpoints=_listeners(end_quorum_epoch.LeaderEndpoint, endpoints),
     )
 
 
-def fetch_request(
-    cluster_id: str,
-    settings: QuorumSettings,
-    *,
-    replica: ReplicaKey,
-    epoch: LeaderEpoch,
-    end_offset: Offset,
-    last_epoch: LeaderEpoch,
-    high_watermark: Offset,
-) -> fetch.FetchRequest:
-    """Ask for what follows `end_offset`, and say that everything before it is durable here."""
+def fetch_request(config: ReplicaConfig, epoch: LeaderEpoch, log: ReadableRaftLog) -> fetch.FetchRequest:
+    """Return the request for the records after `log`; it says that the whole log is durable here."""
+    settings = config.settings
     partition = fetch.FetchPartition(
         partition=METADATA_PARTITION,
         current_leader_epoch=epoch,
-        fetch_offset=end_offset,
-        last_fetched_epoch=last_epoch,
+        fetch_offset=log.end_offset,
+        last_fetched_epoch=log.last_epoch,
         partition_max_bytes=settings.fetch_max_bytes,
-        replica_directory_id=replica.wire_directory_id,
-        high_watermark=high_watermark,
+        replica_directory_id=config.key.wire_directory_id,
+        high_watermark=log.high_watermark,
+    )
+    topic = fetch.FetchTopic(
+        topic=CLUSTER_METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=(partition,)
     )
     return fetch.FetchRequest(
-        cluster_id=cluster_id,
-        replica_state=fetch.ReplicaState(replica_id=replica.id),
+        cluster_id=config.cluster_id,
+        replica_state=fetch.ReplicaState(replica_id=config.id),
         max_wait_ms=settings.fetch_max_wait_ms,
         max_bytes=settings.fetch_max_bytes,
-        topics=(
-            fetch.FetchTopic(
-                topic=CLUSTER_METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=(partition,)
-            ),
-        ),
+        topics=(topic,),
     )
 
 
 def fetch_snapshot_request(
-    cluster_id: str,
-    settings: QuorumSettings,
-    *,
-    replica: ReplicaKey,
-    epoch: LeaderEpoch,
-    snapshot_id: SnapshotId,
-    position: int,
+    config: ReplicaConfig, epoch: LeaderEpoch, snapshot: SnapshotFetch
 ) -> fetch_snapshot.FetchSnapshotRequest:
-    """Ask for the next piece of a snapshot."""
+    """Return the request for the next chunk of a snapshot."""
+    snapshot_id = snapshot.snapshot_id
     partition = fetch_snapshot.RequestPartitionSnapshot(
         partition=METADATA_PARTITION,
         current_leader_epoch=epoch,
         snapshot_id=fetch_snapshot.RequestSnapshotId(
             end_offset=snapshot_id.end_offset, epoch=snapshot_id.epoch
         ),
-        position=position,
-        replica_directory_id=replica.wire_directory_id,
+        position=snapshot.position,
+        replica_directory_id=config.key.wire_directory_id,
     )
+    topic = fetch_snapshot.RequestTopicSnapshot(name=CLUSTER_METADATA_TOPIC, partitions=(partition,))
     return fetch_snapshot.FetchSnapshotRequest(
-        cluster_id=cluster_id,
-        replica_id=replica.id,
-        max_bytes=settings.snapshot_chunk_max_bytes,
-        topics=(fetch_snapshot.RequestTopicSnapshot(name=CLUSTER_METADATA_TOPIC, partitions=(partition,)),),
+        cluster_id=config.cluster_id,
+        replica_id=config.id,
+        max_bytes=config.settings.snapshot_chunk_max_bytes,
+        topics=(topic,),
     )
 
 
 def update_voter_request(
-    cluster_id: str, *, epoch: LeaderEpoch, voter: Voter
+    config: ReplicaConfig, epoch: LeaderEpoch, voter: Voter
 ) -> update_raft_voter.UpdateRaftVoterRequest:
-    """Tell the leader of endpoints and versions that the voter set does not have."""
+    """Return the report of endpoints and versions of this voter that the voter set lacks."""
     return update_raft_voter.UpdateRaftVoterRequest(
-        cluster_id=cluster_id,
+        cluster_id=config.cluster_id,
         current_leader_epoch=epoch,
         voter_id=voter.id,
         voter_directory_id=voter.key.wire_directory_id,
-        listeners=_addresses(update_raft_voter.Listener, voter.endpoints),
+        listeners=_listeners(update_raft_voter.Listener, voter.endpoints),
         k_raft_version_feature=update_raft_voter.KRaftVersionFeature(
             min_supported_version=voter.kraft_version_min, max_supported_version=voter.kraft_version_max
         ),
     )
 
 
-def add_voter_request(
-    cluster_id: str, *, voter: Voter, timeout_ms: int
-) -> add_raft_voter.AddRaftVoterRequest:
-    """Ask to become a voter (KIP-1186); answered as soon as it is in the log, for then it must be fetched."""
+def add_voter_request(config: ReplicaConfig, voter: Voter) -> add_raft_voter.AddRaftVoterRequest:
+    """Return the request to add this replica as a voter (KIP-1186).
+
+    The leader responds as soon as the record is in its log: this replica must fetch the record then.
+    """
     return add_raft_voter.AddRaftVoterRequest(
-        cluster_id=cluster_id,
-        timeout_ms=timeout_ms,
+        cluster_id=config.cluster_id,
+        timeout_ms=config.settings.request_timeout_ms,
         voter_id=voter.id,
         voter_directory_id=voter.key.wire_directory_id,
-        listeners=_addresses(add_raft_voter.Listener, voter.endpoints),
+        listeners=_listeners(add_raft_voter.Listener, voter.endpoints),
         ack_when_committed=False,
     )
 
 
-def remove_voter_request(cluster_id: str, replica: ReplicaKey) -> remove_raft_voter.RemoveRaftVoterRequest:
-    """Ask that the voter which this node was before it lost its directory goes."""
+def remove_voter_request(
+    config: ReplicaConfig, voter: ReplicaKey
+) -> remove_raft_voter.RemoveRaftVoterRequest:
+    """Return the request to remove `voter`, which is this node with a directory that it has lost."""
     return remove_raft_voter.RemoveRaftVoterRequest(
-        cluster_id=cluster_id, voter_id=replica.id, voter_directory_id=replica.wire_directory_id
+        cluster_id=config.cluster_id, voter_id=voter.id, voter_directory_id=voter.wire_directory_id
     )
 
 
-def _addresses(kind: Callable[..., E], endpoints: tuple[Endpoint, ...]) -> tuple[E, ...]:
+def _listeners(kind: Callable[..., E], endpoints: tuple[Endpoint, ...]) -> tuple[E, ...]:
     return tuple(kind(name=name, host=host, port=port) for name, host, port in endpoints)

@@ -1,9 +1,9 @@
-"""The answers of the quorum, each with who leads as far as the one who answers knows."""
+"""The responses of the quorum; each reports the leader as far as the responding replica knows it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from tidelog.cluster.quorum.events import RequestReceived
@@ -28,29 +28,41 @@ N = TypeVar("N")
 
 NO_LEADER: Final = -1
 NO_HIGH_WATERMARK: Final = -1
-# From these versions on an answer can name the leader's endpoint.
+# By API key: the first version whose response contains the leader's endpoint.
 _ENDPOINT_SINCE: Final[dict[int, int]] = {52: 1, 53: 1, 54: 1, 1: 16, 59: 1}
 
 
 @dataclass(frozen=True, slots=True)
-class Leadership:
-    """The epoch, and its leader as far as it is known."""
+class CurrentLeader:
+    """The leader as a response reports it: `leader_id` is -1 and `endpoint` is None if unknown."""
+
+    leader_id: int
+    epoch: LeaderEpoch
+    endpoint: Endpoint | None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndEpoch:
+    """The epoch, its leader (None if unknown) and all known endpoints of the leader."""
 
     epoch: LeaderEpoch
     leader_id: BrokerId | None
     endpoints: tuple[Endpoint, ...]
 
-    @property
-    def wire_leader_id(self) -> int:
-        """As it stands in answers."""
-        return NO_LEADER if self.leader_id is None else self.leader_id
+    def for_request(self, request: RequestReceived, default_listener: str) -> CurrentLeader:
+        """Return the leader for the response to `request`, with the endpoint of the request's listener.
 
-    def endpoint_for(self, request: RequestReceived, listener_name: str) -> Endpoint | None:
-        """What an answer says of the leader: its address at the listener the request came to."""
+        The endpoint is that of `default_listener` if the leader does not have the listener, and None if
+        the request's version does not contain endpoints.
+        """
+        leader_id = NO_LEADER if self.leader_id is None else self.leader_id
+        return CurrentLeader(leader_id, self.epoch, self._endpoint_for(request, default_listener))
+
+    def _endpoint_for(self, request: RequestReceived, default_listener: str) -> Endpoint | None:
         since = _ENDPOINT_SINCE.get(request.message.api_key, 0)
         if self.leader_id is None or (request.version is not None and request.version < since):
             return None
-        for name in (request.listener_name or listener_name, listener_name):
+        for name in (request.listener_name or default_listener, default_listener):
             for endpoint in self.endpoints:
                 if endpoint.listener_name == name:
                     return endpoint
@@ -58,7 +70,7 @@ class Leadership:
 
 
 def top_level_error(request: ApiMessage, error: ErrorCode) -> ApiMessage:
-    """The answer to a request that is not for this cluster or not about its metadata."""
+    """Return the response to a request that is not for this cluster or not for its metadata partition."""
     return _RESPONSES[request.api_key](error_code=error)
 
 
@@ -74,135 +86,144 @@ _RESPONSES: Final[dict[int, Callable[..., ApiMessage]]] = {
 }
 
 
-def vote_response(
-    leadership: Leadership, endpoint: Endpoint | None, error: ErrorCode, *, granted: bool
-) -> vote.VoteResponse:
-    """Yes or no."""
-    return _about_epoch(vote, vote.VoteResponse, leadership, endpoint, error, vote_granted=granted)
+def vote_response(leader: CurrentLeader, error: ErrorCode, *, granted: bool) -> vote.VoteResponse:
+    """Return a VoteResponse, which grants or rejects the vote."""
+    return _epoch_response(vote, vote.VoteResponse, leader, error, vote_granted=granted)
 
 
 def begin_epoch_response(
-    leadership: Leadership, endpoint: Endpoint | None, error: ErrorCode
+    leader: CurrentLeader, error: ErrorCode
 ) -> begin_quorum_epoch.BeginQuorumEpochResponse:
-    """Understood, or not."""
-    response = begin_quorum_epoch.BeginQuorumEpochResponse
-    return _about_epoch(begin_quorum_epoch, response, leadership, endpoint, error)
+    """Return a BeginQuorumEpochResponse; NONE acknowledges the leader."""
+    return _epoch_response(begin_quorum_epoch, begin_quorum_epoch.BeginQuorumEpochResponse, leader, error)
 
 
-def end_epoch_response(
-    leadership: Leadership, endpoint: Endpoint | None, error: ErrorCode
-) -> end_quorum_epoch.EndQuorumEpochResponse:
-    """Understood, or not."""
-    response = end_quorum_epoch.EndQuorumEpochResponse
-    return _about_epoch(end_quorum_epoch, response, leadership, endpoint, error)
+def end_epoch_response(leader: CurrentLeader, error: ErrorCode) -> end_quorum_epoch.EndQuorumEpochResponse:
+    """Return an EndQuorumEpochResponse; NONE acknowledges the resignation."""
+    return _epoch_response(end_quorum_epoch, end_quorum_epoch.EndQuorumEpochResponse, leader, error)
 
 
-def _about_epoch(
-    module: Any,
-    response: Callable[..., A],
-    leadership: Leadership,
-    endpoint: Endpoint | None,
-    error: ErrorCode,
-    **more: bool,
+def _epoch_response(
+    module: Any, response: Callable[..., A], leader: CurrentLeader, error: ErrorCode, **fields: bool
 ) -> A:
-    """What the answers to Vote, BeginQuorumEpoch and EndQuorumEpoch share; their structs are in `module`."""
+    """Return a response to Vote, BeginQuorumEpoch or EndQuorumEpoch; `module` contains its structs."""
     partition = module.ResponsePartitionData(
         partition_index=METADATA_PARTITION,
         error_code=error,
-        leader_id=leadership.wire_leader_id,
-        leader_epoch=leadership.epoch,
-        **more,
+        leader_id=leader.leader_id,
+        leader_epoch=leader.epoch,
+        **fields,
     )
     topic = module.ResponseTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=(partition,))
-    return response(topics=(topic,), node_endpoints=_nodes(module.NodeEndpoint, leadership, endpoint))
+    return response(topics=(topic,), node_endpoints=_node_endpoints(module.NodeEndpoint, leader))
 
 
 def fetch_response(
-    leadership: Leadership,
-    endpoint: Endpoint | None,
+    leader: CurrentLeader,
     *,
-    error: ErrorCode = ErrorCode.NONE,
-    high_watermark: Offset | None = None,
-    log_start_offset: Offset = -1,
+    high_watermark: Offset | None,
+    log_start_offset: Offset,
     records: bytes | memoryview = b"",
-    diverging: EpochEnd | None = None,
-    snapshot_id: SnapshotId | None = None,
+    divergence: EpochEnd | SnapshotId | None = None,
 ) -> fetch.FetchResponse:
-    """Records, or where the logs part, or which snapshot to fetch, or an error."""
+    """Return a FetchResponse with records, a diverging epoch, or the snapshot that must be fetched.
+
+    `high_watermark` is None if the leader does not know it yet.
+    """
+    fields: dict[str, Any] = {}
+    if isinstance(divergence, EpochEnd):
+        end = fetch.EpochEndOffset(epoch=divergence.epoch, end_offset=divergence.end_offset)
+        fields["diverging_epoch"] = end
+    elif divergence is not None:
+        fields["snapshot_id"] = fetch.SnapshotId(end_offset=divergence.end_offset, epoch=divergence.epoch)
+    partition = fetch.PartitionData(
+        partition_index=METADATA_PARTITION,
+        error_code=ErrorCode.NONE,
+        high_watermark=NO_HIGH_WATERMARK if high_watermark is None else high_watermark,
+        log_start_offset=log_start_offset,
+        current_leader=_leader_id_and_epoch(leader),
+        records=records,
+        **fields,
+    )
+    return _fetch_response(leader, partition)
+
+
+def fetch_error_response(leader: CurrentLeader, error: ErrorCode) -> fetch.FetchResponse:
+    """Return a FetchResponse with an error of the partition."""
     partition = fetch.PartitionData(
         partition_index=METADATA_PARTITION,
         error_code=error,
-        high_watermark=NO_HIGH_WATERMARK if high_watermark is None else high_watermark,
-        log_start_offset=log_start_offset,
-        current_leader=fetch.LeaderIdAndEpoch(
-            leader_id=leadership.wire_leader_id, leader_epoch=leadership.epoch
-        ),
-        records=records,
+        high_watermark=NO_HIGH_WATERMARK,
+        log_start_offset=-1,
+        current_leader=_leader_id_and_epoch(leader),
+        records=b"",
     )
-    if diverging is not None:
-        partition = replace(
-            partition,
-            diverging_epoch=fetch.EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset),
-        )
-    if snapshot_id is not None:
-        partition = replace(
-            partition,
-            snapshot_id=fetch.SnapshotId(end_offset=snapshot_id.end_offset, epoch=snapshot_id.epoch),
-        )
+    return _fetch_response(leader, partition)
+
+
+def _leader_id_and_epoch(leader: CurrentLeader) -> fetch.LeaderIdAndEpoch:
+    return fetch.LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.epoch)
+
+
+def _fetch_response(leader: CurrentLeader, partition: fetch.PartitionData) -> fetch.FetchResponse:
     topic = fetch.FetchableTopicResponse(
         topic=CLUSTER_METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=(partition,)
     )
-    return fetch.FetchResponse(
-        responses=(topic,), node_endpoints=_nodes(fetch.NodeEndpoint, leadership, endpoint)
-    )
+    return fetch.FetchResponse(responses=(topic,), node_endpoints=_node_endpoints(fetch.NodeEndpoint, leader))
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotChunk:
+    """Bytes of a snapshot from `position`; `size` is the size of the whole snapshot."""
+
+    snapshot_id: SnapshotId
+    size: int
+    position: int
+    data: bytes | memoryview
+
+
+_NO_CHUNK: Final = SnapshotChunk(SnapshotId(0, 0), 0, 0, b"")
 
 
 def fetch_snapshot_response(
-    leadership: Leadership,
-    endpoint: Endpoint | None,
-    *,
-    error: ErrorCode = ErrorCode.NONE,
-    snapshot_id: SnapshotId | None = None,
-    size: int = 0,
-    position: int = 0,
-    piece: bytes | memoryview = b"",
+    leader: CurrentLeader, error: ErrorCode, chunk: SnapshotChunk = _NO_CHUNK
 ) -> fetch_snapshot.FetchSnapshotResponse:
-    """A piece of a snapshot, or an error."""
+    """Return a FetchSnapshotResponse with a chunk of a snapshot, or with an error."""
     module = fetch_snapshot
-    named = SnapshotId(0, 0) if snapshot_id is None else snapshot_id
     partition = module.ResponsePartitionSnapshot(
         index=METADATA_PARTITION,
         error_code=error,
-        snapshot_id=module.ResponseSnapshotId(end_offset=named.end_offset, epoch=named.epoch),
-        current_leader=module.LeaderIdAndEpoch(
-            leader_id=leadership.wire_leader_id, leader_epoch=leadership.epoch
+        snapshot_id=module.ResponseSnapshotId(
+            end_offset=chunk.snapshot_id.end_offset, epoch=chunk.snapshot_id.epoch
         ),
-        size=size,
-        position=position,
-        unaligned_records=piece,
+        current_leader=module.LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.epoch),
+        size=chunk.size,
+        position=chunk.position,
+        unaligned_records=chunk.data,
     )
     topic = module.ResponseTopicSnapshot(name=CLUSTER_METADATA_TOPIC, partitions=(partition,))
     return module.FetchSnapshotResponse(
-        topics=(topic,), node_endpoints=_nodes(module.NodeEndpoint, leadership, endpoint)
+        topics=(topic,), node_endpoints=_node_endpoints(module.NodeEndpoint, leader)
     )
 
 
 def update_voter_response(
-    leadership: Leadership, endpoint: Endpoint | None, error: ErrorCode
+    leader: CurrentLeader, error: ErrorCode
 ) -> update_raft_voter.UpdateRaftVoterResponse:
-    """Understood, or not."""
-    module = update_raft_voter
-    leader = module.CurrentLeader(
-        leader_id=leadership.wire_leader_id,
-        leader_epoch=leadership.epoch,
+    """Return an UpdateRaftVoterResponse; NONE acknowledges the voter's new entry."""
+    endpoint = leader.endpoint
+    current_leader = update_raft_voter.CurrentLeader(
+        leader_id=leader.leader_id,
+        leader_epoch=leader.epoch,
         host="" if endpoint is None else endpoint.host,
         port=0 if endpoint is None else endpoint.port,
     )
-    return module.UpdateRaftVoterResponse(error_code=error, current_leader=leader)
+    return update_raft_voter.UpdateRaftVoterResponse(error_code=error, current_leader=current_leader)
 
 
-def _nodes(kind: Callable[..., N], leadership: Leadership, endpoint: Endpoint | None) -> tuple[N, ...]:
-    """Where the leader is, when that is known."""
+def _node_endpoints(kind: Callable[..., N], leader: CurrentLeader) -> tuple[N, ...]:
+    """Return the `node_endpoints` field of a response: the leader's endpoint if it is known."""
+    endpoint = leader.endpoint
     if endpoint is None:
         return ()
-    return (kind(node_id=leadership.wire_leader_id, host=endpoint.host, port=endpoint.port),)
+    return (kind(node_id=leader.leader_id, host=endpoint.host, port=endpoint.port),)

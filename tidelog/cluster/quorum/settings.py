@@ -1,4 +1,4 @@
-"""How long the quorum waits and how much it holds."""
+"""Timeouts and bounds of the metadata quorum."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumSettings:
-    """Times in ms, sizes in bytes; the first five are `controller.quorum.*` of Apache Kafka."""
+    """Times in ms, sizes in bytes. The first five are Kafka's `controller.quorum.*`."""
 
     election_timeout_ms: int = 1000
     fetch_timeout_ms: int = 2000
@@ -18,18 +18,28 @@ class QuorumSettings:
     fetch_max_bytes: int = 8 * 1024 * 1024
     snapshot_chunk_max_bytes: int = 8 * 1024 * 1024
     append_max_bytes: int = 8 * 1024 * 1024
-    """Largest batch that one `Append` makes."""
+    """The largest batch that one `Append` creates."""
     max_wait_ms: int = 5_000
-    """No fetch waits longer here, whatever it asks for."""
+    """The longest time that the leader delays a Fetch response, whatever the request allows."""
     parked_fetches_max: int = 1000
     observers_max: int = 1000
     observer_session_timeout_ms: int = 300_000
-    """An observer that has not fetched for so long is forgotten."""
+    """The leader forgets an observer that has not fetched for this time."""
     voters_max: int = 63
     voter_change_timeout_ms: int = 30_000
-    """Upper bound of how long AddRaftVoter and its like wait to be committed."""
+    """Upper bound of the time that AddRaftVoter and RemoveRaftVoter wait for their record to be committed."""
     update_voter_interval_ms: int = 3_000
     auto_join: bool = False
-    """`controller.quorum.auto.join.enable`: an observing controller asks to become a voter (KIP-1186)."""
+    """`controller.quorum.auto.join.enable`: a controller that is an observer asks to be added (KIP-1186)."""
     listener_name: str = "CONTROLLER"
-    """The listener of voters that others are told of; the first of `controller.listener.names`."""
+    """The default listener of voters: the first of `controller.listener.names`."""
+
+    @property
+    def check_quorum_timeout_ms(self) -> int:
+        """The time within which a majority must fetch from the leader: 1.5 fetch timeouts, as in Kafka."""
+        return self.fetch_timeout_ms * 3 // 2
+
+    @property
+    def begin_epoch_interval_ms(self) -> int:
+        """The time between two BeginQuorumEpoch requests to a voter that does not fetch."""
+        return max(1, self.fetch_timeout_ms // 2)

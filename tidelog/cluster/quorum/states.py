@@ -1,27 +1,27 @@
-"""The states of a replica, which may follow which, and what each of them remembers.
+"""The states of a replica, the legal transitions, and the role data of each state.
 
-| state | what it is | ends when |
+| state | meaning | ends when |
 |---|---|---|
-| UNATTACHED | knows no leader of its epoch | it votes, hears of a leader, or waits too long |
+| UNATTACHED | knows no leader of its epoch | it votes, learns the leader, or its election timeout expires |
 | VOTED | as UNATTACHED, and has voted in this epoch | as UNATTACHED |
-| PROSPECTIVE | asks whether it would be elected, in its present epoch (KIP-996) | a majority would; or not |
-| CANDIDATE | voted for itself in a new epoch and asks for votes | elected, or not |
+| PROSPECTIVE | requests pre-votes in its current epoch (KIP-996) | a majority grants or rejects; timeout |
+| CANDIDATE | has voted for itself in a new epoch and requests votes | it is elected, or a timeout |
 | LEADER | elected by a majority | a higher epoch, no majority fetches, or it resigns |
-| FOLLOWER | fetches from the leader of its epoch | no fetch succeeds for too long, or a higher epoch |
-| RESIGNED | led this epoch and does not any more | the others elect, or it waits too long |
+| FOLLOWER | fetches from the leader of its epoch | no fetch succeeds within the timeout, or a higher epoch |
+| RESIGNED | was the leader of this epoch | the other voters elect a leader, or its timeout expires |
 
-A higher epoch makes any of them UNATTACHED, or FOLLOWER when the leader is known with it. An observer
-(not in the voter set) is only ever UNATTACHED or FOLLOWER, or RESIGNED when it was removed as the leader.
+A higher epoch makes any state UNATTACHED, or FOLLOWER if the leader is known as well. An observer (not in
+the voter set) is only UNATTACHED or FOLLOWER, or RESIGNED if it was the leader when it was removed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, TypeAlias
 
-from tidelog.cluster.quorum.leading import Leading
+from tidelog.cluster.quorum.leader_state import LeaderState
 from tidelog.cluster.quorum.log import SnapshotId
 from tidelog.cluster.quorum.voter_set import Endpoint, ReplicaKey, VoterSet
 from tidelog.protocol.ids import BrokerId
@@ -39,88 +39,192 @@ class State(Enum):
     RESIGNED = "resigned"
 
 
-_WAITING: Final = frozenset(
+_WITHOUT_LEADERSHIP: Final = frozenset(
     (State.UNATTACHED, State.VOTED, State.PROSPECTIVE, State.CANDIDATE, State.FOLLOWER)
 )
 
 TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
-    State.UNATTACHED: _WAITING,
-    State.VOTED: _WAITING,
-    State.PROSPECTIVE: _WAITING,
-    State.CANDIDATE: _WAITING | {State.LEADER},
+    State.UNATTACHED: _WITHOUT_LEADERSHIP,
+    State.VOTED: _WITHOUT_LEADERSHIP,
+    State.PROSPECTIVE: _WITHOUT_LEADERSHIP,
+    State.CANDIDATE: _WITHOUT_LEADERSHIP | {State.LEADER},
     State.LEADER: frozenset((State.UNATTACHED, State.FOLLOWER, State.RESIGNED)),
-    State.FOLLOWER: _WAITING,
+    State.FOLLOWER: _WITHOUT_LEADERSHIP,
     State.RESIGNED: frozenset((State.UNATTACHED, State.FOLLOWER)),
 }
-"""The legal moves. FOLLOWER to FOLLOWER is a new epoch, or more endpoints of the same leader."""
+"""The legal transitions. FOLLOWER to FOLLOWER is a new epoch, or more endpoints of the same leader."""
 
 
-@dataclass(slots=True)
-class Unattached:
-    """What UNATTACHED and VOTED remember."""
+@dataclass(frozen=True, slots=True)
+class UnattachedState:
+    """The role data of UNATTACHED and VOTED: a voter starts an election at `deadline_ms`."""
 
     deadline_ms: int
-    """When a voter stands for election."""
 
 
-@dataclass(slots=True)
-class Nominee:
-    """What PROSPECTIVE and CANDIDATE remember: who answered how."""
+class NomineeState:
+    """The role data of PROSPECTIVE and CANDIDATE: counts the votes or pre-votes of one set of voters."""
 
-    voters: VoterSet
-    deadline_ms: int
-    granted: set[BrokerId] = field(default_factory=set)
-    rejected: set[BrokerId] = field(default_factory=set)
+    def __init__(self, voters: VoterSet, deadline_ms: int, granted: Iterable[BrokerId] = ()) -> None:
+        """`deadline_ms`: the end of this attempt. `granted`: the votes already granted, such as its own."""
+        self.voters = voters
+        self._deadline_ms = deadline_ms
+        self._granted = set(granted)
+        self._rejected: set[BrokerId] = set()
+
+    @property
+    def deadline_ms(self) -> int:
+        """The end of this attempt."""
+        return self._deadline_ms
+
+    @property
+    def granting_voters(self) -> list[BrokerId]:
+        """The voters that granted their vote, in order of ids."""
+        return sorted(self._granted)
+
+    @property
+    def unrecorded_voters(self) -> list[BrokerId]:
+        """The voters that have not responded, in order of ids."""
+        return [each for each in self.voters.ids if each not in self._granted and each not in self._rejected]
 
     @property
     def is_elected(self) -> bool:
-        """A majority said yes."""
-        return len(self.granted) >= self.voters.majority
+        """Whether a majority granted its vote."""
+        return len(self._granted) >= self.voters.majority
 
     @property
     def is_rejected(self) -> bool:
-        """Those that have not said no are no majority."""
-        return len(self.voters) - len(self.rejected) < self.voters.majority
+        """Whether the voters that have not rejected are no majority."""
+        return len(self.voters) - len(self._rejected) < self.voters.majority
 
-    @property
-    def unheard(self) -> list[BrokerId]:
-        """Who has not answered, in order of ids."""
-        return [each for each in self.voters.ids if each not in self.granted and each not in self.rejected]
+    def record_vote(self, voter_id: BrokerId, *, is_granted: bool) -> None:
+        """Count the vote of one voter."""
+        (self._granted if is_granted else self._rejected).add(voter_id)
+
+    def back_off_until(self, deadline_ms: int) -> None:
+        """End this attempt no later than at `deadline_ms`."""
+        self._deadline_ms = min(self._deadline_ms, deadline_ms)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class SnapshotFetch:
-    """A snapshot under way: `position` is where the next piece goes."""
+    """A snapshot that is being fetched; the next chunk begins at `position`."""
 
     snapshot_id: SnapshotId
     position: int = 0
 
 
-@dataclass(slots=True)
-class Following:
-    """What FOLLOWER remembers."""
+class FollowerState:
+    """The role data of FOLLOWER: the leader, the progress of fetching, and the timers."""
 
-    leader_id: BrokerId
-    endpoints: tuple[Endpoint, ...]
-    deadline_ms: int
-    """When a voter gives the leader up, an observer asks others too."""
-    update_voter_at_ms: int
-    has_fetched: bool = False
-    """Whether the leader answered a fetch in this epoch, lately: then pre-votes of others are rejected."""
-    snapshot: SnapshotFetch | None = None
-    has_told: bool = False
-    """Whether the leader was told what this voter is."""
-    leader_failed: bool = False
-    """The last request to the leader failed: an observer asks somebody else next."""
+    def __init__(
+        self,
+        leader_id: BrokerId,
+        endpoints: tuple[Endpoint, ...],
+        *,
+        deadline_ms: int,
+        update_voter_at_ms: int,
+    ) -> None:
+        """`deadline_ms`: the fetch timeout. `update_voter_at_ms`: the next check of the own voter entry."""
+        self.leader_id = leader_id
+        self.endpoints = endpoints
+        self._deadline_ms = deadline_ms
+        self._update_voter_at_ms = update_voter_at_ms
+        self._has_fetched = False
+        self._has_leader_failed = False
+        self._has_reported_voter = False
+        self._snapshot: SnapshotFetch | None = None
+
+    @property
+    def deadline_ms(self) -> int:
+        """When a voter starts an election and an observer also asks other nodes for the leader."""
+        return self._deadline_ms
+
+    @property
+    def update_voter_at_ms(self) -> int:
+        """When this replica next compares its entry in the voter set with itself."""
+        return self._update_voter_at_ms
+
+    @property
+    def has_fetched(self) -> bool:
+        """Whether a recent fetch from the leader of this epoch succeeded; then pre-votes are rejected."""
+        return self._has_fetched
+
+    @property
+    def has_leader_failed(self) -> bool:
+        """Whether the last request to the leader failed; an observer then asks another node."""
+        return self._has_leader_failed
+
+    @property
+    def has_reported_voter(self) -> bool:
+        """Whether this replica sent UpdateRaftVoter to the leader of this epoch."""
+        return self._has_reported_voter
+
+    @property
+    def snapshot(self) -> SnapshotFetch | None:
+        """The snapshot that is being fetched, None if records are fetched."""
+        return self._snapshot
+
+    def on_fetched(self, deadline_ms: int) -> None:
+        """Restart the fetch timeout after a successful fetch."""
+        self._deadline_ms = deadline_ms
+        self._has_fetched = True
+        self._has_leader_failed = False
+
+    def on_fetch_timeout(self, deadline_ms: int) -> None:
+        """Restart the fetch timeout of an observer, and regard the leader as failed."""
+        self._deadline_ms = deadline_ms
+        self._has_fetched = False
+        self._has_leader_failed = True
+
+    def on_leader_resigned(self, deadline_ms: int) -> None:
+        """Start the next election no later than at `deadline_ms`."""
+        self._deadline_ms = min(self._deadline_ms, deadline_ms)
+        self._has_fetched = False
+
+    def on_request_failed(self, node_id: BrokerId) -> None:
+        """Note which node a request failed at: the leader, or another node that was asked in its place."""
+        self._has_leader_failed = node_id == self.leader_id
+
+    def schedule_voter_update(self, at_ms: int) -> None:
+        """Set the time of the next check of the own voter entry."""
+        self._update_voter_at_ms = at_ms
+
+    def on_voter_reported(self) -> None:
+        """Note that UpdateRaftVoter was sent."""
+        self._has_reported_voter = True
+
+    def start_snapshot(self, snapshot_id: SnapshotId) -> None:
+        """Fetch a snapshot from its first byte, in place of records."""
+        self._snapshot = SnapshotFetch(snapshot_id)
+
+    def advance_snapshot(self, size: int) -> SnapshotFetch:
+        """Advance the position in the snapshot by `size` bytes; return the new position."""
+        assert self._snapshot is not None
+        self._snapshot = replace(self._snapshot, position=self._snapshot.position + size)
+        return self._snapshot
+
+    def end_snapshot(self) -> None:
+        """Fetch records again."""
+        self._snapshot = None
 
 
-@dataclass(slots=True)
-class Resigned:
-    """What RESIGNED remembers: who has to hear of it, and who should be elected, best first."""
+class ResignedState:
+    """The role data of RESIGNED: the voters that must still be notified, and the preferred successors."""
 
-    unacknowledged: set[BrokerId]
-    preferred: tuple[ReplicaKey, ...]
-    deadline_ms: int
+    def __init__(self, preferred: tuple[ReplicaKey, ...], deadline_ms: int) -> None:
+        """`preferred`: the other voters, the best candidate first. `deadline_ms`: the end of this state."""
+        self.preferred = preferred
+        self.deadline_ms = deadline_ms
+        self._unacknowledged = {each.id for each in preferred}
+
+    def is_acknowledged_by(self, voter_id: BrokerId) -> bool:
+        """Return whether a voter need not be notified (again) of the resignation."""
+        return voter_id not in self._unacknowledged
+
+    def acknowledge(self, voter_id: BrokerId) -> None:
+        """Note that a voter knows of the resignation."""
+        self._unacknowledged.discard(voter_id)
 
 
-Role: TypeAlias = Unattached | Nominee | Leading | Following | Resigned
+Role: TypeAlias = UnattachedState | NomineeState | LeaderState | FollowerState | ResignedState

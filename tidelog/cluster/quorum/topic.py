@@ -1,4 +1,4 @@
-"""Which partition the messages of the quorum are about: there is only one."""
+"""The partition of the metadata log, to which all messages of the quorum refer."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ METADATA_PARTITION: Final = 0
 
 
 def only_partition(topics: Sequence[Any], name_field: str, partition_field: str) -> Any | None:
-    """The entry of the metadata partition in a request or answer that has just that one."""
+    """Return the metadata partition of a request or response; None unless it is the only partition."""
     if len(topics) != 1 or getattr(topics[0], name_field) != CLUSTER_METADATA_TOPIC:
         return None
     return _only(topics[0].partitions, partition_field)
 
 
 def only_fetched_partition(topics: Sequence[Any], partition_field: str) -> Any | None:
-    """The same in Fetch, where old versions name the topic and new ones its id."""
+    """Return the metadata partition of Fetch, where new versions contain the topic id."""
     if len(topics) != 1:
         return None
     topic = topics[0]

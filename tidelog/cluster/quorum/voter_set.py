@@ -1,4 +1,4 @@
-"""Who votes: voters by id and directory id, with their endpoints."""
+"""The voters of the quorum, by id and directory id, with their endpoints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KRAFT_VERSION_DYNAMIC: Final = 1
 
 
 class Endpoint(NamedTuple):
-    """Where a listener of a node is reached."""
+    """The address of a listener of a node."""
 
     listener_name: str
     host: str
@@ -31,19 +31,19 @@ class Endpoint(NamedTuple):
 
 
 class ReplicaKey(NamedTuple):
-    """A replica of the metadata log: the node, and the directory that holds the log if that is known."""
+    """A replica of the metadata log: the node id, and the id of the log directory, None if unknown."""
 
     id: BrokerId
     directory_id: UUID | None = None
 
     @classmethod
     def of(cls, replica_id: BrokerId, directory_id: UUID) -> ReplicaKey:
-        """From the wire, where the zero id stands for none."""
+        """Return the key for ids in a message, where the zero directory id means unknown."""
         return cls(replica_id, None if directory_id == ZERO_UUID else directory_id)
 
     @property
     def wire_directory_id(self) -> UUID:
-        """The directory id as it stands in messages."""
+        """The directory id as messages contain it: the zero id if unknown."""
         return ZERO_UUID if self.directory_id is None else self.directory_id
 
 
@@ -58,12 +58,8 @@ class Voter:
 
     @property
     def id(self) -> BrokerId:
-        """The node."""
+        """The node id."""
         return self.key.id
-
-    def endpoint(self, listener_name: str) -> Endpoint | None:
-        """Where that listener is."""
-        return next((each for each in self.endpoints if each.listener_name == listener_name), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +73,7 @@ class VoterSet:
 
     @classmethod
     def of(cls, voters: Iterable[Voter]) -> VoterSet:
-        """In order of ids; no id may occur twice."""
+        """Return the set of `voters`, in order of ids; no id may occur twice."""
         ordered = sorted(voters, key=lambda voter: voter.id)
         by_id = {voter.id: voter for voter in ordered}
         assert len(by_id) == len(ordered), f"a voter occurs twice in {ordered}"
@@ -91,31 +87,24 @@ class VoterSet:
 
     @property
     def ids(self) -> tuple[BrokerId, ...]:
-        """In ascending order."""
+        """The node ids in ascending order."""
         return tuple(self.by_id)
 
     @property
     def majority(self) -> int:
-        """How many voters decide."""
+        """The number of voters that make a majority."""
         return len(self.by_id) // 2 + 1
 
-    def is_voter(self, replica: ReplicaKey) -> bool:
-        """Whether the replica votes: the id, and the directory id where the set knows one."""
-        voter = self.by_id.get(replica.id)
-        if voter is None:
-            return False
-        return voter.key.directory_id is None or voter.key.directory_id == replica.directory_id
-
     def with_voter(self, voter: Voter) -> VoterSet:
-        """Also `voter`, in place of one of the same id."""
+        """Return this set with `voter`, which replaces a voter of the same id."""
         return VoterSet.of([each for each in self if each.id != voter.id] + [voter])
 
     def without(self, replica_id: BrokerId) -> VoterSet:
-        """All but that one."""
+        """Return this set without the voter `replica_id`."""
         return VoterSet.of(each for each in self if each.id != replica_id)
 
     def to_record(self) -> VotersRecord:
-        """What is written to the log."""
+        """Return the record for the log."""
         return VotersRecord(
             voters=tuple(
                 VotersRecordVoter(
@@ -136,7 +125,7 @@ class VoterSet:
 
     @classmethod
     def from_record(cls, record: VotersRecord) -> VoterSet:
-        """What was read from the log."""
+        """Return the set in a record of the log."""
         return cls.of(
             Voter(
                 key=ReplicaKey.of(voter.voter_id, voter.voter_directory_id),

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from tests.sim.quorum.memory_log import MemoryLog
 from tests.sim.quorum.safeguards import Safeguard, rules_without
+from tidelog.cluster.quorum.config import ReplicaConfig
 from tidelog.cluster.quorum.control import data_batch
 from tidelog.cluster.quorum.effects import Effect, Persist, Respond, Send
 from tidelog.cluster.quorum.events import (
@@ -100,21 +101,18 @@ class Subject:
         self.record = record
         self.effects: list[Effect] = []
         self.unwritten: list[Persist] = []
-        self.quorum = Quorum(
-            node_id=node_id,
-            directory_id=directory(node_id),
+        config = ReplicaConfig(
+            key=ReplicaKey(node_id, directory(node_id)),
             cluster_id=CLUSTER_ID,
-            voters=static(1, 2, 3) if voters is None else voters,
-            log=self.log,
-            record=record,
             settings=QuorumSettings(**settings),
-            rules=rules_without(disabled),
             random_below=lambda bound: 0,
-            now_ms=self.now,
-            endpoints=own_endpoints,
-            bootstrap=bootstrap,
             wall_ms=lambda: 1_700_000_000_000 + self.now,
+            static_voters=static(1, 2, 3) if voters is None else voters,
+            endpoints=own_endpoints,
+            bootstrap_servers=bootstrap,
+            rules=rules_without(disabled),
         )
+        self.quorum = Quorum(config, self.log, record, self.now)
         self.step(Tick())
 
     @property

@@ -17,10 +17,10 @@ def test_a_node_is_asked_again_when_it_has_answered() -> None:
     request_id = subject.send(2, (), VoteRequest(), 0)
     assert not subject.is_ready(2, 50)
     assert subject.is_ready(3, 50)
-    asked = subject.answered(request_id)
-    assert asked is not None and asked.node_id == 2
+    request = subject.complete(request_id)
+    assert request is not None and request.node_id == 2
     assert subject.is_ready(2, 50)
-    assert subject.answered(request_id) is None
+    assert subject.complete(request_id) is None
 
 
 def test_after_a_failure_comes_a_pause() -> None:
@@ -36,9 +36,9 @@ def test_a_request_expires_later_when_the_other_may_wait() -> None:
     first = subject.send(2, (), VoteRequest(), 0)
     second = subject.send(3, (), VoteRequest(), 0, wait_ms=500)
     assert subject.next_expiry_ms == 100
-    assert subject.expired(99) == []
-    assert subject.expired(100) == [first]
-    assert subject.expired(600) == [first, second]
+    assert subject.expired_requests(99) == []
+    assert subject.expired_requests(100) == [first]
+    assert subject.expired_requests(600) == [first, second]
 
 
 def test_another_state_forgets_all() -> None:
@@ -46,5 +46,5 @@ def test_another_state_forgets_all() -> None:
     request_id = subject.send(2, (), VoteRequest(), 0)
     subject.reset()
     assert subject.is_ready(2, 0)
-    assert not subject.any_waiting
-    assert subject.answered(request_id) is None
+    assert not subject.has_pending
+    assert subject.complete(request_id) is None

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.cluster.quorum.subject import directory, dynamic, static, voter
-from tidelog.cluster.quorum.voter_set import ReplicaKey, VoterSet
-
-
-def test_a_voter_is_its_id_and_its_directory_when_that_is_known() -> None:
-    assert dynamic(1, 2).is_voter(ReplicaKey(1, directory(1)))
-    assert not dynamic(1, 2).is_voter(ReplicaKey(1, directory(1, 2)))
-    assert not dynamic(1, 2).is_voter(ReplicaKey(1))
-    assert static(1, 2).is_voter(ReplicaKey(1, directory(1)))
-    assert not static(1, 2).is_voter(ReplicaKey(3))
+from tests.unit.cluster.quorum.subject import dynamic, static, voter
+from tidelog.cluster.quorum.voter_set import VoterSet
 
 
 @pytest.mark.parametrize(("count", "majority"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)])

@@ -22,9 +22,10 @@ from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
 from tidelog.broker.raft.metrics import report_log, report_replica
 from tidelog.cluster.controller.bootstrap import bootstrap_records
+from tidelog.cluster.quorum.config import ReplicaConfig
 from tidelog.cluster.quorum.quorum import Quorum
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
-from tidelog.cluster.quorum.voter_set import Endpoint, VoterSet
+from tidelog.cluster.quorum.voter_set import Endpoint, ReplicaKey, VoterSet
 from tidelog.protocol.schema import MetadataRecord
 
 
@@ -35,20 +36,17 @@ def create_raft_node(context: NodeContext, endpoints: tuple[Endpoint, ...]) -> R
 
     def create_quorum(log: MetadataLog, record: QuorumRecord | None) -> Quorum:
         name = controller_listener_name(config)
-        return Quorum(
-            node_id=config.node_id,
-            directory_id=context.directory_ids[directory],
+        replica_config = ReplicaConfig(
+            key=ReplicaKey(config.node_id, context.directory_ids[directory]),
             cluster_id=context.cluster_id,
-            voters=static_voters(config) or VoterSet(),
-            log=log,
-            record=record,
             settings=quorum_settings(config),
             random_below=context.randomness.randrange,
-            now_ms=context.clock.monotonic_ms(),
-            endpoints=endpoints,
-            bootstrap=tuple(Endpoint(name, host, port) for host, port in bootstrap_servers(config)),
             wall_ms=context.clock.wall_ms,
+            static_voters=static_voters(config) or VoterSet(),
+            endpoints=endpoints,
+            bootstrap_servers=tuple(Endpoint(name, host, port) for host, port in bootstrap_servers(config)),
         )
+        return Quorum(replica_config, log, record, context.clock.monotonic_ms())
 
     def first_records() -> Sequence[MetadataRecord]:
         return bootstrap_records(config.min_insync_replicas, read_bootstrap(context.fs, directory))

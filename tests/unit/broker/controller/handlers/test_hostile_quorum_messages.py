@@ -151,4 +151,4 @@ async def test_responses_without_meaning_are_ignored(seed: int) -> None:
 def _asked(raft: RaftNode) -> list[int]:
     """Return the ids of the requests whose responses the machine expects."""
     machine: Any = raft.machine
-    return list(machine._replica.connections._asked)
+    return list(machine._replica.connections._pending)

@@ -18,8 +18,8 @@ from tests.unit.cluster.quorum.subject import (
     vote_for,
 )
 from tidelog.cluster.quorum.effects import AppendRejected, LeaderChanged
+from tidelog.cluster.quorum.epoch_requests import successor_backoff_ms
 from tidelog.cluster.quorum.events import Append, Resign
-from tidelog.cluster.quorum.leadership import successor_backoff_ms
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
 from tidelog.cluster.quorum.states import State
 from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC

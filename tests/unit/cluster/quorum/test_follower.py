@@ -19,7 +19,7 @@ from tests.unit.cluster.quorum.subject import (
 )
 from tidelog.cluster.quorum.control import voters_record
 from tidelog.cluster.quorum.effects import HighWatermark, Persist, Send, SnapshotLoaded
-from tidelog.cluster.quorum.fetching import CommittedRecordsLost
+from tidelog.cluster.quorum.follower import CommittedRecordsLost
 from tidelog.cluster.quorum.log import SnapshotId
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
 from tidelog.cluster.quorum.states import State
