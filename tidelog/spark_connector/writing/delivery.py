@@ -2,7 +2,7 @@
 
 Spark calls `open_task` on an executor for each task, `write` for each Arrow batch, and `finish`. Then it
 calls `commit` on the driver with the reports of the tasks. It calls `abort` if a task failed, with None for
-tasks without a report, and also after a `commit` that raised an error: `abort` must not undo a decided commit.
+tasks without a report, and after a `commit` that raised an error: `abort` must not undo a decided commit.
 
 The driver has a new object for each micro-batch. After a crash, a stream repeats a micro-batch with the same
 `batch_id` and the same rows, but perhaps in other tasks. A delivery that writes a batch exactly once must

@@ -177,7 +177,7 @@ def test_topics_are_found_by_pattern_and_missing_ones_are_named(cluster: Embedde
     assigned = f'{{"{topic}":[1,9]}}'
     with (
         ClusterOffsets(options(cluster, topic, assign=assigned)) as asked,
-        pytest.raises(OptionError, match=f"does not exist: {topic}-9"),
+        pytest.raises(OptionError, match=f"do not exist: {topic}-9"),
     ):
         asked.partitions(all_must_exist=True)
 
