@@ -9,13 +9,10 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-import threading
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
-
-import uvloop
 
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.node.node import BrokerNode
@@ -33,6 +30,7 @@ from tidelog.local_cluster.tiering import (
     metadata_topic_settings,
     tiered_settings,
 )
+from tidelog.testing.loop_thread import LoopThread
 
 ResultT = TypeVar("ResultT")
 
@@ -88,8 +86,8 @@ class EmbeddedCluster:
         self._port = 0
         self._layout: ClusterLayout | None = None
         self.nodes: dict[int, BrokerNode] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._loop: LoopThread | None = None
+        """The event loop of the nodes; None while the cluster is stopped."""
 
     # ---- for clients and tests
 
@@ -116,12 +114,14 @@ class EmbeddedCluster:
 
     def start(self) -> EmbeddedCluster:
         """Start all nodes, and return when they serve clients. Errors: what prevents the start."""
-        self._start_thread()
+        assert self._loop is None, "the cluster is started already"
+        loop = self._loop = LoopThread()
         try:
             self._prepare()
             self._on_loop(self._start_nodes())
         except BaseException:
-            self._end_thread()
+            self._loop = None
+            loop.close(STOP_TIMEOUT_S)
             self._remove_data()
             raise
         return self
@@ -201,30 +201,20 @@ class EmbeddedCluster:
         return BrokerConfig(values)
 
     def _end(self, *, clean: bool) -> None:
-        if self._loop is None:
+        loop = self._loop
+        if loop is None:
             return
         nodes = list(self.nodes.values())
         self.nodes.clear()
         self._on_loop(_end_nodes(nodes, clean=clean))
-        self._end_thread()
-
-    def _start_thread(self) -> None:
-        assert self._loop is None, "the cluster is started already"
-        self._loop = loop = uvloop.new_event_loop()
-        self._thread = threading.Thread(target=_run_loop, args=(loop,), name="tidelog-embedded", daemon=True)
-        self._thread.start()
-
-    def _end_thread(self) -> None:
-        loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
-        assert loop is not None and thread is not None
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(STOP_TIMEOUT_S)
+        self._loop = None
+        loop.close(STOP_TIMEOUT_S)
 
     def _on_loop(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
         if self._loop is None:
             work.close()
             raise RuntimeError("the cluster is not started")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(START_TIMEOUT_S)
+        return self._loop.complete(work, START_TIMEOUT_S)
 
     def _remove_data(self) -> None:
         if not self._keeps_data:
@@ -238,13 +228,6 @@ class EmbeddedCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-
-def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    loop.run_forever()
-    loop.run_until_complete(loop.shutdown_default_executor())
-    loop.close()
 
 
 async def _end_nodes(nodes: list[BrokerNode], *, clean: bool) -> None:
