@@ -1,1 +1,1 @@
-"""Fetch requests: sessions, reads of local logs, reads of remote storage, and the waiting for data."""
+"""Fetch requests: sessions, reads of local logs, reads of remote storage, and requests that wait."""

@@ -1,7 +1,7 @@
-"""A ListOffsets request some of whose points in time are being looked up in remote storage.
+"""A ListOffsets request that waits for timestamps to be looked up in remote storage.
 
-It is answered once every look-up has ended, at the latest after the request's own timeout (version 10 on)
-or remote.list.offsets.request.timeout.ms: what is open by then is REQUEST_TIMED_OUT.
+The response is sent when every look-up has ended, at the latest after the request's timeout (from version 10
+on) or remote.list.offsets.request.timeout.ms. Look-ups that are open then have the error REQUEST_TIMED_OUT.
 
 Source: KIP-1075; DelayedRemoteListOffsets of Apache Kafka 4.3.
 """
@@ -22,17 +22,20 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class RemoteLookUp:
-    """One partition's look-up: `finish` turns what remote storage said into the answer, KafkaError too."""
+    """The look-up of one partition.
+
+    `finish` converts the remote result to the partition's result, or raises KafkaError.
+    """
 
     outcome: asyncio.Future[RecordPlace | None]
     check: Callable[[], object]
-    """Raises KafkaError when the partition is here no more."""
+    """Raises KafkaError if this node can no longer serve the partition."""
     finish: Callable[[RecordPlace | None], RecordPlace]
     result: RecordPlace | ErrorCode = ErrorCode.REQUEST_TIMED_OUT
     is_open: bool = True
 
-    def look_again(self) -> bool:
-        """Take in what is known by now; True when nothing is left to wait for."""
+    def check_outcome(self) -> bool:
+        """Update the result; return whether there is nothing left to wait for."""
         if self.is_open:
             try:
                 self.check()
@@ -43,7 +46,7 @@ class RemoteLookUp:
             except asyncio.CancelledError:
                 self._close(ErrorCode.UNKNOWN_SERVER_ERROR)
             except Exception as error:
-                logger.error("look-up by timestamp in remote storage failed: %r", error)
+                logger.error("Cannot look up a timestamp in remote storage: %r", error)
                 self._close(ErrorCode.UNKNOWN_SERVER_ERROR)
         return not self.is_open
 
@@ -53,36 +56,35 @@ class RemoteLookUp:
 
 
 class DelayedRemoteListOffsets(DelayedOperation):
-    """Complete when every look-up is done or pointless, at the latest after the delay."""
+    """Completes when every look-up has ended or has an error, or after the delay."""
 
-    def __init__(
-        self, delay_ms: int, look_ups: Sequence[RemoteLookUp], on_answer: Callable[[], None]
-    ) -> None:
+    def __init__(self, delay_ms: int, look_ups: Sequence[RemoteLookUp], on_ready: Callable[[], None]) -> None:
         super().__init__(delay_ms, OPERATION_BYTES + PARTITION_BYTES * len(look_ups))
         self._look_ups = look_ups
-        self._on_answer: Callable[[], None] | None = on_answer
+        self._on_ready: Callable[[], None] | None = on_ready
         for look_up in look_ups:
             look_up.outcome.add_done_callback(self._on_look_up_done)
 
     def _on_look_up_done(self, outcome: asyncio.Future[RecordPlace | None]) -> None:
         if not outcome.cancelled():
-            outcome.exception()  # seen: nobody may ask for it, when the answer has been given already
+            # Retrieved here, because after the response no other code may retrieve it.
+            outcome.exception()
         if not self.completed:
             self.try_complete()
 
     def try_complete(self) -> bool:
-        """Answer if no look-up is open any more."""
-        left = [look_up for look_up in self._look_ups if not look_up.look_again()]
-        return not left and self.force_complete()
+        """Complete if no look-up is open."""
+        still_open = [look_up for look_up in self._look_ups if not look_up.check_outcome()]
+        return not still_open and self.force_complete()
 
     def on_complete(self) -> None:
-        """Answer with what is known."""
-        assert self._on_answer is not None
-        self._on_answer()
+        """Have the response sent."""
+        assert self._on_ready is not None
+        self._on_ready()
 
     def release(self) -> None:
-        """Stop the look-ups that have not ended; drop them and the callback."""
+        """Cancel the look-ups that have not ended; drop them and the callback."""
         for look_up in self._look_ups:
             look_up.outcome.cancel()
         self._look_ups = ()
-        self._on_answer = None
+        self._on_ready = None

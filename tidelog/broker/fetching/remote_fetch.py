@@ -1,6 +1,6 @@
-"""What requests of clients need of remote storage: a reader, and where they wait for it.
+"""Remote storage for client requests: a reader, its memory bound, and purgatories for waiting requests.
 
-Nothing here exists on a node without remote storage.
+A node without remote storage has none of these.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _LEAST_SHARE: Final = 64
 
 
 class RemoteFetchMemory:
-    """The bound on data of the tier that fetches read and have not handed to their responses yet.
+    """The bound on remote data that fetches have read and not passed to their responses yet.
 
-    A read takes memory for the bytes it may return, at most a quarter of what is left, so that it may be
-    given less than it asks for. The first batch is returned whatever its size, also when nothing is left.
+    A read takes memory for the bytes that it may return, at most a quarter of the free memory. The first
+    batch is returned whatever its size, even if no memory is free.
     """
 
     __slots__ = ("limit_bytes", "used_bytes")
@@ -34,17 +34,17 @@ class RemoteFetchMemory:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether no further fetch should read."""
+        """Whether no further fetch may read."""
         return self.limit_bytes - self.used_bytes < self.limit_bytes // _LEAST_SHARE
 
     def take(self, wanted_bytes: int) -> int:
-        """Take up to `wanted_bytes`; return how many that are."""
+        """Take up to `wanted_bytes`; return the number of bytes taken."""
         granted = min(wanted_bytes, (self.limit_bytes - self.used_bytes) // _SHARE)
         self.used_bytes += granted
         return granted
 
     def give_back(self, granted_bytes: int) -> None:
-        """Return what was taken."""
+        """Free bytes that `take` returned."""
         self.used_bytes -= granted_bytes
         assert self.used_bytes >= 0, f"remote fetch memory is {self.used_bytes} bytes"
 
@@ -52,37 +52,37 @@ class RemoteFetchMemory:
 class RemoteReader(Protocol):
     """Reads remote segments.
 
-    Errors: KafkaError with the code for the reply, such as OFFSET_OUT_OF_RANGE for an offset that no
-    remote segment holds; anything else, a full pool too, is UNKNOWN_SERVER_ERROR to the client. An
-    awaitable that is cancelled stops reading as soon as it can.
+    Errors: KafkaError with the error code of the response, such as OFFSET_OUT_OF_RANGE for an offset that no
+    remote segment contains. Any other error, such as a full pool, is UNKNOWN_SERVER_ERROR for the client. A
+    cancelled awaitable stops reading as soon as it can.
     """
 
     def read(self, request: RemoteReadRequest) -> Awaitable[RemoteRead]:
-        """Batches from an offset on."""
+        """Return batches from an offset on."""
         ...
 
     def offset_for_timestamp(self, search: TimestampSearch) -> Awaitable[RecordPlace | None]:
-        """The first remote record at or after a point in time, below the local log; None without one."""
+        """Return the first remote record at or after a timestamp, below the local log; None without one."""
         ...
 
     def fetch_throttle_time_ms(self) -> int:
-        """How long nothing should be read: the quota (KIP-956) or the memory is used up; 0: read."""
+        """Return how long clients must wait for quota (KIP-956) or memory; 0 if they may read now."""
         ...
 
     @property
     def memory(self) -> RemoteFetchMemory:
-        """Where a fetch takes memory for what it reads."""
+        """The memory bound of all remote reads."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteAccess:
-    """What the handlers of Fetch and ListOffsets are given on a node with remote storage."""
+    """Remote storage for the handlers of Fetch and ListOffsets."""
 
     reader: RemoteReader
     fetches: Purgatory
     list_offsets: Purgatory
     fetch_max_wait_ms: Callable[[], int]
-    """remote.fetch.max.wait.ms, as it is now (KIP-1018)."""
+    """Returns the present remote.fetch.max.wait.ms (KIP-1018)."""
     list_offsets_timeout_ms: Callable[[], int]
-    """remote.list.offsets.request.timeout.ms, for requests that do not name one (KIP-1075)."""
+    """Returns remote.list.offsets.request.timeout.ms, for requests without a timeout (KIP-1075)."""

@@ -1,1 +1,1 @@
-"""The partitions on this node: who may append, who may read, and which requests wait for them."""
+"""The partitions of this node: their roles, appends, checks of requests, and requests that wait for them."""

@@ -1,4 +1,4 @@
-"""An acks=all produce request that waits until every in-sync replica has its records."""
+"""An acks=all produce request that waits until all in-sync replicas have its records."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tidelog.protocol.produce_view import ProducePartitionResult
 
 @dataclass(slots=True)
 class Appended:
-    """One partition's records in the log of `leader`: committed once `required_offset` is reached under it.
+    """The records that were appended to one partition under the leader state `leader`.
 
-    Another leader may have cut them off, and have others committed at their offsets: so the role that
-    took them must have lasted all the time, also while they were flushed.
+    They are committed when the high watermark reaches `required_offset` under the same leader state. After a
+    change of leaders they may have been truncated, and other records committed at their offsets.
     """
 
     partition: Partition
@@ -28,12 +28,12 @@ class Appended:
 
     @property
     def is_committed(self) -> bool:
-        """Whether every in-sync replica has the records."""
+        """Whether all in-sync replicas have the records."""
         partition = self.partition
         return partition.leader is self.leader and partition.log.high_watermark >= self.required_offset
 
     def outcome(self) -> ErrorCode | None:
-        """What is to be answered; None while that is open."""
+        """Return the error code of the partition's response; None while it is open."""
         partition = self.partition
         if partition.leader is not self.leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -41,28 +41,28 @@ class Appended:
 
 
 class DelayedProduce(DelayedOperation):
-    """Complete when it is known of every partition what became of the records.
+    """Completes when the outcome of every partition is known, or after the delay.
 
-    They are committed, or they are and the ISR has become too small (NOT_ENOUGH_REPLICAS_AFTER_APPEND),
-    or this node leads no more (NOT_LEADER_OR_FOLLOWER). What is still open at the deadline is
-    REQUEST_TIMED_OUT. With each of these errors the records are in the log of who was the leader, and may
-    yet be committed.
+    The records are committed, or they are committed but the ISR has become too small
+    (NOT_ENOUGH_REPLICAS_AFTER_APPEND), or this node is no longer the leader (NOT_LEADER_OR_FOLLOWER).
+    Partitions that are open after the delay have the error REQUEST_TIMED_OUT. With each of these errors the
+    records are in the log of the former leader, and may still be committed.
     """
 
     def __init__(
         self,
         delay_ms: int,
         appended: list[Appended],
-        on_answer: Callable[[], None],
+        on_ready: Callable[[], None],
         on_failed: Callable[[Exception], None],
     ) -> None:
         super().__init__(delay_ms, OPERATION_BYTES + PARTITION_BYTES * len(appended))
         self._open = appended
-        self._on_answer: Callable[[], None] | None = on_answer
+        self._on_ready: Callable[[], None] | None = on_ready
         self._on_failed: Callable[[Exception], None] | None = on_failed
 
     def try_complete(self) -> bool:
-        """Answer if nothing is open any more."""
+        """Complete if no partition is open."""
         still_open: list[Appended] = []
         for one in self._open:
             outcome = one.outcome()
@@ -74,18 +74,18 @@ class DelayedProduce(DelayedOperation):
         return False if still_open else self.force_complete()
 
     def on_complete(self) -> None:
-        """Answer; whatever is open at this moment has timed out."""
+        """Have the response sent; partitions that are still open have timed out."""
         for one in self._open:
             one.result.error_code = ErrorCode.REQUEST_TIMED_OUT
-        assert self._on_answer is not None
-        self._on_answer()
+        assert self._on_ready is not None
+        self._on_ready()
 
     def on_failure(self, error: Exception) -> None:
-        """Answer that it is not known whether the records will be committed."""
+        """Respond that it is unknown whether the records will be committed."""
         assert self._on_failed is not None
         self._on_failed(error)
 
     def release(self) -> None:
         """Drop the results and the callbacks, which refer to the request."""
         self._open = []
-        self._on_answer = self._on_failed = None
+        self._on_ready = self._on_failed = None

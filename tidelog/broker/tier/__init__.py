@@ -1,4 +1,4 @@
-"""Tiered storage on a node: what is made of its settings, and who of the node has to do with it.
+"""Tiered storage of a node: its managers, their configuration, and their connection to the other parts.
 
-Imported only where remote.log.storage.system.enable is true.
+Imported only if remote.log.storage.system.enable is true.
 """

@@ -1,8 +1,8 @@
-"""Which storage manager and which metadata manager a node works with, made from its settings.
+"""Creates the remote storage manager and the metadata manager of a node from its configuration.
 
-There is one of each: Apache Kafka's name of the metadata manager and the names of Aiven's storage manager,
-which writes the same objects, mean these (`tidelog.broker.config.checks` refuses others). Errors:
-ConfigError.
+There is one implementation of each. They are selected by Apache Kafka's class name of the metadata manager,
+and by the class names of Aiven's storage manager, which writes the same objects.
+`tidelog.broker.config.checks` rejects other names. Errors: ConfigError.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tidelog.remote.ports.storage_manager import RemoteStorageManager
 from tidelog.storage.disk.files import FileSystem
 
 _SNAPSHOT_WRITERS: Final = 8
-"""Each waits for the disk three times for each partition; a node that stops has 5 s for all of them."""
+"""Each writer calls fsync three times per partition. A node that stops has 5 s for all partitions."""
 
 
 class ManagedMetadata(RemoteLogMetadataManager, Protocol):
-    """A metadata manager that begins to work when the node is reachable."""
+    """A metadata manager that is started when the node is reachable."""
 
     def start(self) -> None:
-        """Begin, in the background."""
+        """Start to load the metadata in the background."""
         ...
 
 
@@ -51,16 +51,16 @@ class ManagerPorts:
 
 
 def make_storage_manager(config: BrokerConfig) -> RemoteStorageManager:
-    """The storage manager that the settings describe, connected to nothing yet; blocks for imports."""
+    """Return the configured storage manager, which has no connection yet. Blocks while it imports modules."""
     from tidelog.remote.objects.config import storage_manager_from_config
 
     return storage_manager_from_config(storage_manager_values(config))
 
 
 def make_metadata_manager(config: BrokerConfig, ports: ManagerPorts) -> ManagedMetadata:
-    """The manager on the metadata topic, which it reaches through this node's own listener.
+    """Return the manager on the metadata topic, to which it connects through this node's own listener.
 
-    A topic that cannot be used, or is not reached in time, ends the node (KAFKA-19425).
+    It reports a failure of the node if the topic cannot be used, or cannot be reached in time (KAFKA-19425).
     """
     values = metadata_manager_values(config)
     try:

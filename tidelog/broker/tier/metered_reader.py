@@ -1,4 +1,4 @@
-"""The reader of remote segments as requests see it: counted, and held to the fetch quota (KIP-956)."""
+"""The reader of remote segments for requests, with metrics and the quota of remote fetches (KIP-956)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tidelog.remote.tasks.figures import RemoteFigures
 from tidelog.storage.log.lookup import RecordPlace
 
 MEMORY_WAIT_MS: Final = 100
-"""An estimate of when other fetches have ended; the client's next fetch looks again."""
+"""An estimate of the time until other fetches have ended. The client's next fetch checks again."""
 
 
 class MeteredReader:
-    """Passes everything on to the reader; see there for errors."""
+    """Forwards reads to the remote log reader, whose errors it raises."""
 
     def __init__(
         self,
@@ -36,18 +36,18 @@ class MeteredReader:
         self._clock = clock
         self.memory = RemoteFetchMemory() if memory is None else memory
         self.reads = 0
-        """Reads that came to an end."""
+        """The number of reads that have ended."""
         self.read_time_ms = 0
 
     async def read(self, request: RemoteReadRequest) -> RemoteRead:
-        """Batches from an offset on."""
+        """Return batches from an offset on."""
         figures = self._figures.topic(request.topic_id_partition.topic)
         figures.fetch_requests += 1
         started_ms = self._clock.monotonic_ms()
         try:
             found = await self._reader.read(request)
         except Exception as error:
-            # Who asks for what is not there made no error of ours.
+            # A request for an offset that does not exist is no error of the reader.
             if not isinstance(error, KafkaError) or error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 figures.fetch_errors += 1
             raise
@@ -59,15 +59,15 @@ class MeteredReader:
         return found
 
     async def offset_for_timestamp(self, search: TimestampSearch) -> RecordPlace | None:
-        """The first remote record at or after a point in time."""
+        """Return the first remote record at or after a timestamp; None if there is none."""
         return await self._reader.offset_for_timestamp(search)
 
     async def fetch_auxiliary(self, metadata: RemoteLogSegmentMetadata) -> AuxiliaryState:
-        """What a follower needs to go on behind a segment; its fetcher counts that."""
+        """Return the state with which a follower restarts after a segment; its fetcher counts attempts."""
         return await self._reader.fetch_auxiliary(metadata)
 
     def fetch_throttle_time_ms(self) -> int:
-        """How long nothing should be read, because of the quota or for lack of memory; 0: read."""
+        """Return how long clients must wait for quota or memory; 0 if they may read now."""
         if self.memory.is_used_up:
             return MEMORY_WAIT_MS
         wait_ms = self._quota.throttle_ms(self._clock.monotonic_ms())

@@ -1,7 +1,7 @@
-"""What is reported of tiered storage, under Kafka's names.
+"""The metrics of tiered storage, under Kafka's names.
 
 Source: KIP-405, KIP-930 (names), KIP-956 (quotas), KIP-963 (lags and sizes); RemoteStorageMetrics of
-Apache Kafka 4.3. Kafka's rates are totals here, as everywhere.
+Apache Kafka 4.3. As everywhere, Kafka's rates are totals here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def report_remote(
     reader: MeteredReader,
     index_cache: RemoteIndexCache,
 ) -> None:
-    """Have `metrics` report copies, reads, deletions, lags, pools and quotas."""
+    """Register the metrics of copies, reads, deletions, lags, pools and quotas."""
     _report_topics(metrics, manager.figures)
     _report_partitions(metrics, manager.figures)
     _report_pools(metrics, manager, reader)
@@ -43,19 +43,23 @@ def _report_topics(metrics: BrokerMetrics, figures: RemoteFigures) -> None:
 
     for name, documentation, read in (
         ("remotecopybytes", "Bytes copied to remote storage.", by_topic(lambda one: one.copy_bytes)),
-        ("remotecopyrequests", "Segments begun to be copied.", by_topic(lambda one: one.copy_requests)),
-        ("remotecopyerrors", "Failed of them.", by_topic(lambda one: one.copy_errors)),
+        ("remotecopyrequests", "Segments whose copy has started.", by_topic(lambda one: one.copy_requests)),
+        ("remotecopyerrors", "Copies that failed.", by_topic(lambda one: one.copy_errors)),
         ("remotefetchbytes", "Bytes read from remote storage.", by_topic(lambda one: one.fetch_bytes)),
         ("remotefetchrequests", "Reads of remote storage.", by_topic(lambda one: one.fetch_requests)),
-        ("remotefetcherrors", "Failed of them.", by_topic(lambda one: one.fetch_errors)),
-        ("remotedeleterequests", "Remote segments to be deleted.", by_topic(lambda one: one.delete_requests)),
-        ("remotedeleteerrors", "Failed of them.", by_topic(lambda one: one.delete_errors)),
+        ("remotefetcherrors", "Reads that failed.", by_topic(lambda one: one.fetch_errors)),
+        (
+            "remotedeleterequests",
+            "Requested deletions of remote segments.",
+            by_topic(lambda one: one.delete_requests),
+        ),
+        ("remotedeleteerrors", "Deletions that failed.", by_topic(lambda one: one.delete_errors)),
     ):
         metrics.counter(_TOPICS + name, documentation, read, ("topic",))
 
 
 def _report_partitions(metrics: BrokerMetrics, figures: RemoteFigures) -> None:
-    """The sums over the partitions of a topic that are led here, as Kafka has them."""
+    """Register sums over the partitions of a topic whose leader is this node, as in Kafka."""
 
     def by_topic(read: Callable[[PartitionFigures], int]) -> Callable[[], Reading]:
         def sums() -> Reading:
@@ -68,14 +72,26 @@ def _report_partitions(metrics: BrokerMetrics, figures: RemoteFigures) -> None:
 
     for name, documentation, read in (
         ("remotecopylagbytes", "Bytes that wait to be copied.", by_topic(lambda one: one.copy_lag_bytes)),
-        ("remotecopylagsegments", "Segments that do.", by_topic(lambda one: one.copy_lag_segments)),
+        (
+            "remotecopylagsegments",
+            "Segments that wait to be copied.",
+            by_topic(lambda one: one.copy_lag_segments),
+        ),
         ("remotedeletelagbytes", "Remote bytes to be deleted.", by_topic(lambda one: one.delete_lag_bytes)),
-        ("remotedeletelagsegments", "Segments of them.", by_topic(lambda one: one.delete_lag_segments)),
+        (
+            "remotedeletelagsegments",
+            "Remote segments to be deleted.",
+            by_topic(lambda one: one.delete_lag_segments),
+        ),
         ("remotelogsizebytes", "Bytes in remote storage.", by_topic(lambda one: one.log_size_bytes)),
-        ("remotelogmetadatacount", "Remote segments known.", by_topic(lambda one: one.metadata_count)),
+        (
+            "remotelogmetadatacount",
+            "Remote segments in the metadata.",
+            by_topic(lambda one: one.metadata_count),
+        ),
         (
             "remotelogsizecomputationtime",
-            "Milliseconds that counting remote bytes took.",
+            "Milliseconds that counting remote bytes takes.",
             by_topic(lambda one: one.log_size_computation_time_ms),
         ),
     ):
@@ -86,7 +102,7 @@ def _report_pools(metrics: BrokerMetrics, manager: RemoteLogManager, reader: Met
     for name, documentation, read in (
         (
             "remotelogmanagertasksavgidlepercent",
-            "Share of the copying threads that have nothing to do.",
+            "Share of the copying threads that are idle.",
             lambda: manager.copier_pool.idle_share,
         ),
         (
@@ -96,14 +112,14 @@ def _report_pools(metrics: BrokerMetrics, manager: RemoteLogManager, reader: Met
         ),
         (
             "remotelogreaderavgidlepercent",
-            "Share of the reading threads that have nothing to do.",
+            "Share of the reading threads that are idle.",
             lambda: manager.reader_pool.idle_share,
         ),
     ):
         metrics.gauge(_MANAGER + name, documentation, read)
     prefix = _MANAGER + "remotelogreaderfetchrateandtimems_"
     metrics.counter(prefix + "count", "Reads that ended.", lambda: reader.reads)
-    metrics.counter(prefix + "sum", "Milliseconds they took.", lambda: reader.read_time_ms)
+    metrics.counter(prefix + "sum", "Milliseconds that reads took.", lambda: reader.read_time_ms)
 
 
 def _report_quotas(metrics: BrokerMetrics, figures: RemoteFigures) -> None:

@@ -1,10 +1,10 @@
-"""Tiered storage of one node: storage manager, metadata manager, RemoteLogManager, reader; start and stop.
+"""Tiered storage of one node: storage manager, metadata manager, RemoteLogManager and reader.
 
-create   what the settings name, in a thread; nothing is connected yet, so that an object store that is
-         gone keeps no broker from starting
-follow   partitions that are led and followed here, topic configs, dynamic broker configs
-start    once the listeners accept: the metadata manager reads its topic in the background (KIP-1197)
-close    tasks, metadata, storage, index cache; each has its share of the time and no more
+create   create the configured managers in a thread; nothing connects yet, so that a broker starts while its
+         object store is unreachable
+follow   apply changes of partition roles, topic configs and dynamic broker configs from now on
+start    when the listeners accept: the metadata manager reads its topic in the background (KIP-1197)
+close    end tasks, metadata, storage and index cache, each within its timeout
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class RemotePorts:
 
 
 class RemotePart:
-    """See the module; everything here happens on the node's loop."""
+    """The tiered storage of one node; all methods run on the node's event loop."""
 
     def __init__(
         self,
@@ -129,11 +129,11 @@ class RemotePart:
             lambda: ports.config().remote_list_offsets_request_timeout_ms,
         )
         self.followers_tier = FollowersTier(metadata, self.reader)
-        self.roles = RemoteRoles(self.manager, ports.replicas, self._forget_indexes)
+        self.roles = RemoteRoles(self.manager, ports.replicas, self._remove_indexes)
 
     @classmethod
     async def create(cls, ports: RemotePorts) -> RemotePart:
-        """Create the managers that the configuration names. Errors: ConfigError."""
+        """Create the configured managers. Errors: ConfigError."""
         config = ports.config()
 
         def in_thread() -> tuple[RemoteStorageManager, RemoteIndexCache]:
@@ -147,7 +147,7 @@ class RemotePart:
             try:
                 cache.load()
             except OSError as error:
-                _log.error("the index cache %s cannot be used: %s", cache.directory, error)
+                _log.error("Cannot load the index cache %s: %s", cache.directory, error)
             return storage, cache
 
         loop = asyncio.get_running_loop()
@@ -163,41 +163,41 @@ class RemotePart:
         return cls(ports, storage, make_metadata_manager(config, manager_ports), cache)
 
     def follow(self, image: MetadataImage) -> None:
-        """Take over the partitions that are here, and follow them and the settings from now on."""
+        """Add the partitions of this node, and listen to role changes from now on."""
         self._ports.replicas.listeners.append(self)
         self.roles.add_existing(image)
 
     def remove_deleted(
         self, found_out_of_use: Iterable[tuple[TopicPartition, UUID]], image: MetadataImage
     ) -> None:
-        """Delete what is remote of topics that were deleted while this node was away, or as it ended.
+        """Delete the remote data of topics that were deleted while this node was stopped, or as it stopped.
 
-        Nobody else may know: a node that dies before it marks the deletion leaves no word of it, and when
-        all nodes do, only their directories tell. What others have done already is found to be done.
+        Other nodes may not know of the deletion: a node that stops before it marks the deletion leaves no
+        record of it. If all nodes do, only their log directories show it. To repeat a deletion is harmless.
         """
-        gone = [
+        deleted = [
             TopicIdPartition(topic_id, *name)
             for name, topic_id in dict.fromkeys(found_out_of_use)
             if topic_id not in image.topics_by_id
         ]
-        self.manager.stop_partitions(gone, deletes_remote=True)
+        self.manager.stop_partitions(deleted, deletes_remote=True)
 
     def start(self) -> None:
-        """Begin to work; the node is reachable now."""
+        """Start the managers; the node is reachable now."""
         report_remote(self._ports.metrics, self.manager, self.reader, self.index_cache)
         self._ports.metrics.add_purgatories(self.access.fetches, self.access.list_offsets)
         self.metadata.start()
         self.manager.start()
 
     def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
-        """Follow what the ReplicaManager did; answer who waits for a partition that is not led any more."""
+        """Apply role changes; complete requests that wait for a partition that this node no longer leads."""
         self.roles.on_roles_changed(changes, image)
         for name in (*changes.removed, *(each.topic_partition for each in changes.followers)):
             self.access.fetches.check_and_complete(name)
             self.access.list_offsets.check_and_complete(name)
 
     def on_configs_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Follow topic configs and dynamic broker configs; a subscriber of the metadata store."""
+        """Apply topic configs and dynamic broker configs; a subscriber of the metadata store."""
         self.roles.on_configs_changed(delta, image)
         config = self._ports.config()
         if config is self._config:
@@ -206,18 +206,18 @@ class RemotePart:
         settings = log_manager_settings(config)
         self.manager.update_settings(settings)
         self._auxiliary_pool.resize(settings.remote_log_manager_follower_thread_pool_size)
-        # A smaller cache removes files. Of two changes the later counts, whichever thread is first.
+        # A smaller cache deletes files. Each thread uses the newest configuration, in any order.
         self._ports.executor.submit(
             lambda: self.index_cache.resize(self._config.remote_log_index_file_cache_total_size_bytes)
         )
 
     def complete_requests(self) -> None:
-        """Answer the requests that wait for remote storage: the node shuts down."""
+        """Complete the requests that wait for remote storage: the node shuts down."""
         self.access.fetches.force_all()
         self.access.list_offsets.force_all()
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """End everything within about twice `timeout_s`; what hangs in the object store is left behind."""
+        """Close all parts within about twice `timeout_s`; abandon requests that hang in the object store."""
         self.roles.close()
         await self.manager.close(timeout_s)
         self._auxiliary_pool.close()
@@ -230,7 +230,7 @@ class RemotePart:
         self.storage.close()
         self.index_cache.close()
 
-    def _forget_indexes(self, partition: TopicIdPartition) -> None:
+    def _remove_indexes(self, partition: TopicIdPartition) -> None:
         loop = asyncio.get_running_loop()
         loop.run_in_executor(self._ports.executor, self.index_cache.remove_partition, partition)
 
@@ -239,6 +239,6 @@ async def _within(timeout_s: float, work: Awaitable[object], what: str) -> None:
     try:
         await asyncio.wait_for(work, timeout_s)
     except TimeoutError:
-        _log.warning("%s did not close within %g s", what, timeout_s)
+        _log.warning("Cannot close %s within %g s", what, timeout_s)
     except Exception:
-        _log.exception("%s did not close in order", what)
+        _log.exception("Cannot close %s", what)

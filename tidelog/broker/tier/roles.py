@@ -1,12 +1,12 @@
-"""Which partitions of this node are tiered, and what the RemoteLogManager has to hear of them.
+"""The tiered partitions of this node, and the calls of the RemoteLogManager when they change.
 
-    leads, follows             -> on_leadership_change
-    topic deleted              -> stop, and the remote data goes, by topic id
-    moved away, disk failed    -> stop
-    tiering switched off       -> stop; the remote data goes with remote.log.delete.on.disable (KIP-950),
-                                  also when that was so before the node started: it may have died meanwhile
+    leader, follower           -> on_leadership_change
+    topic deleted              -> stop, and delete the remote data, by topic id
+    reassigned, disk failed    -> stop
+    tiering disabled           -> stop; delete the remote data with remote.log.delete.on.disable (KIP-950),
+                                  also if it was disabled before the start: the node may have crashed
 
-A topic that is made again under its name has another id: both are told, in this order.
+A re-created topic of the same name has another id: the old topic is stopped before the new one starts.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from tidelog.remote.tasks.replica import TieredReplica
 
 
 class RemoteRoles:
-    """A listener of the ReplicaManager's role changes, and of changed topic configs.
+    """Tracks the tiered partitions; a listener of role changes and of changed topic configs.
 
-    `on_stopped` hears which partitions are here no more, or tiered no more.
+    `on_stopped` is called for each partition that has left this node, or is no longer tiered.
     """
 
     def __init__(
@@ -41,18 +41,18 @@ class RemoteRoles:
         self._on_stopped = on_stopped
         self._tiered: dict[TopicPartition, TopicIdPartition] = {}
         self._dormant: dict[TopicPartition, TopicIdPartition] = {}
-        """Those with a remote part that cannot be used now: compacted by a default, or on a failed disk."""
+        """Partitions with remote data that are not tiered now: compacted by default, or on a failed disk."""
         self._is_closed = False
 
     @property
     def tiered(self) -> Iterable[TopicIdPartition]:
-        """The tiered partitions that are here."""
+        """The tiered partitions on this node."""
         return self._tiered.values()
 
     def add_existing(self, image: MetadataImage) -> None:
-        """Tell of the partitions that were here before anybody listened.
+        """Add the partitions that this node had before this listener was registered.
 
-        A node that dies before it marks a deletion leaves no word of it but the topic's config.
+        Resume deletions: if a node crashed before it marked one, only the topic's config shows it.
         """
         here = self._replicas.partitions
         for name, topic_id in self._replicas.assigned_partitions(image).items():
@@ -63,43 +63,43 @@ class RemoteRoles:
         self._stop(disabled, deletes_remote=True)
 
     def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
-        """Follow what the ReplicaManager did."""
+        """Apply role changes."""
         if self._is_closed:
             return
-        gone = [known for name in changes.removed if (known := self._forget(name)) is not None]
-        deleted = [each for each in gone if each.topic_id not in image.topics_by_id]
+        removed = [known for name in changes.removed if (known := self._remove(name)) is not None]
+        deleted = [each for each in removed if each.topic_id not in image.topics_by_id]
         self._stop(deleted, deletes_remote=True)
-        left = [each for each in gone if each not in deleted]
+        left = [each for each in removed if each not in deleted]
         self._stop(left, deletes_remote=False)
-        # Of one whose disk failed nobody else may be there to delete what is remote.
+        # For a partition on a failed disk, no other node may exist that deletes its remote data.
         here = (each for each in left if self._is_placed_here(each, image))
         self._dormant.update((each.topic_partition, each) for each in here)
         self._assign((*changes.leaders, *changes.followers))
 
     def on_configs_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Follow topics that become tiered, or cease to be; after the logs have their new configs."""
+        """Apply changes of topic configs to tiering; called after the logs have their new configs."""
         if self._is_closed:
             return
         for resource_type, name in delta.changed_configs:
             if resource_type == ResourceType.TOPIC:
-                self._follow_config(name)
-                self._keep_what_is_tiered_again(name, image)
+                self._apply_config(name)
+                self._cancel_deletion_if_tiered(name, image)
 
     def close(self) -> None:
-        """Hear nothing more: the node shuts down."""
+        """Ignore further changes: the node shuts down."""
         self._is_closed = True
 
-    def _follow_config(self, topic: str) -> None:
+    def _apply_config(self, topic: str) -> None:
         here = list(self._replicas.of_topic(topic))
         for partition in here:
             if not partition.log.remote_log_enabled:
-                known = self._forget(partition.topic_partition)
+                known = self._remove(partition.topic_partition)
                 if known is not None:
                     self._stop([known], deletes_remote=_is_disabled(partition))
         self._assign(each for each in here if each.topic_partition not in self._tiered)
 
-    def _keep_what_is_tiered_again(self, topic: str, image: MetadataImage) -> None:
-        """A deletion that this node has not come to yet may be of a partition that is elsewhere by now."""
+    def _cancel_deletion_if_tiered(self, topic: str, image: MetadataImage) -> None:
+        """Cancel pending deletions of a topic that is tiered again, also of partitions on other nodes."""
         found = image.topics_by_name.get(topic)
         removing = [each for each in self._manager.removing if found and each.topic_id == found.id]
         if removing and _wants_tiering(topic, image):
@@ -121,7 +121,7 @@ class RemoteRoles:
         if leaders or followers:
             self._manager.on_leadership_change(leaders, followers)
 
-    def _forget(self, name: TopicPartition) -> TopicIdPartition | None:
+    def _remove(self, name: TopicPartition) -> TopicIdPartition | None:
         dormant = self._dormant.pop(name, None)
         return self._tiered.pop(name, dormant)
 
@@ -147,9 +147,9 @@ def _known(partition: Partition) -> TopicIdPartition:
 
 
 def _is_disabled(partition: Partition) -> bool:
-    """Whether its topic's config has the remote data deleted.
+    """Return whether the topic's config disables tiering and requires that the remote data is deleted.
 
-    It does not when it is only a default of compaction that keeps the topic from being tiered.
+    It does not if the topic is not tiered only because the broker's default compacts it.
     """
     config = partition.log.config
     return config.remote_log_delete_on_disable and not config.remote_storage_enable

@@ -1,4 +1,4 @@
-"""What the parts of tiered storage get of a node's settings. Errors: ConfigError."""
+"""The configuration of the parts of tiered storage, taken from a node's. Errors: ConfigError."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _FOLLOWER_KEY: Final = "remote.log.manager.follower.thread.pool.size"
 
 
 def log_manager_settings(config: BrokerConfig) -> RemoteLogManagerSettings:
-    """The settings of the RemoteLogManager.
+    """Return the settings of the RemoteLogManager.
 
-    The follower pool still goes by its older name where only that is given (KIP-1157).
+    If only the older key of the follower pool's size is set, it applies (KIP-1157).
     """
     values = {field.name: getattr(config, field.name) for field in fields(RemoteLogManagerSettings)}
     if _OLD_FOLLOWER_KEY in config.explicit and _FOLLOWER_KEY not in config.explicit:
@@ -24,12 +24,12 @@ def log_manager_settings(config: BrokerConfig) -> RemoteLogManagerSettings:
 
 
 def storage_manager_values(config: BrokerConfig) -> dict[str, str]:
-    """What was given for the storage manager (`rsm.config.`), without the prefix."""
+    """Return the keys of the storage manager (`rsm.config.`), without the prefix."""
     return _without_prefix(config, config.remote_log_storage_manager_impl_prefix)
 
 
 def metadata_manager_values(config: BrokerConfig) -> dict[str, str]:
-    """What was given for the metadata manager (`rlmm.config.`), without the prefix."""
+    """Return the keys of the metadata manager (`rlmm.config.`), without the prefix."""
     return _without_prefix(config, config.remote_log_metadata_manager_impl_prefix)
 
 
