@@ -1,1 +1,1 @@
-"""The port to the file system, its errors, and files that survive a crash whole."""
+"""The port to the file system, its errors, and files that a crash cannot damage."""

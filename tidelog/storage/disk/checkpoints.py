@@ -1,4 +1,4 @@
-"""Kafka's small text files that must survive a crash whole.
+"""Kafka's small text files, which a crash must not damage.
 
 | file | content |
 |---|---|
@@ -7,8 +7,8 @@
 | partition.metadata | `version: 0`, `topic_id: <22 base64 characters>` (no newline at the end) |
 | .kafka_cleanshutdown | `{"version":0,"brokerEpoch":N}` |
 
-All are written by `write_atomically`: after a crash the old or the new content is there (KAFKA-16541).
-Errors: CorruptCheckpoint names file and line of a damaged one. An empty offset or epoch checkpoint is
+All are written by `write_atomically`: after a crash they have the old or the new content (KAFKA-16541).
+Errors: CorruptCheckpoint names file and line of a damage. An empty offset or epoch checkpoint is
 not damage: Kafka creates them empty.
 Source: org.apache.kafka.server.common.CheckpointFile, org.apache.kafka.storage.internals.checkpoint.*.
 """
@@ -50,7 +50,7 @@ class OffsetCheckpoint:
         self.path = path
 
     def read(self) -> dict[TopicPartition, Offset]:
-        """The offsets last written; none when the file is missing or empty."""
+        """Return the offsets in the file; none if it is missing or empty."""
         offsets: dict[TopicPartition, Offset] = {}
         if not self._fs.exists(self.path):
             return offsets
@@ -73,7 +73,7 @@ class LeaderEpochCheckpoint:
         self.path = path
 
     def read(self) -> list[EpochEntry]:
-        """The entries last written; none when the file is missing or empty."""
+        """Return the entries in the file; none if it is missing or empty."""
         if not self._fs.exists(self.path):
             return []
         return decode_leader_epochs(self._fs.read(self.path), self.path)
@@ -84,12 +84,12 @@ class LeaderEpochCheckpoint:
 
 
 def encode_leader_epochs(entries: Iterable[EpochEntry]) -> bytes:
-    """The content of a leader-epoch-checkpoint; it also travels with a segment into the remote tier."""
+    """Return the content of a leader-epoch-checkpoint; it is also copied to remote storage with a segment."""
     return _encode_table([f"{epoch} {start_offset}" for epoch, start_offset in entries])
 
 
 def decode_leader_epochs(data: bytes, path: str) -> list[EpochEntry]:
-    """The entries in `data`; `path` is for the message of CorruptCheckpoint."""
+    """Return the entries in `data`; raise CorruptCheckpoint, which names `path`, for damaged bytes."""
     entries: list[EpochEntry] = []
     for number, words in _decode_table(data, path, columns=2):
         epoch: LeaderEpoch = _integer(path, number, words[0], _INT32)
@@ -108,11 +108,11 @@ class PartitionMetadataFile:
         self.path = f"{directory}/{PARTITION_METADATA}"
 
     def exists(self) -> bool:
-        """Whether the file is there; a directory without it was made before its topic id was recorded."""
+        """Return whether the file exists; older directories have none."""
         return self._fs.exists(self.path)
 
     def read(self) -> UUID:
-        """The topic id; FileNotFoundError without a file."""
+        """Return the topic id. Errors: FileNotFoundError, CorruptCheckpoint."""
         lines = _lines(self._fs.read(self.path), self.path)
         version = _integer(self.path, 1, self._value(lines, 1), _INT32)
         if version < _VERSION:
@@ -131,7 +131,7 @@ class PartitionMetadataFile:
         write_atomically(self._fs, self.path, self._text(topic_id))
 
     def create(self, topic_id: UUID) -> None:
-        """Write the file of a new directory; it is durable once the caller has synced it and its name."""
+        """Write the file of a new directory; the caller must sync it and its directory."""
         file = self._fs.open(self.path, create=True)
         try:
             file.truncate(0)
@@ -153,23 +153,23 @@ class PartitionMetadataFile:
 
 
 class CleanShutdownMarker:
-    """The file that says that a log directory was closed in order, so that its logs need no recovery."""
+    """The file that exists after a clean shutdown of a log directory; its logs need no recovery then."""
 
     def __init__(self, fs: FileSystem, log_dir: str) -> None:
         self._fs = fs
         self.path = f"{log_dir}/{CLEAN_SHUTDOWN}"
 
     def exists(self) -> bool:
-        """Whether the last shutdown was clean."""
+        """Return whether the last shutdown was clean."""
         return self._fs.exists(self.path)
 
     def write(self, broker_epoch: int) -> None:
-        """Leave the marker, durably; the very last thing a shutdown does."""
+        """Write the marker, durably, as the last operation of a shutdown."""
         text = json.dumps({"version": _VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":"))
         write_atomically(self._fs, self.path, text.encode())
 
     def read(self) -> int | None:
-        """The broker epoch it was written in; None when absent or empty, as older brokers left it."""
+        """Return the broker epoch of the shutdown; None if the file is missing or empty (older brokers)."""
         if not self._fs.exists(self.path):
             return None
         try:
@@ -180,7 +180,7 @@ class CleanShutdownMarker:
         return epoch if isinstance(epoch, int) and not isinstance(epoch, bool) else None
 
     def delete(self) -> None:
-        """Remove the marker, durably; the first thing a start does after reading it."""
+        """Remove the marker, durably, as the first operation of a start after reading it."""
         if self._fs.exists(self.path):
             self._fs.unlink(self.path)
             self._fs.fsync_dir(self.path.rpartition("/")[0])
@@ -191,7 +191,7 @@ def _encode_table(lines: list[str]) -> bytes:
 
 
 def _decode_table(data: bytes, path: str, *, columns: int) -> list[tuple[int, list[str]]]:
-    """The rows under version and count, each with its line number."""
+    """Return the rows after version and count, each with its line number."""
     lines = _lines(data, path)
     if not lines:
         return []

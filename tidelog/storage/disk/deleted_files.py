@@ -1,4 +1,4 @@
-"""What was renamed out of use and waits until readers that still use it are done."""
+"""Renamed files and directories that are removed later, when no reader uses them any more."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidelog.storage.disk.files import FileSystem
 
 
 class DeletedFiles:
-    """A queue of files and directories with the time in ms from which each may be removed; times never fall.
+    """A queue of files and directories, each with the time in ms from which it may be removed.
 
     Bounds: as many as retention deletes within file.delete.delay.ms.
     """
@@ -23,20 +23,20 @@ class DeletedFiles:
         return len(self._due)
 
     def add(self, paths: Iterable[str], due_ms: int) -> None:
-        """Remove `paths` when it is `due_ms`, and not before those that were added earlier."""
+        """Remove `paths` from `due_ms` on, and not before those that were added earlier."""
         if self._due:
             due_ms = max(due_ms, self._due[-1][0])
         self._due.extend((due_ms, path) for path in paths)
 
     def take_due(self, now_ms: int) -> list[str]:
-        """What is due, in order; it is not waited for any more."""
+        """Return the expired paths in order, and remove them from the queue."""
         paths: list[str] = []
         while self._due and self._due[0][0] <= now_ms:
             paths.append(self._due.popleft()[1])
         return paths
 
     def remove_due(self, fs: FileSystem, now_ms: int) -> int:
-        """Remove what is due, and say how many that were. What is gone already is passed over."""
+        """Unlink the expired files and return their number; missing ones are ignored."""
         count = 0
         while self._due and self._due[0][0] <= now_ms:
             count += remove_path(fs, self._due[0][1])
@@ -45,7 +45,7 @@ class DeletedFiles:
 
 
 def remove_path(fs: FileSystem, path: str) -> bool:
-    """Remove a file, or a directory with all that is in it; False when it is gone already."""
+    """Remove a file, or a directory with its contents; return False if it does not exist."""
     if not fs.exists(path):
         return False
     try:

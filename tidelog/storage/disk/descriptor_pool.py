@@ -1,6 +1,6 @@
-"""The descriptors of files that were read lately: at most `size_max`; the least recently used goes first.
+"""A cache of descriptors of files that were read: at most `size_max`, the least recently used is removed.
 
-A file that is being read, or sent to a client, is closed by the one that uses it last: the pool only
+A file that is being read, or sent to a client, is closed when its last user releases it: the pool only
 drops its reference.
 
 Threads: any. Lock: held while a file is opened or renamed, so that none is opened by a name that it no
@@ -23,19 +23,19 @@ class Reopenable(Protocol[OpenedT_co]):
     """A file that can be opened at any time."""
 
     is_in_use: bool
-    """Whether a descriptor is worth keeping; the space of a deleted file is free only when it is closed."""
+    """Whether to cache a descriptor; the space of a deleted file is free only after it is closed."""
 
     def open(self) -> OpenedT_co:
-        """Open it once more. Errors: OSError."""
+        """Open the file again. Errors: OSError."""
 
 
 class DescriptorPool(Generic[OpenedT]):
-    """Open files by what they are the content of."""
+    """A bounded cache of open files, by the object that stands for their content."""
 
     def __init__(self, size_max: int = SIZE_MAX) -> None:
         assert size_max > 0, "a file that is read needs a descriptor"
         self.size_max = size_max
-        # Reentrant: opening a file may close others of the pool.
+        # Reentrant: opening a file may close other files of the pool.
         self.lock = RLock()
         self._opened: OrderedDict[Reopenable[OpenedT], OpenedT] = OrderedDict()
 
@@ -57,12 +57,12 @@ class DescriptorPool(Generic[OpenedT]):
             return opened
 
     def forget(self, file: Reopenable[OpenedT]) -> None:
-        """Keep no descriptor of `file`."""
+        """Remove the descriptor of `file` from the cache."""
         with self.lock:
             self._opened.pop(file, None)
 
     def shrink(self) -> bool:
-        """Close half of the descriptors, at least one; False when there are none."""
+        """Close half of the descriptors, at least one; return False if there are none."""
         with self.lock:
             count = (len(self._opened) + 1) // 2
             for _ in range(count):

@@ -1,8 +1,8 @@
-"""A few descriptors for what should not fail: checkpoints, quorum-state, syncs of directories.
+"""A reserve of descriptors for important operations: checkpoints, quorum-state, syncs of directories.
 
-They are opened in advance, on the null device. Where the system has none left, one is closed, which makes
-room for an operation that soon closes its own again; afterwards it is opened once more. Another thread may
-be faster at taking the place; then the next one is closed.
+They are opened in advance, on the null device. If the system has none left, one is closed, so that an
+operation can open a file for a short time. After that it is opened again. Another thread may
+use the free descriptor first; then the next one is closed.
 
 Threads: any.
 """
@@ -14,7 +14,7 @@ from threading import RLock
 
 
 class DescriptorReserve:
-    """At most `size` descriptors; `release_one` and `refill` are called around operations."""
+    """A reserve of at most `size` descriptors; `release_one` and `refill` are called around operations."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -22,7 +22,7 @@ class DescriptorReserve:
         self._descriptors: list[int] = []
 
     def refill(self) -> None:
-        """Open what is missing, as far as there are descriptors."""
+        """Open the missing descriptors, as far as the system has some."""
         if len(self._descriptors) >= self.size:
             return
         with self._lock:
@@ -33,7 +33,7 @@ class DescriptorReserve:
                     return
 
     def release_one(self) -> bool:
-        """Close one; False when there is none."""
+        """Close one descriptor; return False if there is none."""
         with self._lock:
             if not self._descriptors:
                 return False

@@ -1,7 +1,7 @@
-"""What can be wrong with a disk or with a file on it; each error names the file.
+"""The errors of a disk and of the files on it; each error names the file.
 
-`CorruptFile` and its kinds mean that bytes are not what we or Kafka would have written: the caller
-rebuilds, truncates or reports. `StorageFailure` means that the disk itself broke its promise.
+`CorruptFile` and its subclasses mean that Tidelog or Kafka did not write these bytes: the caller
+rebuilds, truncates or reports. `StorageFailure` means that the disk itself failed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _SHORTAGE: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def is_descriptor_shortage(error: BaseException | None) -> bool:
-    """Return whether a file could not be opened because the process or the machine has too many open.
+    """Return whether a file could not be opened because the process or the machine has too many open files.
 
-    That says nothing about the disk: nothing was read or written, and the same may succeed later.
+    The disk has not failed: nothing was read or written, and the same operation may succeed later.
     """
     while error is not None:
         if isinstance(error, StorageFailure):
@@ -30,7 +30,7 @@ def is_descriptor_shortage(error: BaseException | None) -> bool:
 
 
 class StorageFailure(KafkaError):
-    """The disk failed in a way after which the file's content is unknown; never retried.
+    """A failure of the disk after which the file's content is unknown; it is never retried.
 
     Errors: the log directory that holds `path` must be taken offline (Kafka: offline log dir). A client
     that waits for the operation gets KAFKA_STORAGE_ERROR.
@@ -44,14 +44,14 @@ class StorageFailure(KafkaError):
 
 
 class InterruptedChange(StorageFailure):
-    """A change of several steps is not complete, because no descriptor was left for one of them.
+    """A change of several steps is incomplete, because no descriptor was available for one of them.
 
-    The log takes no reads or writes until the other steps are done; its log directory stays online.
+    The log refuses reads and writes until the other steps are executed; its log directory stays online.
     """
 
 
 class InvalidRecords(KafkaError):
-    """Records that do not belong into the log; INVALID_RECORD or INVALID_TIMESTAMP.
+    """Records that may not be appended; INVALID_RECORD or INVALID_TIMESTAMP.
 
     `record_errors` names each by its index in the batch and says why (KIP-467).
     """

@@ -1,4 +1,4 @@
-"""The seam to the disk: every byte that storage reads or writes goes through these two Protocols.
+"""The port to the disk: storage reads and writes every byte through these two Protocols.
 
 Durability rules that callers rely on:
 - data appended or truncated is durable once `File.fsync` has returned;
@@ -33,7 +33,7 @@ _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 
 class DiskSpace(NamedTuple):
-    """The size of the volume that holds a path and what an ordinary user may still fill, in bytes."""
+    """The size of the volume of a path and the space that an ordinary user may still use, in bytes."""
 
     total_bytes: int
     usable_bytes: int
@@ -49,11 +49,11 @@ class File(Protocol):
     """The name under which the file was opened (a later rename does not change it)."""
 
     def size(self) -> int:
-        """Bytes in the file, unsynced ones included; costs no system call."""
+        """Return the bytes in the file, including unsynced ones, without a system call."""
         ...
 
     def pread(self, length: int, position: int) -> bytes:
-        """`length` bytes from `position`; fewer only where the file ends."""
+        """Return `length` bytes from `position`; fewer only at the end of the file."""
         ...
 
     def append(self, data: Buffer) -> None:
@@ -65,7 +65,7 @@ class File(Protocol):
         ...
 
     def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes; it never grows by this."""
+        """Truncate the file to `size` bytes; a shorter file does not change."""
         ...
 
     def fsync(self) -> None:
@@ -77,7 +77,7 @@ class File(Protocol):
         ...
 
     def fileno(self) -> int:
-        """The descriptor, for sendfile."""
+        """Return the descriptor, for sendfile."""
         ...
 
     def held(self) -> File:
@@ -89,7 +89,7 @@ class FileLock(Protocol):
     """A lock that is held until `release`, or until its process is gone."""
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         ...
 
 
@@ -103,7 +103,7 @@ class FileSystem(Protocol):
     """The descriptors of files that hold one only while they are read; see storage.disk.on_demand_file."""
 
     def open(self, path: str, *, create: bool) -> File:
-        """Open for reading and writing; with `create` a missing file is made, else FileNotFoundError.
+        """Open a file for reading and writing; create a missing one with `create`, else FileNotFoundError.
 
         The caller closes it soon: it may be opened with a descriptor that is kept for such operations.
         """
@@ -118,19 +118,19 @@ class FileSystem(Protocol):
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory has this name."""
+        """Return whether a file or directory has this name."""
         ...
 
     def is_dir(self, path: str) -> bool:
-        """Whether `path` is a directory."""
+        """Return whether `path` is a directory."""
         ...
 
     def size(self, path: str) -> int:
-        """Bytes in the file."""
+        """Return the bytes in the file."""
         ...
 
     def read(self, path: str) -> bytes:
-        """The whole file; for small ones (checkpoints, snapshots)."""
+        """Return the content of a small file (checkpoint, snapshot)."""
         ...
 
     def rename(self, old: str, new: str) -> None:
@@ -142,15 +142,15 @@ class FileSystem(Protocol):
         ...
 
     def listdir(self, path: str) -> list[str]:
-        """The names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         ...
 
     def makedirs(self, path: str) -> None:
-        """Make the directory and its parents; existing ones are fine."""
+        """Create the directory and its parents, if they do not exist."""
         ...
 
     def rmtree(self, path: str) -> None:
-        """Remove the directory and everything in it."""
+        """Remove the directory and its contents."""
         ...
 
     def fsync_dir(self, path: str) -> None:
@@ -158,11 +158,11 @@ class FileSystem(Protocol):
         ...
 
     def space(self, path: str) -> DiskSpace:
-        """Room on the volume that holds `path`."""
+        """Return the space on the volume of `path`."""
         ...
 
     def lock(self, path: str) -> FileLock:
-        """Take the lock that the file stands for, made when missing; BlockingIOError when somebody has it."""
+        """Acquire the lock of a file, which is created if missing; BlockingIOError if it is locked."""
         ...
 
 
@@ -243,7 +243,7 @@ class OsFile(File):
             os.close(descriptor)
 
     def __del__(self) -> None:
-        # A deleted segment is not closed while an answer still sends from it; the last one to let go closes.
+        # A deleted segment is not closed while a response is sent from it; its last user closes it.
         if getattr(self, "_descriptor", -1) >= 0:
             self.close()
 
@@ -278,8 +278,8 @@ class OsFile(File):
 class OsFileSystem(FileSystem):
     """The operating system's files.
 
-    Where there is no descriptor left, those of the pool are closed and the operation is tried again; then
-    those of the reserve, for operations that need one for a moment.
+    If no descriptor is left, those of the pool are closed and the operation is tried again, then
+    those of the reserve, for operations that need one for a short time.
     """
 
     def __init__(
@@ -303,7 +303,7 @@ class OsFileSystem(FileSystem):
         try:
             os.mknod(path, 0o644 | stat.S_IFREG)
         except (AttributeError, OSError) as error:
-            # macOS lets only root do it, and some file systems nobody.
+            # macOS allows it only for root, and some file systems not at all.
             if isinstance(error, OSError) and error.errno not in _NO_MKNOD:
                 raise
             flags = os.O_WRONLY | os.O_CLOEXEC | os.O_CREAT | os.O_EXCL
@@ -373,8 +373,8 @@ def _open(path: str, *, create: bool) -> int:
 class OsFileLock(FileLock):
     """Two advisory locks of the operating system on one file; both end with the process, whatever ends that.
 
-    The record lock is what Java's FileLock takes, so it keeps out Apache Kafka too; it does not keep a
-    process from locking twice, which the other does.
+    The record lock is the one of Java's FileLock, so it excludes Apache Kafka too. It does not prevent a
+    process from locking twice, but the other lock does.
     """
 
     def __init__(self, path: str) -> None:
@@ -384,27 +384,27 @@ class OsFileLock(FileLock):
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._descriptor)
-            raise BlockingIOError(error.errno, "held by somebody else", path) from error
+            raise BlockingIOError(error.errno, "locked by another process", path) from error
 
     def release(self) -> None:
         os.close(self._descriptor)
 
 
 def parent_directory(path: str) -> str:
-    """The directory that holds `path`, '.' for a bare name."""
+    """Return the directory of `path`; '.' for a name without a directory."""
     return os.path.dirname(path) or "."
 
 
 def write_atomically(fs: FileSystem, path: str, data: Buffer) -> None:
-    """Replace the file's content so that after a crash the old or the new one is read, whole.
+    """Replace the file's content so that it has the complete old or new content after a crash.
 
-    Returns once the new content is durable. A failure before the rename leaves the old content.
+    It returns when the new content is durable. After a failure before the rename the old content remains.
     Errors: OSError, StorageFailure (from either fsync).
     """
     temporary = path + TEMPORARY_SUFFIX
     file = fs.open(temporary, create=True)
     try:
-        file.truncate(0)  # a crash may have left one behind
+        file.truncate(0)  # the file may remain from an earlier crash
         file.append(data)
         file.fsync()
     finally:

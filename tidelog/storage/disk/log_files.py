@@ -1,8 +1,8 @@
 """How the files of a partition directory are named, and what their suffixes mean.
 
-A segment is named by its base offset in twenty digits. Suffixes that follow a whole file name say
-where the file is in its life: `.deleted` is about to go, `.cleaned` is a half-written result of
-compaction, `.swap` a finished one that waits to replace the segments it was made from.
+A segment is named by its base offset in twenty digits. A suffix after a whole file name is the state
+of the file: `.deleted` will be unlinked, `.cleaned` is an incomplete result of
+compaction, `.swap` a complete one that replaces the segments it was made from.
 
 Source: Apache Kafka 4.3, LogFileUtils (names only).
 """
@@ -31,12 +31,12 @@ PARTITION_METADATA: Final = "partition.metadata"
 
 
 def file_name(base_offset: Offset, suffix: str) -> str:
-    """`00000000000000000042.log` for 42 and `.log`."""
+    """Return the file name, such as `00000000000000000042.log` for 42 and `.log`."""
     return f"{base_offset:020d}{suffix}"
 
 
 def base_offset_of(name: str) -> Offset | None:
-    """The offset that a segment file, index or snapshot is named by; None for any other name."""
+    """Return the offset in the name of a segment file, index or snapshot; None for any other name."""
     digits = name.split(".", 1)[0]
     if len(digits) != 20 or not digits.isascii() or not digits.isdigit():
         return None
@@ -44,10 +44,10 @@ def base_offset_of(name: str) -> Offset | None:
 
 
 def is_segment_log(name: str) -> bool:
-    """Whether this is a segment's record file, in use (no life-cycle suffix)."""
+    """Return whether this is the log file of a segment in use (no suffix after the name)."""
     return name.endswith(LOG_SUFFIX) and base_offset_of(name) is not None
 
 
 def is_index(name: str) -> bool:
-    """Whether this is one of a segment's indexes, in use."""
+    """Return whether this is an index of a segment in use."""
     return name.endswith(INDEX_SUFFIXES) and base_offset_of(name) is not None

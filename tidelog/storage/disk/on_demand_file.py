@@ -1,12 +1,12 @@
-"""Files that hold a descriptor only while they need one: sealed segments, and indexes.
+"""Files that have a descriptor only while they need one: sealed segments, and indexes.
 
 A node has thousands of them, and no more descriptors than the operating system allows.
 
 | the file | its descriptor |
 |---|---|
 | has changes that are not known to be durable | is its own |
-| was read lately | is in the pool of the file system |
-| else | is closed |
+| was read recently | is in the pool of the file system |
+| otherwise | is closed |
 
 A file with unsynced changes stays open until they are synced: what the kernel fails to write in between
 is reported by an fsync of that descriptor, but perhaps not by one of a descriptor that is opened later.
@@ -14,7 +14,7 @@ is reported by an fsync of that descriptor, but perhaps not by one of a descript
 A missing file is an empty one, and created by the first write: most segments never have an aborted
 transaction.
 
-Threads: any may read; one, the owner of the log, changes. I/O: through `tidelog.storage.disk.files`.
+Threads: any thread may read; only the owner of the log changes it. I/O: `tidelog.storage.disk.files`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidelog.storage.disk.files import Buffer, File, FileSystem, parent_director
 
 
 class UnsyncedChanges(NamedTuple):
-    """What a file needs to become durable; `OnDemandFile.synced` is told when that is done."""
+    """What a file needs to become durable; the caller calls `OnDemandFile.synced` after the fsync."""
 
     owner: OnDemandFile
     file: File
@@ -36,7 +36,7 @@ class UnsyncedChanges(NamedTuple):
 
 
 class OnDemandFile(File):
-    """See the module. `fsync` is for the owner; another thread syncs by `unsynced`."""
+    """A file that is opened when it is needed. `fsync` is for the owner; other threads use `unsynced`."""
 
     __slots__ = (
         "_change_count",
@@ -54,7 +54,7 @@ class OnDemandFile(File):
         """`size` is that of a file that exists; None: look at it."""
         self.path = path
         self.is_in_use = True
-        """Whether it is worth to keep a descriptor in the pool; the space of a deleted file waits for it."""
+        """Whether to cache a descriptor in the pool; it would keep the space of a deleted file occupied."""
         self._file_system = file_system
         self._unsynced: File | None = None
         self._change_count = 0
@@ -69,7 +69,7 @@ class OnDemandFile(File):
 
     @property
     def exists(self) -> bool:
-        """Whether there is such a file."""
+        """Whether the file exists."""
         return self._exists
 
     # -- reading
@@ -82,18 +82,18 @@ class OnDemandFile(File):
 
     def held(self) -> File:
         assert self._exists, f"{self.path} does not exist"
-        # Once read, as another thread may be told of its sync.
+        # Read only once, as the owner may close the file meanwhile.
         unsynced = self._unsynced
         return self._file_system.pool.opened(self) if unsynced is None else unsynced
 
     def fileno(self) -> int:
-        """The descriptor, which is closed when others were read; use that of `held` for longer."""
+        """Return a descriptor that the pool may close at any time; for longer use that of `held`."""
         return self.held().fileno()
 
     def open(self) -> File:
-        """Return a file of its own, for reading and writing; the pool's lock must be held.
+        """Return a new open file, for reading and writing; the caller has the pool's lock.
 
-        Errors: OSError, FileNotFoundError for a file whose directory may be another's by now.
+        Errors: OSError, FileNotFoundError for a file whose directory may belong to another log now.
         """
         if self._has_no_path:
             raise FileNotFoundError(errno.ENOENT, "the partition is not in use any more", self.path)
@@ -102,7 +102,7 @@ class OnDemandFile(File):
     # -- changing
 
     def open_for_writing(self) -> File:
-        """Return the file opened, for an owner who changes it often, and knows when it is durable."""
+        """Return the open file, for an owner that changes it often, and knows when it is durable."""
         with self._file_system.pool.lock:
             return self._unsynced or self.open()
 
@@ -138,12 +138,12 @@ class OnDemandFile(File):
     # -- durability
 
     def unsynced(self) -> UnsyncedChanges | None:
-        """Return what has to be synced, in any thread; None when everything is durable."""
+        """Return what has to be synced, in any thread; None if everything is durable."""
         file = self._unsynced
         return None if file is None else UnsyncedChanges(self, file, self._change_count, self._is_new)
 
     def synced(self, changes: UnsyncedChanges) -> None:
-        """Close the file if nothing was changed since `changes` were taken: they are durable now."""
+        """Close the file if it has not changed since `changes` were read: they are durable now."""
         if changes.change_count == self._change_count:
             self._unsynced = None
             self._is_new = False
@@ -164,15 +164,15 @@ class OnDemandFile(File):
     # -- names
 
     def rename(self, path: str) -> None:
-        """Give the file another name, by which it is opened from now on."""
+        """Rename the file, which is opened by the new name from now on."""
         with self._file_system.pool.lock:
             self._file_system.rename(self.path, path)
             self.path = path
 
     def retire(self, *, has_path: bool) -> None:
-        """Keep no descriptor for readers: the file is deleted. Without a path it cannot be opened again.
+        """Cache no descriptor, as the file is deleted; with `has_path` False it cannot be opened again.
 
-        What was opened before stays readable for those who hold it.
+        Files that readers opened before remain readable.
         """
         with self._file_system.pool.lock:
             self.is_in_use = False

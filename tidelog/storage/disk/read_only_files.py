@@ -1,4 +1,4 @@
-"""Files opened for looking only: what inspects a log directory cannot change it, even by mistake.
+"""Files opened for reading only: the inspection of a log directory cannot change it, even by mistake.
 
 A directory may belong to a running broker, to another user, or to a read-only volume.
 """
@@ -12,7 +12,7 @@ from tidelog.storage.disk.files import Buffer, File, OsFileSystem
 
 
 class UnwritableFile(File):
-    """What every file that is there for reading only says to who wants to change it.
+    """A file that refuses all changes.
 
     Errors: io.UnsupportedOperation.
     """
@@ -38,7 +38,7 @@ class UnwritableFile(File):
 class ReadOnlyFile(UnwritableFile):
     """A file of the operating system without any way to write to it.
 
-    `size` is the size at the time of opening: what a running broker appends later is not looked at.
+    `size` is the size at the time of opening: what a running broker appends later is not read.
     """
 
     __slots__ = ("_descriptor", "_size", "path")
@@ -70,7 +70,7 @@ class ReadOnlyFile(UnwritableFile):
 
 
 class ReadOnlyFileSystem(OsFileSystem):
-    """The operating system's files, of which every opened one is read-only."""
+    """The operating system's files, which are opened for reading only."""
 
     def open(self, path: str, *, create: bool) -> File:
         if create:

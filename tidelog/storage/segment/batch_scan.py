@@ -1,4 +1,4 @@
-"""Walking the batches of a segment file: by headers alone, or verifying every byte.
+"""Iterating over the batches of a segment file: by headers only, or verifying every byte.
 
 I/O: one pread per chunk. `headers` skips a batch that is longer than a chunk, `checked_batches` reads it.
 """
@@ -25,7 +25,7 @@ _OLD_MESSAGE_BYTES_MIN: Final = 14
 
 
 class CorruptLog(CorruptFile):
-    """A segment holds bytes at `position` that are not a whole, valid batch."""
+    """A segment has bytes at `position` that are not a complete, valid batch."""
 
     def __init__(self, path: str, position: int, reason: str) -> None:
         super().__init__(path, f"at byte {position}: {reason}")
@@ -33,16 +33,16 @@ class CorruptLog(CorruptFile):
 
 
 class UnsupportedFormat(CorruptFile):
-    """A segment holds messages of a format older than 2: whole, but not readable here, so never cut off."""
+    """A segment has valid messages of an unsupported format, older than 2; they are never removed."""
 
 
 def headers(
     file: File, start: int, end: int, chunk_bytes: int = SHORT_SCAN_BYTES
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """The position and header of each batch that starts in [`start`, `end`); `start` is a batch's.
+    """Yield the position and header of each batch that starts in [`start`, `end`); `start` is a batch's.
 
-    Bounds: holds one chunk of `chunk_bytes` at a time.
-    Errors: CorruptLog when what stands there is no batch, or the batch reaches beyond `end`.
+    Bounds: keeps one chunk of `chunk_bytes` in memory.
+    Errors: CorruptLog for bytes that are not a batch, or a batch that reaches beyond `end`.
     """
     position = start
     chunk, chunk_start = b"", start
@@ -65,7 +65,7 @@ def headers(
 
 
 class CheckedBatch(NamedTuple):
-    """A batch whose checksum holds, with its bytes (valid until the next one is asked for)."""
+    """A batch with a valid checksum, with its bytes (valid until the next one is requested)."""
 
     position: int
     header: BatchHeader
@@ -75,10 +75,10 @@ class CheckedBatch(NamedTuple):
 def checked_batches(
     file: File, start: int = 0, chunk_bytes: int = VERIFIED_SCAN_BYTES
 ) -> Iterator[CheckedBatch]:
-    """Every batch of the file from the boundary `start` on, read and verified, up to the first damage.
+    """Yield every batch of the file from the boundary `start` on, verified, up to the first damage.
 
-    Bounds: holds one chunk, or one batch where that is longer.
-    Errors: CorruptLog at the first bytes that are no valid batch; UnsupportedFormat for magic 0 and 1.
+    Bounds: keeps one chunk in memory, or one batch if it is longer.
+    Errors: CorruptLog at the first bytes that are not a valid batch; UnsupportedFormat for magic 0 and 1.
     """
     size = file.size()
     position = start
@@ -97,7 +97,7 @@ def checked_batches(
             chunk = file.pread(max(chunk_bytes, header.size_bytes), position)
             chunk_start, at = position, 0
         if not crc_is_valid(chunk, at, header):
-            raise CorruptLog(file.path, position, f"checksum {header.crc:#010x} does not hold")
+            raise CorruptLog(file.path, position, f"checksum {header.crc:#010x} is wrong")
         yield CheckedBatch(position, header, memoryview(chunk)[at : at + header.size_bytes])
         position = end
 
@@ -114,7 +114,7 @@ def _read_header_of(file: File, chunk: bytes, at: int, position: int) -> BatchHe
 
 
 def _is_old_format(file: File, position: int) -> bool:
-    """Whether a whole message of Kafka before 0.11 stands here: CRC-32 over everything from its magic on."""
+    """Return whether `position` has a valid message of Kafka before 0.11: CRC-32 of all from its magic on."""
     head = file.pread(MAGIC_AT + 1, position)
     if len(head) <= MAGIC_AT or head[MAGIC_AT] > 1:
         return False

@@ -1,9 +1,9 @@
-"""Fixed-size index entries: in memory while their segment grows, in a file once it is sealed.
+"""Fixed-size index entries: in memory while their segment grows, in a file after it is sealed.
 
-The index of a sealed segment holds nothing in memory: a search costs a dozen preads. `load`, or the first
-new entry, brings the entries into a bytearray, which stays until `unload`; from then on nothing of the
-file is read or written but by `write`, which brings it up to date. A crash before that loses entries that
-recovery makes again from the segment.
+The index of a sealed segment has no entries in memory: a search takes a dozen preads. `load`, or the first
+new entry, reads the entries into a bytearray, which exists until `unload`. Meanwhile only `write` changes the
+file, and nothing is read from it. A crash before `write` loses entries that
+recovery restores from the segment.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _BLOCK_BYTES: Final = 4096
 
 
 class EntryFile:
-    """An array of `entry_size`-byte entries, appended at the end and cut from the end.
+    """An array of `entry_size`-byte entries, which is extended and truncated at its end.
 
     Invariant: the first `count` entries are the array. The file begins with the first `_written` of them;
-    what stands behind those (a torn entry, the zeros that Kafka preallocates, entries that were cut) goes
-    with the next `write`.
+    anything after them (an incomplete entry, zeros that Kafka preallocates, truncated entries) is removed
+    by the next `write`.
     Bounds: `max_bytes` rounded down to whole entries, enforced by the owner through `max_count`.
     """
 
@@ -37,21 +37,21 @@ class EntryFile:
         self.count = self._written = self._count_without_zero_tail()
 
     def entry(self, slot: int) -> bytes | bytearray:
-        """The bytes of one entry; `slot` counts from 0."""
+        """Return the bytes of one entry; `slot` counts from 0."""
         start = slot * self.entry_size
         if self._entries is not None:
             return self._entries[start : start + self.entry_size]
         return self._read(start, self.entry_size)
 
     def block(self, slot: int, count: int) -> bytes | bytearray:
-        """The bytes of `count` entries from `slot` on."""
+        """Return the bytes of `count` entries from `slot` on."""
         start, length = slot * self.entry_size, count * self.entry_size
         if self._entries is not None:
             return self._entries[start : start + length]
         return self._read(start, length)
 
     def collect(self, entry: bytes) -> None:
-        """Add one entry, which the file gets with the next `write`."""
+        """Add one entry in memory; the next `write` adds it to the file."""
         if self._entries is None:
             self.load()
         assert self._entries is not None
@@ -59,7 +59,7 @@ class EntryFile:
         self.count += 1
 
     def write(self) -> None:
-        """Bring the file up to date. Errors: OSError; a later call writes what is missing then."""
+        """Write all changes to the file. Errors: OSError; a later call then writes the missing entries."""
         entries = self._entries
         if entries is None:
             return
@@ -70,7 +70,7 @@ class EntryFile:
             self._written = self.count
 
     def truncate(self, count: int) -> None:
-        """Keep the first `count` entries. I/O: reads them if they are not in memory, and writes nothing."""
+        """Keep the first `count` entries. I/O: reads them if they are not in memory; writes nothing."""
         if count == 0:
             self._entries = bytearray()
         elif count < self.count:
@@ -81,7 +81,7 @@ class EntryFile:
         self._written = min(self._written, count)
 
     def first_slot_where(self, is_past: Callable[[bytes | bytearray, int], bool]) -> int:
-        """The first slot whose entry is past the target, `count` if none is.
+        """Return the first slot whose entry is past the target; `count` if none is.
 
         `is_past(buffer, position)` reads an entry in place and must be false, then true, along the array.
         """
@@ -104,17 +104,17 @@ class EntryFile:
         return low
 
     def load(self) -> None:
-        """Bring the entries into memory."""
+        """Read the entries into memory."""
         if self._entries is None:
             self._entries = bytearray(self._read(0, self.count * self.entry_size) if self.count else b"")
 
     def unload(self) -> None:
-        """Release the memory; the file, complete now, is searched in place from here on."""
+        """Write all changes and release the memory; searches read the file from now on."""
         self.write()
         self._entries = None
 
     def require_whole_entries(self) -> None:
-        """Raise CorruptIndex when the file ends inside an entry."""
+        """Raise CorruptIndex if the file ends inside an entry."""
         size = self.file.size()
         if size % self.entry_size:
             raise CorruptIndex(
@@ -133,7 +133,7 @@ class EntryFile:
         return low
 
     def _count_without_zero_tail(self) -> int:
-        """Entries before the zeros that a Kafka broker leaves when it dies: only the first may be zero."""
+        """Return the number of entries before the zeros that a Kafka broker leaves after a crash."""
         zero = bytes(self.entry_size)
         if self.count < 2 or self.entry(self.count - 1) != zero:
             return self.count
@@ -149,5 +149,5 @@ class EntryFile:
     def _read(self, position: int, length: int) -> bytes:
         data = self.file.pread(length, position)
         if len(data) != length:
-            raise CorruptIndex(self.file.path, f"{length} bytes wanted at {position}, {len(data)} are there")
+            raise CorruptIndex(self.file.path, f"read {len(data)} of {length} bytes at {position}")
         return data

@@ -1,4 +1,4 @@
-"""What a read of the log returns: whole batches, still in their file."""
+"""The result of a read of the log: complete batches, which remain in their file."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class FileSlice:
     position: int
     length: int
     opened: File | None = None
-    """`file`, held open; None once it is released."""
+    """An open file with the same content; None after it is released."""
 
     def held(self) -> File:
-        """Return the file to read from. Errors: OSError when it has to be opened and cannot."""
+        """Return the file to read from. Errors: OSError if it must be opened and cannot be."""
         return self.opened or self.file.held()
 
     def release(self) -> None:
-        """Hold no descriptor while nothing is read, if the file can be opened again."""
+        """Release the descriptor while nothing is read, if the file can be opened again."""
         self.opened = None
 
     def read(self) -> bytes:
-        """The bytes themselves. I/O: one pread."""
+        """Return the bytes. I/O: one pread."""
         return (self.opened or self.file).pread(self.length, self.position)

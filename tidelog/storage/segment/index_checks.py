@@ -1,13 +1,13 @@
-"""Do a segment's indexes agree with its batches? Checks that are fed the batches of one pass, in order.
+"""Checks that a segment's indexes agree with its batches, which are passed to the checks in order.
 
-| index | what must hold |
+| index | rule |
 |---|---|
-| offset | offsets and positions rise; positions are batch starts, and no record behind has a lower offset |
+| offset | offsets and positions rise; positions are batch starts, and no later record has a lower offset |
 | time | timestamps rise, offsets do not fall; each timestamp is the largest up to its offset |
-| transaction | last offsets rise; at each one stands the abort marker of that producer |
+| transaction | last offsets rise; the record there is the abort marker of that producer |
 
 Errors: CorruptIndex, naming the entry and its position in the file.
-Source: what kafka.tools.DumpLogSegments of Apache Kafka looks at; KIP-33, KIP-98.
+Source: the checks of kafka.tools.DumpLogSegments of Apache Kafka; KIP-33, KIP-98.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tidelog.storage.segment.txn_index import AbortedTransaction, TransactionInd
 E = TypeVar("E")
 
 _BEFORE_ALL: Final = -1
-# Version, count and the first entry stand before it.
+# Version, count and the first entry are on the lines before it.
 _SECOND_ENTRY_LINE: Final = 4
 
 
@@ -40,10 +40,10 @@ class IndexCheck(Protocol):
     """One index that is compared with the batches of its segment."""
 
     def saw(self, batch: CheckedBatch) -> None:
-        """The segment's next batch."""
+        """Check the entries for the segment's next batch."""
 
     def at_end(self, size_bytes: int, last_offset: Offset) -> None:
-        """The segment ends here; `last_offset` is one below its base offset when it has no batch."""
+        """Check the entries after the last batch; `last_offset` is base offset - 1 if there is none."""
 
 
 class OffsetIndexCheck:
@@ -172,7 +172,7 @@ class TransactionIndexCheck:
 
 
 def check_leader_epochs(path: str, entries: Sequence[EpochEntry]) -> None:
-    """Raise CorruptCheckpoint when the epochs or the starts in a leader-epoch-checkpoint do not rise."""
+    """Raise CorruptCheckpoint if the epochs or the starts in a leader-epoch-checkpoint do not rise."""
     for line, (last, entry) in enumerate(pairwise(entries), start=_SECOND_ENTRY_LINE):
         if entry.epoch <= last.epoch or entry.start_offset <= last.start_offset:
             raise CorruptCheckpoint(
@@ -193,7 +193,7 @@ def _aborts(batch: CheckedBatch, entry: AbortedTransaction) -> bool:
         marker = read_end_transaction_marker(batch.data, 0, header)
     except DecodeError:
         return False
-    # Compaction may empty a marker's batch before its index entry goes.
+    # Compaction may empty a marker's batch before it removes the index entry.
     return marker is None or marker.is_abort
 
 

@@ -1,4 +1,4 @@
-"""Looking at one segment as an auditor does: every batch read and verified, its indexes compared.
+"""The inspection of one segment: every batch is read and verified, its indexes are compared.
 
     inspection = SegmentInspection(ReadOnlyFileSystem(), "/data/tides-0/00000000000000000000.log")
     for batch in inspection.batches():
@@ -40,14 +40,14 @@ from tidelog.storage.segment.offset_index import OffsetIndex
 from tidelog.storage.segment.time_index import TimeIndex
 from tidelog.storage.segment.txn_index import TransactionIndex
 
-# Only appending looks at the bound of an index.
+# Only appends use the bound of an index.
 _UNBOUNDED: Final = 2**62
 
 AnyIndex = OffsetIndex | TimeIndex | TransactionIndex
 
 
 def open_index(fs: FileSystem, path: str, kind: str, base_offset: Offset) -> AnyIndex:
-    """The index at `path`, whose `kind` is its suffix; the caller closes it.
+    """Open the index at `path`, whose `kind` is its suffix; the caller closes it.
 
     Errors: OSError; CorruptIndex when its size or its ends cannot be right.
     """
@@ -71,7 +71,7 @@ def _index_over(file: File, kind: str, base_offset: Offset) -> AnyIndex:
 
 
 class SegmentInspection:
-    """One pass over the segment at `log_path`, with the indexes named like it that are there.
+    """One pass over the segment at `log_path` and the existing indexes with the same name.
 
     `end_offset` is where the next segment starts, if there is one. `index_kinds` narrows down which
     indexes are compared. A file that is no segment by name (a snapshot of the metadata log) has no
@@ -100,7 +100,7 @@ class SegmentInspection:
         self._leader_epoch = -1
 
     def batches(self) -> Iterator[CheckedBatch]:
-        """Every batch up to the first damage in the segment itself; to be walked through once."""
+        """Yield every batch up to the first damage in the segment itself; call it once."""
         file = self._fs.open(self.path, create=False)
         indexes: list[AnyIndex] = []
         try:
@@ -112,7 +112,7 @@ class SegmentInspection:
                 index.close()
 
     def run(self) -> None:
-        """Walk through for the damages alone."""
+        """Inspect all batches, only to collect damage."""
         for _ in self.batches():
             pass
 
@@ -125,7 +125,7 @@ class SegmentInspection:
                     self._feed(checks, check, batch)
                 yield batch
         except CorruptFile as damage:
-            # Index entries behind the damage cannot be judged.
+            # Index entries after the damage cannot be checked.
             self.damages.append(damage)
             return
         for check in checks:
@@ -171,7 +171,7 @@ class SegmentInspection:
         self._leader_epoch = header.partition_leader_epoch
 
     def _open_checks(self, indexes: list[AnyIndex]) -> list[IndexCheck]:
-        """A check for each index that is there; `indexes` are what the caller has to close."""
+        """Return a check for each existing index; the caller closes `indexes`."""
         checks: list[IndexCheck] = []
         if self.base_offset is None:
             return checks
@@ -189,7 +189,7 @@ class SegmentInspection:
         return checks
 
     def index_path(self, kind: str) -> str:
-        """The index beside the segment, with the same suffix for its place in life."""
+        """Return the path of the segment's index, with the same suffix after its name."""
         directory, name = parent_directory(self.path), self.path.rpartition("/")[2]
         return f"{directory}/{name.replace(LOG_SUFFIX, kind, 1)}"
 

@@ -1,4 +1,4 @@
-"""The offset index of one segment (`.index`): where in the segment an offset stands.
+"""The offset index of one segment (`.index`): the positions of offsets in the segment.
 
 | bytes | field |
 |---|---|
@@ -63,29 +63,29 @@ class OffsetIndex(SegmentIndex):
         self.last_offset = offset
 
     def lookup(self, offset: Offset) -> OffsetPosition:
-        """The entry with the largest offset <= `offset`; (base_offset, 0) when there is none."""
+        """Return the entry with the largest offset <= `offset`; (base_offset, 0) if there is none."""
         relative = offset - self.base_offset
         slot = self._entries.first_slot_where(lambda buffer, at: _FIRST(buffer, at)[0] > relative)
         return self.entry(slot - 1) if slot else OffsetPosition(self.base_offset, 0)
 
     def first_at_or_after_position(self, position: int) -> OffsetPosition | None:
-        """The first entry at or behind a position of the segment, None when there is none."""
+        """Return the first entry at or after a position of the segment; None if there is none."""
         slot = self._entries.first_slot_where(lambda buffer, at: _FIRST(buffer, at + 4)[0] >= position)
         return self.entry(slot) if slot < self._entries.count else None
 
     def last_at_or_before_position(self, position: int) -> OffsetPosition | None:
-        """The last entry at or before a position of the segment, None when there is none."""
+        """Return the last entry at or before a position of the segment; None if there is none."""
         slot = self._entries.first_slot_where(lambda buffer, at: _FIRST(buffer, at + 4)[0] > position)
         return self.entry(slot - 1) if slot else None
 
     def entry(self, slot: int) -> OffsetPosition:
-        """The entry with number `slot`, counted from 0."""
+        """Return the entry with number `slot`, counted from 0."""
         assert 0 <= slot < self._entries.count, f"{self.file.path} has no entry {slot}"
         relative, position = _ENTRY.unpack(self._entries.entry(slot))
         return OffsetPosition(self.base_offset + relative, position)
 
     def entries(self) -> Iterator[OffsetPosition]:
-        """Every entry in order."""
+        """Yield every entry in order."""
         for slot in range(self._entries.count):
             yield self.entry(slot)
 
@@ -97,7 +97,7 @@ class OffsetIndex(SegmentIndex):
         self._cut(self._entries.first_slot_where(lambda buffer, at: _FIRST(buffer, at)[0] >= relative))
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndex when size or last entry cannot be right (as cheap as Kafka's check)."""
+        """Raise CorruptIndex if the size or the last entry is impossible (as fast as Kafka's check)."""
         self._entries.require_whole_entries()
         if self._entries.count and self.last_offset < self.base_offset:
             raise CorruptIndex(

@@ -2,16 +2,16 @@
 
 | file | content |
 |---|---|
-| `.log` | batches, one behind the other |
+| `.log` | batches, one after the other |
 | `.index` | offset -> position, about one entry every index.interval.bytes |
 | `.timeindex` | largest timestamp so far -> offset (KIP-33) |
-| `.txnindex` | aborted transactions; only there when there are any |
+| `.txnindex` | aborted transactions; exists only if there are any |
 
 Invariant: `size_bytes` is a batch boundary; `max_timestamp` is the largest timestamp in the segment.
-Bounds: `_boundaries` remembers at most `BOUNDARIES_MAX` batch starts, so that readers near the end of
+Bounds: `_boundaries` caches at most `BOUNDARIES_MAX` batch starts, so that readers near the end of
 the log need neither index nor file.
-Descriptors: the segment that is appended to holds one, for its log, from the first append on; its indexes
-are in memory. Any other holds none, but for changes that are not synced; see
+Descriptors: the active segment has an open one for its log from the first append on, and its indexes
+are in memory. Any other segment has only descriptors of files with unsynced changes; see
 `tidelog.storage.disk.on_demand_file`.
 I/O: through `tidelog.storage.disk.files`. Errors: OSError, StorageFailure; CorruptLog, CorruptIndex by file
 name.
@@ -50,14 +50,14 @@ BOUNDARIES_MAX: Final = 256
 
 
 class BatchPlace(NamedTuple):
-    """Where a batch stands in its segment."""
+    """The position of a batch in its segment, in bytes, and its header."""
 
     position: int
     header: BatchHeader
 
 
 class LogSegment:
-    """The batches from `base_offset` up to the next segment's."""
+    """The batches from `base_offset` to the base offset of the next segment."""
 
     __slots__ = (
         "_boundaries",
@@ -91,7 +91,7 @@ class LogSegment:
         suffix: str = "",
         roll_jitter_ms: int = 0,
     ) -> None:
-        """Open the segment, or create it; missing indexes are made empty (recovery looks for them before)."""
+        """Open or create the segment; missing indexes are created empty (recovery looks for them before)."""
 
         def file(kind: str) -> OnDemandFile:
             path = f"{directory}/{file_name(base_offset, kind)}{suffix}"
@@ -133,7 +133,7 @@ class LogSegment:
     # -- appending
 
     def open_for_appending(self) -> None:
-        """Hold what appends and cuts need, so that they cannot fail half-way for lack of a descriptor."""
+        """Open what appends and truncations need, so that they cannot fail later for lack of a descriptor."""
         if isinstance(self.file, OnDemandFile):
             self.file = self.file.open_for_writing()
         for index in self._indexes:
@@ -141,7 +141,7 @@ class LogSegment:
         self._is_open_for_appending = True
 
     def append(self, data: bytes | bytearray | memoryview, batches: list[BatchHeader]) -> None:
-        """Add whole batches with their final headers, and index entries where they are due.
+        """Append complete batches with their final headers, and index entries about every index interval.
 
         All or nothing: after an error the files are as they were before.
         """
@@ -160,7 +160,7 @@ class LogSegment:
         last_offset: Offset,
         max_timestamp: int,
     ) -> None:
-        """The same for one batch, of which this is all that counts."""
+        """Append one batch like `append`; the arguments are all that is needed from its header."""
         start = self.file.size()
         self.file.append(data)
         try:
@@ -187,7 +187,7 @@ class LogSegment:
             self._add_index_entries(last_offset, position)
             unindexed_bytes = 0
         self._bytes_since_last_index_entry = unindexed_bytes + size_bytes
-        # Where the next batch starts is known as the end of this one.
+        # The end of this batch is the start of the next one.
         boundaries = self._boundaries
         boundaries[last_offset + 1] = position + size_bytes
         if len(boundaries) > BOUNDARIES_MAX:
@@ -215,7 +215,7 @@ class LogSegment:
         self._restore_max_timestamp()
 
     def _restore_max_timestamp(self) -> None:
-        """Find the largest timestamp again: the last time index entry's, or a later batch's."""
+        """Derive the largest timestamp from the last time index entry and the batches after it."""
         timestamp, offset = self.time_index.last_entry
         start = self.offset_index.lookup(offset).position
         for _, header in headers(self.file, start, self.file.size(), LONG_SCAN_BYTES):
@@ -224,12 +224,12 @@ class LogSegment:
         self.max_timestamp, self.offset_of_max_timestamp = timestamp, offset
 
     def end_offset_when_cut_to(self, offset: Offset) -> Offset:
-        """Where `truncate_to(offset)` would end the segment: lower when a batch began before `offset`."""
+        """Return where `truncate_to(offset)` would end the segment: at a batch start, `offset` or lower."""
         place = self.find(offset)
         return offset if place is None else min(offset, place.header.base_offset)
 
     def truncate_to(self, offset: Offset) -> None:
-        """Remove the batch that holds `offset` and all behind it; durable on return."""
+        """Remove the batch that contains `offset` and all after it, durably."""
         self.open_for_appending()
         place = self.find(offset)
         if place is not None:
@@ -249,15 +249,15 @@ class LogSegment:
             index.unload()
 
     def complete_indexes(self) -> None:
-        """Make the time index end with the segment's largest timestamp, and write what was only in memory.
+        """Add the segment's largest timestamp to the time index, and write entries that are only in memory.
 
-        Retention and look-ups in sealed segments rely on it.
+        Retention and look-ups in sealed segments require it.
         """
         self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp, skip_full_check=True)
         self.write_indexes()
 
     def write_indexes(self) -> None:
-        """Bring the index files up to date; see `tidelog.storage.segment.entry_file`."""
+        """Write all changes to the index files; see `tidelog.storage.segment.entry_file`."""
         for index in self._indexes:
             index.write()
 
@@ -266,10 +266,10 @@ class LogSegment:
     def is_due_to_roll(
         self, config: LogConfig, append_bytes: int, last_offset: Offset, max_timestamp: int, now_ms: int
     ) -> bool:
-        """Whether a batch with these properties belongs into a new segment.
+        """Return whether a batch with these properties belongs to a new segment.
 
         Time is measured in the records' own timestamps from the first batch on (KIP-33), in
-        wall-clock time from the segment's creation when that batch has none.
+        wall-clock time from the segment's creation if that batch has none.
         """
         if not self._is_open_for_appending:
             self.open_for_appending()
@@ -283,7 +283,7 @@ class LogSegment:
         return self.offset_index.is_full or self.time_index.is_full
 
     def waited_ms(self, now_ms: int, max_timestamp: int) -> int:
-        """How long the segment has been open, as `is_due_to_roll` measures it."""
+        """Return the age of the segment in ms, as `is_due_to_roll` measures it."""
         first = self._first_timestamp
         if first is None:
             first = self.first_timestamp
@@ -293,7 +293,7 @@ class LogSegment:
 
     @property
     def first_timestamp(self) -> int | None:
-        """The largest timestamp of the first batch, None while there is no batch."""
+        """The largest timestamp of the first batch, None if there is no batch."""
         if self._first_timestamp is None and self.file.size():
             for _, header in headers(self.file, 0, self.file.size()):
                 self._first_timestamp = header.max_timestamp
@@ -301,27 +301,27 @@ class LogSegment:
         return self._first_timestamp
 
     def largest_timestamp(self) -> int:
-        """What retention by time looks at; the time of opening when no record has a timestamp."""
+        """Return the timestamp for retention by time; the time of opening if no record has one."""
         return self.max_timestamp if self.max_timestamp >= 0 else self.created_ms
 
     # -- finding
 
     def remember_boundary(self, offset: Offset, position: int) -> None:
-        """Note that the batch that holds `offset`, or would, starts at `position`."""
+        """Cache that the batch that contains or would contain `offset` starts at `position`."""
         self._boundaries[offset] = position
         if len(self._boundaries) > BOUNDARIES_MAX:
             self._forget_boundaries()
 
     def _forget_boundaries(self) -> None:
-        # Many at once: the first key of a dict is found by walking over all that were deleted before it.
+        # Many at once: to find the first key, a dict iterates over all that were deleted before it.
         self._boundaries = dict(islice(self._boundaries.items(), BOUNDARIES_MAX // 2, None))
 
     def known_position(self, offset: Offset) -> int | None:
-        """The position of a batch start that was seen lately."""
+        """Return the cached position of the batch that starts at `offset`; None if it is not cached."""
         return self._boundaries.get(offset)
 
     def find(self, offset: Offset) -> BatchPlace | None:
-        """The first batch whose last offset is at or above `offset`; None when the segment ends before."""
+        """Return the first batch whose last offset is at or above `offset`; None if there is none."""
         known = self._boundaries.get(offset)
         start = self.offset_index.lookup(offset).position if known is None else known
         for position, header in headers(self.file, start, self.file.size(), SHORT_SCAN_BYTES):
@@ -330,7 +330,7 @@ class LogSegment:
         return None
 
     def position_of(self, offset: Offset) -> int:
-        """Where the batch that holds `offset` starts; the segment's end when all batches are before it."""
+        """Return where the batch that contains `offset` starts; the segment's end if all are before it."""
         known = self._boundaries.get(offset)
         if known is not None:
             return known
@@ -341,7 +341,7 @@ class LogSegment:
         return position
 
     def boundary_at_or_before(self, limit: int, start: int) -> tuple[int, Offset]:
-        """The last batch boundary in (`start`, `limit`] and the offset there; (`start`, -1) if there is none.
+        """Return the last batch boundary in (`start`, `limit`] and its offset; (`start`, -1) if none exists.
 
         `start` is a boundary itself and `limit` at most the segment's size.
         """
@@ -362,11 +362,11 @@ class LogSegment:
         return position, offset
 
     def batches(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """Positions and headers from the batch boundary `start` on."""
+        """Yield positions and headers from the batch boundary `start` on."""
         return headers(self.file, start, self.file.size() if end is None else end, LONG_SCAN_BYTES)
 
     def next_offset(self) -> Offset:
-        """The offset behind the last batch; `base_offset` when there is none. I/O: a short scan."""
+        """Return the offset after the last batch; `base_offset` if there is none. I/O: a short scan."""
         next_offset = self.base_offset
         entry = self.offset_index.lookup(self.offset_index.last_offset)
         for _, header in headers(self.file, entry.position, self.file.size(), LONG_SCAN_BYTES):
@@ -374,13 +374,13 @@ class LogSegment:
         return next_offset
 
     def last_time_entry(self) -> TimestampOffset:
-        """The largest timestamp and the last offset of the batch that has it; (-1, base_offset) if none."""
+        """Return the largest timestamp and the last offset of its batch; (-1, base_offset) if none exists."""
         return TimestampOffset(self.max_timestamp, self.offset_of_max_timestamp)
 
     # -- files
 
     def forget_indexes(self) -> None:
-        """Empty the indexes and what was derived from them, before they are rebuilt."""
+        """Remove all index entries and what was derived from them, before they are rebuilt."""
         for index in self._indexes:
             index.truncate()
         self.max_timestamp, self.offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
@@ -389,21 +389,21 @@ class LogSegment:
         self._boundaries = {self.base_offset: 0}
 
     def reindex(self, header: BatchHeader, position: int) -> None:
-        """Enter one batch that already stands at `position`, while indexes are rebuilt."""
+        """Index one existing batch at `position`, while indexes are rebuilt."""
         self._index([header], position)
 
     # -- durability
 
     def unsynced(self) -> list[UnsyncedChanges]:
-        """Return the changes of files that are written now and then; `file` of an active segment is none."""
+        """Return the unsynced changes of its on-demand files; the log of an active segment is not one."""
         files = (self.file, *(index.file for index in self._indexes))
         found = (file.unsynced() for file in files if isinstance(file, OnDemandFile))
         return [changes for changes in found if changes is not None]
 
     def sync(self) -> None:
-        """Make everything durable, in the order log, indexes; only for the owner of the segment.
+        """Make the log and then the indexes durable; only for the owner of the segment.
 
-        Errors: OSError before anything was synced in vain, StorageFailure.
+        Errors: OSError if a file cannot be opened, StorageFailure if an fsync fails.
         """
         self.file.fsync()
         self.sync_indexes()
@@ -414,7 +414,7 @@ class LogSegment:
             index.flush()
 
     def release_descriptors(self) -> None:
-        """Hold none from now on, as everything is durable. Readers keep those that they have."""
+        """Close the descriptors, as everything is durable; readers keep theirs."""
         if not isinstance(self.file, OnDemandFile) and not self._is_retired:
             self._is_open_for_appending = False
             self.file = OnDemandFile(self._fs, self.file.path, self.file.size())
@@ -422,9 +422,9 @@ class LogSegment:
     # -- files
 
     def rename(self, fs: FileSystem, old_suffix: str, new_suffix: str) -> list[str]:
-        """Change the suffix behind the files' names; the new paths. Missing files are passed over.
+        """Change the suffix of the files and return the new paths; missing files are ignored.
 
-        Nothing of a deleted segment is held for readers, so that its space becomes free when it is removed.
+        Descriptors of a deleted segment are not cached, so that its space is free after it is unlinked.
         """
         renamed = []
         files = (self.file, *(index.file for index in self._indexes))
@@ -442,14 +442,14 @@ class LogSegment:
         return renamed
 
     def retire(self, *, has_path: bool) -> None:
-        """Hold nothing for readers any more; without a path nothing can be opened again."""
+        """Cache no descriptors from now on; with `has_path` False no file can be opened again."""
         self._is_retired = True
         for file in (self.file, *(index.file for index in self._indexes)):
             if isinstance(file, OnDemandFile):
                 file.retire(has_path=has_path)
 
     def close(self) -> None:
-        """Release the descriptors; readers of slices fail from now on."""
+        """Close the files; reads of slices fail from now on."""
         for index in self._indexes:
             index.close()
         self.file.close()

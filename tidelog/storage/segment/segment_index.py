@@ -1,4 +1,4 @@
-"""What every index of a segment does alike: entries of one size in a file, appended and cut at the end."""
+"""The common part of a segment's indexes: entries of one size in a file, which changes only at its end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SegmentIndex(ABC):
         self.base_offset = base_offset
         self._entries = EntryFile(file, entry_size, max_bytes)
         self._full_count = self._entries.max_count - spare_entries
-        # Not worked out when it is asked for, as every append asks.
+        # Stored, as every append reads it.
         self.is_full = self._entries.count >= self._full_count
         self._note_last()
 
@@ -36,12 +36,12 @@ class SegmentIndex(ABC):
 
     @property
     def entry_count(self) -> int:
-        """How many entries the index holds."""
+        """The number of entries in the index."""
         return self._entries.count
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that the entries take."""
+        """The size of all entries in bytes."""
         return self._entries.count * self._entries.entry_size
 
     def truncate(self) -> None:
@@ -49,19 +49,19 @@ class SegmentIndex(ABC):
         self._cut(0)
 
     def load(self) -> None:
-        """Bring the entries into memory, as for an active segment; new ones and cuts need no I/O then."""
+        """Read the entries into memory, for an active segment; then changes need no I/O."""
         self._entries.load()
 
     def unload(self) -> None:
-        """Search on disk from now on, as for a sealed segment."""
+        """Write all changes and release the memory, for a sealed segment; searches read the file."""
         self._entries.unload()
 
     def write(self) -> None:
-        """Bring the file up to date with the entries in memory."""
+        """Write the entries in memory to the file."""
         self._entries.write()
 
     def flush(self) -> None:
-        """Make the entries durable; StorageFailure when that fails."""
+        """Make the entries durable. Errors: OSError, StorageFailure."""
         self._entries.write()
         self.file.fsync()
 

@@ -48,7 +48,7 @@ class Segments:
         return sum(segment.size_bytes for segment in self._segments)
 
     def add(self, segment: LogSegment) -> None:
-        """Put a segment in its place; there must be none with its base offset."""
+        """Insert a segment; there must be none with its base offset."""
         index = bisect_left(self._base_offsets, segment.base_offset)
         taken = index < len(self._base_offsets) and self._base_offsets[index] == segment.base_offset
         assert not taken, f"{segment.directory} already has a segment at {segment.base_offset}"
@@ -56,37 +56,37 @@ class Segments:
         self._segments.insert(index, segment)
 
     def remove(self, segment: LogSegment) -> None:
-        """Take a segment out; its files are not touched."""
+        """Remove a segment; its files are not changed."""
         index = self._base_offsets.index(segment.base_offset)
         del self._base_offsets[index]
         del self._segments[index]
 
     def floor(self, offset: Offset) -> LogSegment | None:
-        """The segment whose range holds `offset`; None below the first."""
+        """Return the segment whose range contains `offset`; None below the first."""
         index = bisect_right(self._base_offsets, offset) - 1
         return self._segments[index] if index >= 0 else None
 
     def higher(self, base_offset: Offset) -> LogSegment | None:
-        """The first segment behind the one that starts at `base_offset`."""
+        """Return the first segment after the one that starts at `base_offset`; None if there is none."""
         index = bisect_right(self._base_offsets, base_offset)
         return self._segments[index] if index < len(self._segments) else None
 
     def lower(self, base_offset: Offset) -> LogSegment | None:
-        """The last segment before the one that starts at `base_offset`."""
+        """Return the last segment before the one that starts at `base_offset`; None if there is none."""
         index = bisect_left(self._base_offsets, base_offset) - 1
         return self._segments[index] if index >= 0 else None
 
     def from_offset(self, offset: Offset) -> list[LogSegment]:
-        """The segment that holds `offset`, or the first, and all behind it."""
+        """Return the segment that contains `offset`, or the first one, and all after it."""
         index = max(bisect_right(self._base_offsets, offset) - 1, 0)
         return self._segments[index:]
 
     def starting_above(self, offset: Offset) -> list[LogSegment]:
-        """The segments whose base offset is above `offset`."""
+        """Return the segments whose base offset is above `offset`."""
         return self._segments[bisect_right(self._base_offsets, offset) :]
 
     def retire(self) -> None:
-        """Open no file again: the directory gets another name. Those that readers hold stay open."""
+        """Open no file again, as the directory gets another name; files that readers use stay open."""
         for segment in self._segments:
             segment.retire(has_path=False)
 

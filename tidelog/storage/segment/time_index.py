@@ -50,11 +50,11 @@ class TimeIndex(SegmentIndex):
     last_entry: TimestampOffset
 
     def __init__(self, file: File, base_offset: Offset, max_bytes: int) -> None:
-        # The slot that is spared is for the entry at the roll.
+        # The spare slot is for the entry that the roll adds.
         super().__init__(file, base_offset, ENTRY_SIZE, max_bytes, spare_entries=1)
 
     def maybe_append(self, timestamp: int, offset: Offset, skip_full_check: bool = False) -> None:
-        """Add an entry if `timestamp` is above the last one; the same or an older maximum is no news.
+        """Add an entry if `timestamp` is above the last one; an equal or older maximum is ignored.
 
         `skip_full_check` lets the roll take the last slot.
         """
@@ -78,18 +78,18 @@ class TimeIndex(SegmentIndex):
         self.last_entry = TimestampOffset(timestamp, offset)
 
     def lookup(self, timestamp: int) -> TimestampOffset:
-        """The entry with the largest timestamp <= `timestamp`; (-1, base_offset) when there is none."""
+        """Return the entry with the largest timestamp <= `timestamp`; (-1, base_offset) if there is none."""
         slot = self._entries.first_slot_where(lambda buffer, at: _TIMESTAMP(buffer, at)[0] > timestamp)
         return self.entry(slot - 1) if slot else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def entry(self, slot: int) -> TimestampOffset:
-        """The entry with number `slot`, counted from 0."""
+        """Return the entry with number `slot`, counted from 0."""
         assert 0 <= slot < self._entries.count, f"{self.file.path} has no entry {slot}"
         timestamp, relative = _ENTRY.unpack(self._entries.entry(slot))
         return TimestampOffset(timestamp, self.base_offset + relative)
 
     def entries(self) -> Iterator[TimestampOffset]:
-        """Every entry in order."""
+        """Yield every entry in order."""
         for slot in range(self._entries.count):
             yield self.entry(slot)
 
@@ -101,7 +101,7 @@ class TimeIndex(SegmentIndex):
         self._cut(self._entries.first_slot_where(lambda buffer, at: _OFFSET(buffer, at + 8)[0] >= relative))
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndex when size, first or last entry cannot be right (as cheap as Kafka's check)."""
+        """Raise CorruptIndex if size, first or last entry is impossible (as fast as Kafka's check)."""
         self._entries.require_whole_entries()
         if not self._entries.count:
             return

@@ -44,14 +44,14 @@ class AbortedTransaction(NamedTuple):
 
 
 class AbortedTransactions(NamedTuple):
-    """What a fetch range needs from one index; `complete` means that later segments need not be asked."""
+    """What a fetch range needs from one index; `complete` means that later segments are not needed."""
 
     transactions: list[AbortedTransaction]
     complete: bool
 
 
 class TransactionIndex(SegmentIndex):
-    """The aborted transactions whose markers stand in one segment.
+    """The aborted transactions whose markers are in one segment.
 
     Invariant: `last_offset` is that of the last entry, None without entries.
     Errors: CorruptIndex for another version or a torn file.
@@ -73,7 +73,7 @@ class TransactionIndex(SegmentIndex):
         self.last_offset = transaction.last_offset
 
     def collect(self, fetch_offset: Offset, upper_bound: Offset) -> AbortedTransactions:
-        """The transactions that overlap the offsets from `fetch_offset` up to `upper_bound` (exclusive)."""
+        """Return the transactions that overlap the offsets [`fetch_offset`, `upper_bound`)."""
         found: list[AbortedTransaction] = []
         for transaction in self._entries_from(self._first_slot_at_or_above(fetch_offset)):
             if transaction.first_offset < upper_bound:
@@ -83,7 +83,7 @@ class TransactionIndex(SegmentIndex):
         return AbortedTransactions(found, False)
 
     def entries(self) -> Iterator[AbortedTransaction]:
-        """Every entry in order."""
+        """Yield every entry in order."""
         return self._entries_from(0)
 
     def truncate_to(self, offset: Offset) -> None:
@@ -93,7 +93,7 @@ class TransactionIndex(SegmentIndex):
         self._cut(self._first_slot_at_or_above(offset))
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndex when the size or any entry cannot be right."""
+        """Raise CorruptIndex if the size or any entry is impossible."""
         self._entries.require_whole_entries()
         for transaction in self.entries():
             if transaction.last_offset < self.base_offset:
@@ -111,7 +111,7 @@ class TransactionIndex(SegmentIndex):
             count = min(_BLOCK_ENTRIES, self._entries.count - slot)
             for version, *values in _ENTRY.iter_unpack(self._entries.block(slot, count)):
                 if version != VERSION:
-                    raise CorruptIndex(self.file.path, f"an entry has version {version}, known is {VERSION}")
+                    raise CorruptIndex(self.file.path, f"an entry has version {version}, expected {VERSION}")
                 yield AbortedTransaction(*values)
             slot += count
 
