@@ -189,7 +189,7 @@ class Consumer:
             )
         updater = self._client.updater
         self._subscription = subscription
-        updater.policy.wants_all_topics = subscription.is_pattern
+        updater.policy.set_wants_all_topics(subscription.is_pattern)
         self._group.listener = NoListener() if listener is None else listener
         if subscription.is_pattern:
             # The consumer joins when the metadata has all topics of the cluster.
@@ -205,7 +205,7 @@ class Consumer:
             group, self._group = self._group, None
             await group.close(self.config.request_timeout_ms)
         self._subscription = None
-        self._client.updater.policy.wants_all_topics = False
+        self._client.updater.policy.set_wants_all_topics(False)
         self._assigned.set(())
 
     def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:

@@ -97,8 +97,8 @@ class ConsumerCoordinator:
         Errors: fatal errors of the coordinator, and errors that the listener raises.
         """
         self.heartbeater.on_poll()
-        if self.heartbeater.error is not None:
-            error, self.heartbeater.error = self.heartbeater.error, None
+        error = self.heartbeater.take_error()
+        if error is not None:
             raise error
         if self._join_task is not None and self._join_task.done():
             await self._complete_join()
@@ -141,7 +141,7 @@ class ConsumerCoordinator:
         membership = self.membership
         if membership.lost_partitions:
             await self._revoke(self._assigned.topic_partitions, lost=True)
-            membership.lost_partitions = False
+            membership.on_lost_partitions_revoked()
             return
         if membership.state is MemberState.STABLE:
             deadline_ms = self._client.now_ms() + self._config.request_timeout_ms

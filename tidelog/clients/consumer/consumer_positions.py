@@ -71,8 +71,8 @@ class ConsumerPositions:
         while state.state in (FetchState.INITIALIZING, FetchState.AWAIT_RESET):
             self._driver.data_arrived.clear()
             self._initializer.advance()
-            if state.error is not None:
-                error, state.error = state.error, None
+            error = state.take_error()
+            if error is not None:
                 raise error
             self._driver.wake()
             left_ms = ends_ms - self._client.now_ms()
@@ -85,12 +85,12 @@ class ConsumerPositions:
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no records of these partitions until `resume`."""
         for partition in partitions:
-            self._require_assigned(partition).paused = True
+            self._require_assigned(partition).pause()
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Undo `pause`."""
         for partition in partitions:
-            self._require_assigned(partition).paused = False
+            self._require_assigned(partition).resume()
         self._driver.wake()
 
     def high_watermark(self, partition: TopicPartition) -> int | None:

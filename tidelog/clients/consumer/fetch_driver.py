@@ -246,7 +246,7 @@ class FetchDriver:
                 f"the log of {state.topic_partition} was truncated below position {position.offset}:"
                 f" it diverges at {end.end_offset}"
             )
-            state.error = KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+            state.fail(KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text))
         elif unknown:
             state.await_reset(timestamp)
         else:
@@ -257,6 +257,6 @@ class FetchDriver:
         if error.code.retriable:
             _log.info("%s", error)
             delay_ms = self._client.backoff.delay_ms(0, self._client.environment.rng)
-            state.retry_at_ms = self._client.now_ms() + delay_ms
+            state.back_off(self._client.now_ms() + delay_ms)
         else:
-            state.error = error
+            state.fail(error)

@@ -153,7 +153,7 @@ class Fetcher:
         if replica is not None:
             if now_ms < state.preferred_until_ms and replica in self._metadata.brokers:
                 return replica
-            state.preferred_replica = None
+            state.fetch_from_leader()
         return self._metadata.leader(state.topic_partition)
 
     # --- responses ------------------------------------------------------------------------
@@ -210,7 +210,7 @@ class Fetcher:
         if code is ErrorCode.NONE:
             self._buffer(state, requested, data, now_ms)
             return False
-        state.retry_at_ms = now_ms + self._backoff.delay_ms(0, self._rng)
+        state.back_off(now_ms + self._backoff.delay_ms(0, self._rng))
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._on_out_of_range(node_id, state, requested)
         elif code in STALE_METADATA or code in _HARMLESS:
@@ -219,22 +219,17 @@ class Fetcher:
                 hint = (leader.leader_id, leader.leader_epoch)
                 if self._metadata.update_leader(state.topic_partition, *hint, endpoints):
                     state.on_leader_changed(leader.leader_epoch)
-                    state.retry_at_ms = 0
-            state.preferred_replica = None
+                    state.back_off(0)
+            state.fetch_from_leader()
             return True
         else:
-            state.error = failure(data.error_code, f"fetch of {state.topic_partition}")
+            state.fail(failure(data.error_code, f"fetch of {state.topic_partition}"))
         return False
 
     def _buffer(
         self, state: PartitionState, requested: SessionPartition, data: PartitionData, now_ms: int
     ) -> None:
-        state.high_watermark = data.high_watermark
-        state.last_stable_offset = data.last_stable_offset
-        state.log_start_offset = data.log_start_offset
-        if data.preferred_read_replica >= 0:
-            state.preferred_replica = data.preferred_read_replica
-            state.preferred_until_ms = now_ms + self._config.metadata_max_age_ms
+        state.on_fetch_response(data, now_ms + self._config.metadata_max_age_ms)
         if not data.records:
             return
         aborted = None
@@ -251,7 +246,7 @@ class Fetcher:
                 max_decompressed_bytes=self._config.max_decompressed_bytes,
             )
         except KafkaError as error:
-            state.error = error
+            state.fail(error)
             return
         if not fetched.is_drained:
             state.buffered.append(fetched)
@@ -259,8 +254,8 @@ class Fetcher:
     def _on_out_of_range(self, node_id: BrokerId, state: PartitionState, requested: SessionPartition) -> None:
         if state.preferred_replica == node_id:
             # Ask the leader, because a follower may lag behind (KIP-392).
-            state.preferred_replica = None
-            state.retry_at_ms = 0
+            state.fetch_from_leader()
+            state.back_off(0)
             return
         if state.buffered:
             # Reset when the application has taken the buffered records.
@@ -271,7 +266,7 @@ class Fetcher:
                 f"offset {requested.fetch_offset} of {state.topic_partition} is out of range"
                 ' and auto_offset_reset is "none"'
             )
-            state.error = KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+            state.fail(KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text))
             return
         offset, partition = requested.fetch_offset, state.topic_partition
         _log.info("Offset %d of %s is out of range; resetting the position", offset, partition)
@@ -282,7 +277,7 @@ class Fetcher:
         for topic_partition in topic_partitions:
             state = self._assigned.get(topic_partition)
             if state is not None:
-                state.retry_at_ms = until_ms
+                state.back_off(until_ms)
 
     # --- taking records -------------------------------------------------------------------
 
@@ -305,8 +300,9 @@ class Fetcher:
                 result.append((state, records))
             elif state.error is not None and failed is None:
                 failed = state
-        if failed is not None and failed.error is not None and not result:
-            error, failed.error = failed.error, None
+        if failed is not None and not result:
+            error = failed.take_error()
+            assert error is not None
             raise error
         for state, _ in result:
             self._assigned.move_to_end(state.topic_partition)
@@ -320,8 +316,7 @@ class Fetcher:
                 taken = data.take(room)
             except KafkaError as error:
                 # Keep the position before the damaged batch; the records before it are valid.
-                state.buffered.clear()
-                state.error = error
+                state.drop_damaged(error)
                 break
             state.advance(*data.consumed)
             room -= len(taken)

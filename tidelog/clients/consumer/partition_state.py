@@ -22,6 +22,7 @@ from tidelog.clients.consumer.consumer_types import FetchPosition
 from tidelog.clients.consumer.fetched_data import FetchedData
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicPartition
+from tidelog.protocol.messages.fetch import PartitionData
 
 EARLIEST_TIMESTAMP = -2
 LATEST_TIMESTAMP = -1
@@ -124,6 +125,45 @@ class PartitionState:
         assert self.position is not None
         self.position = self.position._replace(leader_epoch=leader_epoch)
         self._transition(FetchState.FETCHING)
+
+    def pause(self) -> None:
+        """Stop fetching and returning records until `resume`."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """End `pause`."""
+        self.paused = False
+
+    def fail(self, error: KafkaError) -> None:
+        """Set the error that the application gets after the buffered records."""
+        self.error = error
+
+    def take_error(self) -> KafkaError | None:
+        """Remove and return the error."""
+        error, self.error = self.error, None
+        return error
+
+    def drop_damaged(self, error: KafkaError) -> None:
+        """Drop the buffered records, which cannot be decoded, and set the error."""
+        self.buffered.clear()
+        self.error = error
+
+    def back_off(self, until_ms: int) -> None:
+        """Allow no lookup and no fetch before `until_ms`."""
+        self.retry_at_ms = until_ms
+
+    def fetch_from_leader(self) -> None:
+        """Fetch from the leader, not from a preferred replica (KIP-392)."""
+        self.preferred_replica = None
+
+    def on_fetch_response(self, data: PartitionData, preferred_until_ms: int) -> None:
+        """Record the offsets of a response; use its preferred replica until `preferred_until_ms`."""
+        self.high_watermark = data.high_watermark
+        self.last_stable_offset = data.last_stable_offset
+        self.log_start_offset = data.log_start_offset
+        if data.preferred_read_replica >= 0:
+            self.preferred_replica = data.preferred_read_replica
+            self.preferred_until_ms = preferred_until_ms
 
     @property
     def is_fetchable(self) -> bool:

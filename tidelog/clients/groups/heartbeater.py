@@ -23,7 +23,7 @@ _log = logging.getLogger("tidelog.clients.group")
 class Heartbeater:
     """The heartbeat task of one member.
 
-    `error`: a fatal error of the heartbeats, which `poll` raises. `on_change` is called when `poll` has work
+    `on_change` is called when `poll` has work
     to do.
     """
 
@@ -35,7 +35,7 @@ class Heartbeater:
         membership: Membership,
         on_change: Callable[[], None],
     ) -> None:
-        self.error: KafkaError | None = None
+        self._error: KafkaError | None = None
         self._client = client
         self._config = config
         self._lookup = lookup
@@ -48,6 +48,11 @@ class Heartbeater:
     def on_poll(self) -> None:
         """Record that the application called `poll`."""
         self._polled_ms = self._client.now_ms()
+
+    def take_error(self) -> KafkaError | None:
+        """Remove and return a fatal error of the heartbeats, for `poll` to raise."""
+        error, self._error = self._error, None
+        return error
 
     def wake(self) -> None:
         """Make the task check the membership again."""
@@ -117,7 +122,7 @@ class Heartbeater:
             step = membership.on_heartbeat_response(response.error_code, generation, self._client.now_ms())
         except KafkaError as error:
             if not error.code.retriable:
-                self.error = error
+                self._error = error
                 self._on_change()
                 return self._config.heartbeat_interval_ms
             _log.info("Heartbeat of group %r failed: %s; retrying", membership.group_id, error)

@@ -113,6 +113,10 @@ class Membership:
         self.needs_join = True
         self.lost_partitions |= lost
 
+    def on_lost_partitions_revoked(self) -> None:
+        """Record that the application does not use the lost partitions any more."""
+        self.lost_partitions = False
+
     def join_request(self, protocols: Sequence[tuple[str, bytes]]) -> JoinGroupRequest:
         """Return a JoinGroup request with assignors and their subscriptions, in order of preference."""
         self._transition(MemberState.JOINING)

@@ -62,6 +62,10 @@ class RefreshPolicy:
             del self._topics[name]
         return idle
 
+    def set_wants_all_topics(self, wants_all: bool) -> None:
+        """Request all topics of the cluster, or only those in use."""
+        self.wants_all_topics = wants_all
+
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics to request, unless `wants_all_topics`."""

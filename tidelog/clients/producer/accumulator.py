@@ -12,7 +12,8 @@ returns False, and the caller waits.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
@@ -101,7 +102,7 @@ class RecordAccumulator:
         self.batch_size = settings.batch_size
         self.buffer_memory = settings.buffer_memory
         self.memory_used = 0
-        self.memory_waiters = 0
+        self._memory_waiters = 0
         self.incomplete: dict[ProducerBatch, None] = {}
         self._linger_ms = settings.linger_ms
         self._retry_backoff = retry_backoff
@@ -212,7 +213,7 @@ class RecordAccumulator:
             return batch.retry_at_ms - now_ms
         if len(queue.batches) > 1 or batch.size_bytes >= self.batch_size:
             return 0
-        if self._flushes > 0 or self._closed or self.memory_waiters > 0:
+        if self._flushes > 0 or self._closed or self._memory_waiters > 0:
             return 0
         return batch.created_ms + self._linger_ms - now_ms
 
@@ -265,7 +266,7 @@ class RecordAccumulator:
                 parts.append(part)
             part.append(record.timestamp, record.key, record.value, record.headers, delivery)
         self.release(batch)
-        batch.is_done = True
+        batch.mark_split()
         for part in parts:
             part.reserved_bytes = part.builder.estimated_size_bytes
             part.close()
@@ -363,6 +364,19 @@ class RecordAccumulator:
     def is_flushed(self, serial: int) -> bool:
         """Return whether every batch up to `serial` is done."""
         return not any(batch.serial <= serial for batch in self.incomplete)
+
+    def set_muted(self, topic_partition: TopicPartition, is_muted: bool) -> None:
+        """Stop or resume sending the batches of a partition."""
+        self.queue(topic_partition).muted = is_muted
+
+    @contextmanager
+    def memory_wait(self) -> Iterator[None]:
+        """Send batches without lingering while a call waits for memory."""
+        self._memory_waiters += 1
+        try:
+            yield
+        finally:
+            self._memory_waiters -= 1
 
     def close(self) -> None:
         """Send the remaining batches without lingering: no more records are appended."""

@@ -68,7 +68,7 @@ class ProduceCore:
         for batch in batches:
             self._sent[batch] = None
             if self._keep_order:
-                self.accumulator.queue(batch.topic_partition).muted = True
+                self.accumulator.set_muted(batch.topic_partition, True)
         return batches
 
     def expire(self, now_ms: int) -> int:
@@ -91,7 +91,7 @@ class ProduceCore:
         """Act on the broker's result; return whether it shows that the metadata is stale."""
         self._sent.pop(batch, None)
         if self._keep_order:
-            self.accumulator.queue(batch.topic_partition).muted = False
+            self.accumulator.set_muted(batch.topic_partition, False)
         code = known_code(result.error_code)
         if batch.is_done:
             self._on_late_result(batch, code, result)

@@ -428,18 +428,16 @@ class Producer:
 
     async def _wait_for_memory(self, deadline_ms: int, *, at_front: bool) -> None:
         """Wait until a batch is done; raise KafkaError(REQUEST_TIMED_OUT) at `deadline_ms`."""
-        self._accumulator.memory_waiters += 1
-        self._sender.wake()
-        try:
-            await self._memory_queue.wait(deadline_ms - self._client.now_ms(), at_front=at_front)
-        except TimeoutError:
-            text = (
-                f"no memory in buffer_memory={self.config.buffer_memory} bytes within"
-                f" max_block_ms={self.config.max_block_ms}"
-            )
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from None
-        finally:
-            self._accumulator.memory_waiters -= 1
+        with self._accumulator.memory_wait():
+            self._sender.wake()
+            try:
+                await self._memory_queue.wait(deadline_ms - self._client.now_ms(), at_front=at_front)
+            except TimeoutError:
+                text = (
+                    f"no memory in buffer_memory={self.config.buffer_memory} bytes within"
+                    f" max_block_ms={self.config.max_block_ms}"
+                )
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from None
 
     async def _load_topic(self, topic: str, deadline_ms: int) -> TopicState:
         self._check_usable()

@@ -177,6 +177,10 @@ class ProducerBatch:
                 delivery.exception()
         return True
 
+    def mark_split(self) -> None:
+        """Mark the batch as done, because its parts have its deliveries."""
+        self.is_done = True
+
     def records(self) -> list[Record]:
         """Return the records of the closed batch, in order to split it."""
         assert self.payload is not None

@@ -57,9 +57,8 @@ def test_a_flush_makes_everything_sendable_until_it_ends() -> None:
 def test_waiting_for_memory_and_closing_make_everything_sendable() -> None:
     target = accumulator()
     must_put(target, P0, b"a")
-    target.memory_waiters = 1
-    assert list(ready(target).nodes) == [1]
-    target.memory_waiters = 0
+    with target.memory_wait():
+        assert list(ready(target).nodes) == [1]
     assert ready(target).nodes == {}
     target.close()
     assert list(ready(target).nodes) == [1]
@@ -101,9 +100,9 @@ def test_a_batch_larger_than_a_request_is_sent_alone() -> None:
 def test_a_muted_partition_is_passed_over() -> None:
     target = accumulator()
     full_batches(target, P0, 2)
-    target.queue(P0).muted = True
+    target.set_muted(P0, True)
     assert ready(target).nodes == {}
-    target.queue(P0).muted = False
+    target.set_muted(P0, False)
     assert list(ready(target).nodes) == [1]
 
 
