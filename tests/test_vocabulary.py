@@ -38,7 +38,6 @@ OCCURRENCES = {
     "base": 11,
     "broker/channels": 12,
     "broker/config": 11,
-    "broker/logs": 16,
     "broker/network": 19,
     "broker/observability": 4,
     "broker/purgatory": 7,

@@ -1,13 +1,13 @@
-"""How a process shares out the files that it may open (RLIMIT_NOFILE).
+"""How a process divides the file descriptors that it may open (RLIMIT_NOFILE).
 
-| for | how many |
+| use | share |
 |---|---|
-| partitions | half: one for each that is written to; the controller refuses to create more |
+| partitions | half: one for each active segment; the controller rejects the creation of more |
 | the reserve | a sixteenth, at least 32: reads of sealed segments, checkpoints, other nodes, object stores |
 | connections | the rest |
 
-A connection is refused as well when its own descriptor is within the reserve: the system gives the lowest
-free number, so that nearly all of those below are in use, whatever for.
+A connection is also rejected if its own descriptor is within the reserve: the system assigns the lowest free
+number, so that nearly all lower descriptors are in use.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PARTITION_SHARE: Final = 2
 _RESERVE_SHARE: Final = 16
 _RESERVE_MIN: Final = 32
 POOLED_MAX: Final = 1024
-# More than any system allows one process; macOS refuses "unlimited".
+# More than any system allows one process; macOS rejects "unlimited".
 _LIMIT_MAX: Final = 1 << 20
 
 
@@ -35,26 +35,26 @@ class DescriptorBudget:
 
     @property
     def partitions_max(self) -> int:
-        """How many partitions a broker may hold."""
+        """The maximum number of partitions of a broker."""
         return self.limit // _PARTITION_SHARE
 
     @property
     def reserve(self) -> int:
-        """What connections leave free."""
+        """The number of descriptors that connections may not use."""
         return max(_RESERVE_MIN, self.limit // _RESERVE_SHARE)
 
     @property
     def pooled_max(self) -> int:
-        """How many descriptors of files that were read lately are kept: half of the reserve at most."""
+        """The maximum number of descriptors that are kept open after a read: at most half of the reserve."""
         return min(POOLED_MAX, self.reserve // 2)
 
     @property
     def connections_max(self) -> int:
-        """How many connections there may be."""
+        """The maximum number of connections."""
         return max(0, self.limit - self.partitions_max - self.reserve)
 
     def connection_refusal(self, descriptor: int, connections: int) -> str | None:
-        """Return why a connection with this descriptor is one too many; None when it is not."""
+        """Return why a connection with this descriptor must be rejected; None if it is accepted."""
         if connections < self.connections_max and descriptor < self.limit - self.reserve:
             return None
         return (
@@ -64,13 +64,13 @@ class DescriptorBudget:
 
 
 def process_budget() -> DescriptorBudget:
-    """Return the budget of this process as it is now."""
+    """Return the present budget of this process."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return DescriptorBudget(_LIMIT_MAX if soft == resource.RLIM_INFINITY else min(soft, _LIMIT_MAX))
 
 
 def raise_open_file_limit() -> None:
-    """Allow this process as many open files as the system lets it have."""
+    """Raise the limit of open files of this process to the maximum that the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _LIMIT_MAX if hard == resource.RLIM_INFINITY else hard
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -78,4 +78,4 @@ def raise_open_file_limit() -> None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     except (OSError, ValueError) as error:
-        logger.warning("the limit of open files stays at %d instead of %d: %s", soft, wanted, error)
+        logger.warning("Cannot raise the limit of open files from %d to %d: %s", soft, wanted, error)

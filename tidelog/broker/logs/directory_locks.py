@@ -1,4 +1,4 @@
-"""One broker per log directory: the `.lock` file in each, held for as long as the node runs.
+"""Locks that allow one broker per log directory: the `.lock` file in each, held while the node runs.
 
 Source: kafka.log.LogManager.lockLogDirs.
 """
@@ -15,7 +15,7 @@ LOCK_FILE: Final = ".lock"
 
 
 class DirectoryLocks:
-    """The locks of all usable log directories."""
+    """The locks of all online log directories."""
 
     def __init__(self, fs: FileSystem, directories: Iterable[str]) -> None:
         """Take all locks, or none. Raise ConfigError if another process has one, OSError if one fails."""

@@ -1,10 +1,10 @@
-"""Making logs durable without holding up the event loop: one fsync at a time per log, shared.
+"""Makes logs durable without blocking the event loop: at most one flush per log runs at a time.
 
-Whoever needs a log to be durable asks for it and awaits; all who ask while a flush is running
-share the next one, so that a slow disk does not turn every request into an fsync of its own.
+All callers that request a flush while one runs share the next flush. A slow disk therefore does not need one
+fsync per request.
 
-Errors: a failed fsync is never tried again. The log's directory is taken offline and those who
-wait get KAFKA_STORAGE_ERROR. For lack of a descriptor no fsync is made: it is tried again until there is one.
+Errors: a failed fsync is never repeated. The log's directory goes offline, and the callers get
+KAFKA_STORAGE_ERROR. If there is no free descriptor, the flush is retried until there is one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RETRY_S: Final = 0.5
 
 
 class Flusher:
-    """Flushes logs in `executor`; `on_failure` takes the log's directory offline."""
+    """Flushes logs in `executor`; `on_failure` must set the log's directory offline."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Flusher:
         self._closing = asyncio.Event()
 
     def flush(self, log: PartitionLog) -> asyncio.Future[None]:
-        """A future that is done once all that is in `log` now is durable."""
+        """Return a future that is done when the present content of `log` is durable."""
         loop = asyncio.get_running_loop()
         waiting = self._waiting.get(log)
         if waiting is None:
@@ -54,7 +54,7 @@ class Flusher:
         return waiting
 
     async def close(self) -> None:
-        """Wait for what is running; nothing is tried again."""
+        """Wait for the running flushes; retry none of them."""
         self._closing.set()
         await asyncio.gather(*self._running.values(), return_exceptions=True)
 
@@ -69,7 +69,7 @@ class Flusher:
         try:
             plan = await self._run_plan(log)
         except Exception as error:
-            # Also of a fault of our own nobody may wait for ever, or believe that his records are safe.
+            # After an error of any kind, no caller may wait forever or assume that its records are durable.
             if is_descriptor_shortage(error):
                 _fail(done, log.storage_error("flush", error))
                 return
@@ -82,7 +82,7 @@ class Flusher:
                 done.set_result(None)
 
     async def _run_plan(self, log: PartitionLog) -> FlushPlan:
-        """Sync what is in the log, as soon as there are descriptors for that; return what was synced."""
+        """Flush the log as soon as there are free descriptors; return the plan that was executed."""
         while True:
             try:
                 plan = log.flush_plan()
@@ -90,7 +90,7 @@ class Flusher:
             except Exception as error:
                 if not is_descriptor_shortage(error) or self._closing.is_set():
                     raise
-                # It is reported by the log directory.
+                # The log directory reports it.
                 log.storage_error("flush", error)
             else:
                 return plan
@@ -102,7 +102,7 @@ def _storage_failure(log: PartitionLog, error: Exception) -> StorageFailure:
     if isinstance(error, StorageFailure):
         return error
     if not isinstance(error, OSError):
-        logger.error("the flush of %s failed", log.directory, exc_info=error)
+        logger.error("Cannot flush %s", log.directory, exc_info=error)
     return StorageFailure(log.directory, "fsync", getattr(error, "strerror", None) or str(error))
 
 
@@ -110,5 +110,5 @@ def _fail(done: asyncio.Future[None], error: KafkaError) -> None:
     if done.done():
         return
     done.set_exception(error)
-    # Nobody may be waiting: housekeeping flushes without looking at the outcome.
+    # Retrieved here, because housekeeping requests flushes without waiting for the outcome.
     done.exception()

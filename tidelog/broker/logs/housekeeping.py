@@ -1,4 +1,4 @@
-"""The broker's periodic work on its logs, each kind at its own interval.
+"""The periodic jobs of a broker's logs, each at its own interval.
 
     retention            log.retention.check.interval.ms
     deleted files        DELETED_FILES_INTERVAL_MS, or log.segment.delete.delay.ms if shorter
@@ -8,12 +8,12 @@
     high watermarks      replica.high.watermark.checkpoint.interval.ms
     producer expiry      producer.id.expiration.check.interval.ms
     in-sync replicas     half of replica.lag.time.max.ms
-    faults of disks      FAULTS_INTERVAL_MS
+    disk faults          FAULTS_INTERVAL_MS
 
-A job whose interval is 0 or less does not come round, as in Kafka; a stop does what it would have done.
+As in Kafka, a job whose interval is 0 or less does not run; the shutdown then does its work.
 
-I/O: runs on the event loop's timers; what syncs a log goes through the flusher's threads, what writes
-checkpoints or removes files through `executor`, one round of each kind at a time.
+I/O: jobs run on the event loop's timers. The flusher's threads flush logs. `executor` writes checkpoints and
+deletes files, in one run of each kind at a time.
 Source: kafka.log.LogManager, kafka.server.ReplicaManager.
 """
 
@@ -49,7 +49,7 @@ Failed: TypeAlias = tuple[DirectoryWork, OSError | StorageFailure]
 
 
 class Housekeeping:
-    """Starts with `start`, ends with `stop`; a job that fails is logged and comes round again."""
+    """The periodic jobs; one that fails is logged and runs again after its interval."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Housekeeping:
         self._jobs: list[tuple[str, int, Callable[[], object]]] = [
             ("retention", config.log_retention_check_interval_ms, self._apply_retention),
             ("deleted files", _deleted_files_interval_ms(config), self._delete_expired),
-            ("flush", _flush_interval_ms(config), self._flush_due),
+            ("flush", _flush_interval_ms(config), self._flush_sealed),
             (
                 "recovery points",
                 config.log_flush_offset_checkpoint_interval_ms,
@@ -93,19 +93,19 @@ class Housekeeping:
                 self._remove_expired_producers,
             ),
         ]
-        self._jobs.append(("faults of disks", FAULTS_INTERVAL_MS, logs.report_faults))
+        self._jobs.append(("disk faults", FAULTS_INTERVAL_MS, logs.report_faults))
         if check_isrs is not None:
             interval_ms = max(1, config.replica_lag_time_max_ms // 2)
             self._jobs.append(("in-sync replicas", interval_ms, check_isrs))
 
     def start(self) -> None:
-        """Schedule every job, the first time after its interval."""
+        """Schedule every job; its first run is after its interval."""
         for name, interval_ms, work in self._jobs:
             if interval_ms > 0:
                 self._schedule(name, interval_ms, work)
 
     def stop(self) -> None:
-        """Run no job any more."""
+        """Stop all jobs."""
         for entry in self._entries.values():
             entry.cancel()
         self._entries.clear()
@@ -116,19 +116,19 @@ class Housekeeping:
             try:
                 work()
             except Exception:
-                logger.exception("housekeeping of %s failed; next try in %d ms", name, interval_ms)
+                logger.exception("Periodic job '%s' failed; retrying in %d ms", name, interval_ms)
 
         self._entries[name] = self._timers.schedule(interval_ms, run)
 
     def _apply_retention(self) -> None:
         now_ms = self._clock.wall_ms()
         for log in list(self._logs.logs):
-            # What keeps one from rolling is reported by its log directory.
+            # The log directory reports an error that prevents a roll.
             with suppress(KafkaError):
                 log.maybe_roll(now_ms)
         deleted = self._logs.apply_retention(now_ms)
         if deleted:
-            logger.info("retention deleted %d segments", deleted)
+            logger.info("Retention deleted %d segments", deleted)
 
     def _delete_expired(self) -> None:
         self._in_background("removal", lambda: self._logs.planned_removals(self._clock.wall_ms()))
@@ -137,7 +137,7 @@ class Housekeeping:
         self._in_background(kind.value, lambda: self._logs.planned_checkpoints(kind))
 
     def _in_background(self, name: str, plan: Callable[[], list[DirectoryWork]]) -> None:
-        """Have the disk work in a thread, if it is done with the last round; hear how that one went."""
+        """Run disk operations in a thread unless the last run continues; report its failures."""
         running = self._running.get(name)
         if running is not None:
             if not running.done():
@@ -149,7 +149,7 @@ class Housekeeping:
         if works:
             self._running[name] = self._executor.submit(_run_all, works)
 
-    def _flush_due(self) -> None:
+    def _flush_sealed(self) -> None:
         for log in self._logs.logs_to_flush(self._clock.wall_ms()):
             self._flusher.flush(log)
 
@@ -158,7 +158,7 @@ class Housekeeping:
 
 
 def _deleted_files_interval_ms(config: BrokerConfig) -> int:
-    """A short delay is meant for tests and benchmarks, which wait until the files are gone."""
+    """Return the interval; tests and benchmarks that wait for deletions configure a short delay."""
     delay_ms = max(DELETED_FILES_INTERVAL_MS_MIN, config.log_segment_delete_delay_ms)
     return min(DELETED_FILES_INTERVAL_MS, delay_ms)
 

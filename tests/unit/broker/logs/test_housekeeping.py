@@ -155,7 +155,7 @@ def test_a_failing_job_is_reported_and_comes_round_again(
     house.pass_ms(1_001)
     house.pass_ms(1_001)
     assert calls == [NOW_MS + 1_001, NOW_MS + 2_002]
-    assert "housekeeping of retention failed" in caplog.text
+    assert "Periodic job 'retention' failed" in caplog.text
 
 
 def test_nothing_comes_round_after_stop(executor: ThreadPoolExecutor) -> None:

@@ -1,1 +1,1 @@
-"""The log cleaner: tasks on the loop that have logs compacted in threads (the core is `storage.cleaner`)."""
+"""The log cleaner: tasks that compact logs in threads; its core is `tidelog.storage.compaction`."""

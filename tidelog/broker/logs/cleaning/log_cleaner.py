@@ -1,13 +1,13 @@
-"""Compacts the logs of a node, the dirtiest first: as many at a time as log.cleaner.threads says.
+"""Compacts the logs of a node, those with the highest dirty ratio first, log.cleaner.threads at a time.
 
-| what went wrong | what becomes of it |
+| failure | effect |
 |---|---|
-| the log was cut, deleted or taken offline meanwhile | nothing; what was written goes |
-| no room on the disk, no descriptors | a warning; another try when the others had theirs |
+| the log was truncated, deleted or set offline meanwhile | the new files are deleted |
+| no space on the disk, no descriptors | a warning; the log is retried after all others |
 | the disk fails | its directory goes offline |
-| anything else, such as records that nobody can read | the log is uncleanable until the next start |
+| any other error, such as records that cannot be read | the log is uncleanable until the next start |
 
-Bounds: log.cleaner.dedupe.buffer.size and log.cleaner.io.buffer.size are shared out among the cleaners.
+Bounds: log.cleaner.dedupe.buffer.size and log.cleaner.io.buffer.size are divided among the cleaners.
 Source: LogCleaner, LogCleanerManager of Apache Kafka 4.3.
 """
 
@@ -45,7 +45,10 @@ class _Dirtiest(NamedTuple):
 
 
 class LogCleaner:
-    """`start` once, `close` before the logs are closed; `config` gives the settings in force."""
+    """The cleaners of a node; `config` returns the present configuration.
+
+    Close it before the logs are closed.
+    """
 
     def __init__(
         self, logs: LogManager, thread: Executor, clock: Clock, config: Callable[[], BrokerConfig]
@@ -62,23 +65,23 @@ class LogCleaner:
         self._postponed: set[PartitionLog] = set()
         self._last_run_ms = clock.monotonic_ms()
         self.uncleanable: set[PartitionLog] = set()
-        """Logs that are left alone since their compaction failed."""
+        """Logs whose compaction failed; they are not compacted any more."""
         self.stats: dict[int, CleaningStats] = {}
-        """The last round of each cleaner."""
+        """The statistics of each cleaner's last round."""
         self.max_dirty_ratio = 0.0
-        """That of the dirtiest log, when it was last looked; from 0 to 1."""
+        """The highest dirty ratio that the last search found; from 0 to 1."""
         self.max_delay_ms = 0
-        """How much longer than max.compaction.lag.ms a record has waited then."""
+        """How much longer than max.compaction.lag.ms a record had waited at the last search."""
 
     # -- starting and stopping
 
     def start(self) -> None:
-        """Begin, if log.cleaner.enable says so."""
+        """Start the cleaners if log.cleaner.enable is true."""
         self._is_started = True
-        self.follow_settings()
+        self.update_settings()
 
-    def follow_settings(self) -> None:
-        """Have as many cleaners as log.cleaner.threads says; the settings of one are read for each round."""
+    def update_settings(self) -> None:
+        """Start cleaners up to log.cleaner.threads; each cleaner reads the other settings for each round."""
         config = self._config()
         wanted = config.log_cleaner_threads if config.log_cleaner_enable else 0
         if self._stopping.is_set() or not self._is_started:
@@ -90,29 +93,29 @@ class LogCleaner:
         self._woken.set()
 
     async def close(self) -> None:
-        """End what is under way, without an outcome."""
+        """Abort the rounds in progress."""
         self._stopping.set()
         self._woken.set()
         await asyncio.gather(*self._cleaners, return_exceptions=True)
 
     @property
     def dead_count(self) -> int:
-        """Cleaners that have ended though nobody has stopped them."""
+        """The number of cleaners that have ended without being stopped."""
         return 0 if self._stopping.is_set() else sum(task.done() for task in self._cleaners)
 
     @property
     def idle_ms(self) -> int:
-        """Time since somebody has looked for dirty logs."""
+        """The time since the last search for dirty logs."""
         return self._clock.monotonic_ms() - self._last_run_ms
 
-    # -- the life of a cleaner
+    # -- the loop of a cleaner
 
     async def _work(self, number: int) -> None:
         while not self._stopping.is_set():
             try:
                 was_cleaned = await self._clean_dirtiest(number)
             except Exception:
-                logger.exception("log cleaner %d failed, and goes on", number)
+                logger.exception("Log cleaner %d failed; it continues with the next log", number)
                 was_cleaned = False
             if not was_cleaned and not self._stopping.is_set():
                 await self._wait(self._config().log_cleaner_backoff_ms)
@@ -125,7 +128,7 @@ class LogCleaner:
             pass
 
     async def _clean_dirtiest(self, number: int) -> bool:
-        """Whether there was something to do, and it went well."""
+        """Clean the dirtiest log; return whether one was cleaned successfully."""
         config = self._config()
         is_allowed = config.log_cleaner_enable and number < config.log_cleaner_threads
         found = self._find_dirtiest() if is_allowed else None
@@ -140,12 +143,12 @@ class LogCleaner:
             work = CleaningRound(log, limits, self._thread, self._clock, self._stopping, in_use)
             self.stats[number] = await work.run(found.cleanable)
         except CleaningAborted:
-            logger.info("%s: compaction was broken off", log.topic_partition)
+            logger.info("%s: compaction was aborted", log.topic_partition)
             return False
         except Exception as error:
-            # Who reads what is being cut finds torn batches.
-            was_cut = log.generation != generation and _is_damage(error)
-            if self._is_in_use(log) and not was_cut:
+            # A reader of a log that is being truncated finds incomplete batches.
+            was_truncated = log.generation != generation and _is_damage(error)
+            if self._is_in_use(log) and not was_truncated:
                 self._failed(log, error)
             return False
         finally:
@@ -186,15 +189,15 @@ class LogCleaner:
         if isinstance(error, StorageFailure):
             self._logs.disk_failed(log, error)
         elif isinstance(cause, OSError) and cause.errno in _PASSING:
-            # A small log may fit on the disk, and make room, where the dirtiest does not.
+            # A smaller log may fit on the disk and free space there.
             self._postponed.add(log)
-            logger.warning("%s cannot be compacted for now: %s", log.topic_partition, cause)
+            logger.warning("Cannot compact %s now: %s; it is retried later", log.topic_partition, cause)
         elif isinstance(cause, OSError):
             self._logs.disk_failed(log, StorageFailure(log.directory, "compaction", str(cause)))
         else:
             self.uncleanable.add(log)
             logger.error(
-                "%s is not compacted any more until the next start: %s",
+                "Cannot compact %s: %s; it is not compacted until the next start",
                 log.topic_partition,
                 error,
                 exc_info=None if _is_damage(error) else error,
@@ -213,13 +216,13 @@ def _limits(config: BrokerConfig) -> CleaningLimits:
     return CleaningLimits(
         map_bytes=config.log_cleaner_dedupe_buffer_size // threads,
         load_factor=config.log_cleaner_io_buffer_load_factor,
-        # One half is for reading, the other for writing.
+        # One half is used for reading, the other for writing.
         io_buffer_bytes=max(_IO_BUFFER_BYTES_MIN, config.log_cleaner_io_buffer_size // threads // 2),
         bytes_per_second=max(1.0, config.log_cleaner_io_max_bytes_per_second / threads),
     )
 
 
 def _is_damage(error: Exception) -> bool:
-    """Whether the files are to blame, so that a traceback says nothing."""
+    """Return whether the files are damaged; a traceback is then of no use."""
     is_refused = isinstance(error, KafkaError) and error.code is ErrorCode.CORRUPT_MESSAGE
     return is_refused or isinstance(error, CorruptFile | DecodeError)

@@ -1,4 +1,4 @@
-"""What the log cleaner reports, under Kafka's names of LogCleaner and LogCleanerManager."""
+"""The metrics of the log cleaner, under Kafka's names of LogCleaner and LogCleanerManager."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidelog.storage.log.partition_log import PartitionLog
 
 
 def report_cleaning(metrics: BrokerMetrics, cleaner: LogCleaner, logs: LogManager) -> None:
-    """Have `metrics` report what is left alone, how dirty logs are, and the last rounds of the cleaners."""
+    """Register the metrics of uncleanable logs, of dirty ratios, and of the cleaners' last rounds."""
     _report_uncleanable(metrics, cleaner, logs)
 
     def most_of(values: list[float]) -> float:
@@ -22,25 +22,29 @@ def report_cleaning(metrics: BrokerMetrics, cleaner: LogCleaner, logs: LogManage
         return sum(one.bytes_written for one in rounds) / max(1, sum(one.bytes_read for one in rounds))
 
     for name, documentation, read in (
-        ("manager_max_dirty_percent", "Of the dirtiest log.", lambda: int(100 * cleaner.max_dirty_ratio)),
+        (
+            "manager_max_dirty_percent",
+            "Dirty ratio of the dirtiest log.",
+            lambda: int(100 * cleaner.max_dirty_ratio),
+        ),
         (
             "manager_time_since_last_run_ms",
-            "Time since dirty logs were looked for.",
+            "Time since the last search for dirty logs.",
             lambda: cleaner.idle_ms,
         ),
         (
             "_max_buffer_utilization_percent",
-            "How full the map of keys was in the last rounds.",
+            "Utilization of the offset map in the last rounds.",
             lambda: int(100 * most_of([one.map_utilization for one in cleaner.stats.values()])),
         ),
         (
             "_cleaner_recopy_percent",
-            "Share of bytes that the last rounds left.",
+            "Share of the bytes that remained after the last rounds.",
             lambda: int(100 * recopied()),
         ),
         (
             "_max_clean_time_secs",
-            "Longest of the last rounds.",
+            "Duration of the longest of the last rounds.",
             lambda: most_of([one.elapsed_ms / 1000 for one in cleaner.stats.values()]),
         ),
         (
@@ -48,7 +52,7 @@ def report_cleaning(metrics: BrokerMetrics, cleaner: LogCleaner, logs: LogManage
             "How much longer than max.compaction.lag.ms a record has waited.",
             lambda: cleaner.max_delay_ms / 1000,
         ),
-        ("_deadthreadcount", "Cleaners that have ended.", lambda: cleaner.dead_count),
+        ("_deadthreadcount", "Cleaners that have ended unexpectedly.", lambda: cleaner.dead_count),
     ):
         metrics.gauge("kafka_log_logcleaner" + name, documentation, read)
 
@@ -66,7 +70,11 @@ def _report_uncleanable(metrics: BrokerMetrics, cleaner: LogCleaner, logs: LogMa
         return read
 
     for name, documentation, value in (
-        ("partitions_count", "Logs that are left alone since their compaction failed.", lambda log: 1),
+        (
+            "partitions_count",
+            "Logs that are not compacted because their compaction failed.",
+            lambda log: 1,
+        ),
         ("bytes", "Bytes of these logs.", lambda log: log.size_bytes),
     ):
         metrics.gauge(

@@ -1,6 +1,7 @@
-"""One round of compaction of one log: planned and put in place on the loop, read and written in a thread.
+"""One round of compaction of one log.
 
-Between the steps the log may be cut, deleted, or fail; then what was written is thrown away.
+The event loop plans the round and replaces segments; a thread reads and writes them. Between these steps the
+log may be truncated, deleted or set offline. The new files are then deleted.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CleaningStats:
-    """What the last round of a cleaner did."""
+    """The statistics of one round."""
 
     elapsed_ms: int = 0
     bytes_read: int = 0
@@ -40,7 +41,7 @@ class CleaningStats:
 
 @dataclass(frozen=True, slots=True)
 class CleaningLimits:
-    """What one cleaner may take: its shares of the memory and of the rate."""
+    """The limits of one cleaner: its shares of the memory and of the rate."""
 
     map_bytes: int
     load_factor: float
@@ -49,7 +50,7 @@ class CleaningLimits:
 
 
 class CleaningRound:
-    """`run` once; `in_use` says whether the log is still one of this node's.
+    """One round, to be run once; `in_use` returns whether the log is still a log of this node.
 
     Errors of `run`: CleaningAborted; OSError and KafkaError of the disk; CorruptLog, DecodeError.
     """
@@ -71,7 +72,7 @@ class CleaningRound:
         self._in_use = in_use
 
     async def run(self, cleanable: Cleanable) -> CleaningStats:
-        """Compact what is cleanable, as far as the map for the keys has room."""
+        """Compact the cleanable part of the log, as far as its keys fit into the offset map."""
         log, began_ms = self._log, self._clock.monotonic_ms()
         plan = plan_cleaning(log, cleanable, self._clock.wall_ms(), self._limits.io_buffer_bytes)
 
@@ -90,7 +91,7 @@ class CleaningRound:
         log.set_first_dirty_offset(end_offset)
         elapsed_ms = self._clock.monotonic_ms() - began_ms
         logger.info(
-            "%s is compacted up to offset %d: %d of %d bytes are left, in %d ms",
+            "%s: compacted up to offset %d, %d of %d bytes remain, %d ms",
             log.topic_partition,
             end_offset,
             cleaner.bytes_written,
@@ -109,14 +110,17 @@ class CleaningRound:
         log, records = self._log, last_records(self._log)
         cleaned = await self._in_thread(lambda: cleaner.clean(group, records))
         replaced = [source.segment for source in group]
-        # Retention may have deleted some of them.
+        # Retention may have deleted some of these segments.
         if not is_wanted() or any(log.segments.floor(one.base_offset) is not one for one in replaced):
             log.discard_cleaned(cleaned)
             raise CleaningAborted
         log.replace_segments(cleaned, replaced, self._clock.wall_ms())
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        """What is under way is waited for, also by a task that is cancelled: nobody else knows its files."""
+        """Return the result of `work`, which runs in a thread.
+
+        A cancelled task also waits for its end: only this round knows its files.
+        """
         running = asyncio.get_running_loop().run_in_executor(self._thread, work)
         try:
             return await asyncio.shield(running)

@@ -142,7 +142,7 @@ class LogsPart:
         self._cordon(config, image)
         self.manager.use_producer_id_expiration(config.producer_id_expiration_ms)
         self.replicas.update_defaults(self.dynamic_config.topic_defaults, image)
-        self.cleaner.follow_settings()
+        self.cleaner.update_settings()
 
     def _cordon(self, config: BrokerConfig, image: MetadataImage) -> None:
         """Place no new partitions in cordoned directories; report them if metadata.version knows KIP-1066."""

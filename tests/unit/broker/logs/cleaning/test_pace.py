@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from tidelog.broker.logs.cleaning.pace import REST_S, WORK_NS, CleanerPace, CleaningAborted
+from tidelog.broker.logs.cleaning.pace import PAUSE_S, WORK_NS, CleanerPace, CleaningAborted
 
 
 class WorkClock:
@@ -46,7 +46,7 @@ def test_a_rest_comes_after_each_slice_of_work() -> None:
     for _ in range(10):
         clock.now_ns += WORK_NS // 5
         pace(1_000_000)
-    assert clock.rests == [REST_S, REST_S]
+    assert clock.rests == [PAUSE_S, PAUSE_S]
 
 
 def test_the_rate_is_kept_over_the_whole_round() -> None:
