@@ -217,7 +217,7 @@ def test_a_topic_that_was_made_again_and_is_longer_now_is_not_taken_for_the_arch
     create_topic(servers, "spring")
     produce(servers, "spring", varied_records(80, 60))
     line = tidelog_failure("spark", "archive", "spring", output, bootstrap=servers)
-    assert "the topic was deleted and made again, take another folder for it" in line
+    assert "the topic was deleted and re-created; use another folder for it" in line
 
 
 async def delete_topic(servers: str, topic: str) -> None:

@@ -1,11 +1,11 @@
-"""A topic, or a span of time of it, as Parquet files, by commits (shell of `archive_plan`).
+"""Archives a topic, or a span of time of it, as Parquet files, in commits (shell of `archive_plan`).
 
-Each commit is a batch query over ranges of offsets that are fixed beforehand, and not a micro-batch of a
-stream: a stream cannot end at a time without having read beyond it, and its checkpoint would be a second
-word beside the manifests on what has been archived.
+Each commit is a batch query over fixed ranges of offsets, not a micro-batch of a stream. A stream cannot end
+at a time without reading past it, and its checkpoint would be a second record of what has been archived,
+besides the manifests.
 
-Readers take the folder as a whole while no run is going on, or was killed and not run again; `archived_files`
-names what counts at any time. One run at a time for each topic in one folder.
+The whole folder can be read while no run is in progress and no killed run is waiting to be repeated.
+`archived_files` lists the valid files at any time. Only one run at a time can archive a topic into a folder.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ if TYPE_CHECKING:
 
 _COLUMNS: Final = ("key", "value", "headers", "partition", "offset", "timestamp", "timestampType")
 _SETTINGS: Final = {
-    # Readers of other authors know these better than Spark's default of 96 bits.
+    # Other readers support these better than Spark's default of 96 bits.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
 }
 
 OnProgress = Callable[[int, int, str], None]
-"""Offsets done, offsets in all, and a few words."""
+"""Called with the number of archived offsets, the number of all offsets, and a short text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveRequest:
-    """What to archive, and where; `source` has one topic. Times in ms, None for no limit."""
+    """What to archive, and where; `source` has one topic. Times are in ms; None means no limit."""
 
     source: TopicSource
     output: str
@@ -72,7 +72,7 @@ class ArchiveRequest:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveResult:
-    """What one run did: where it began and ended, and its commits."""
+    """The result of one run: its start and end offsets, and its commits."""
 
     span: TopicSpan
     commits: tuple[Commit, ...]
@@ -84,9 +84,9 @@ class ArchiveResult:
 
 
 def archive(spark: SparkSession, request: ArchiveRequest, on_progress: OnProgress) -> ArchiveResult:
-    """Archive what is there and not archived yet, in as many commits as that takes.
+    """Archive all records that are not archived yet, in as many commits as needed.
 
-    Errors: JobFailure; KafkaError when brokers do not answer.
+    Errors: JobFailure; KafkaError if brokers do not respond.
     """
     for key, value in _SETTINGS.items():
         spark.conf.set(key, value)
@@ -95,7 +95,7 @@ def archive(spark: SparkSession, request: ArchiveRequest, on_progress: OnProgres
 
 
 def archived_files(spark: SparkSession, output: str, topic: str) -> list[str]:
-    """The Parquet files of `topic` that count, as full paths."""
+    """Return the full paths of the valid Parquet files of `topic`."""
     home = _Home(Folder(spark, output), topic)
     numbers = range(home.last_number() + 1)
     return [home.folder.full(file.path) for number in numbers for file in home.commit(number).files]
@@ -111,22 +111,22 @@ class _Home:
         self.staging = f"{HOME}/{topic}/staging"
 
     def last_number(self) -> int:
-        """The number of the last commit; -1 before the first."""
+        """Return the number of the last commit; -1 before the first."""
         names = (path.rpartition("/")[2] for path, _ in self.folder.files(self.commits))
         return max((number for name in names if (number := manifest_number(name)) is not None), default=-1)
 
     def last(self) -> Commit | None:
-        """The last commit; None before the first."""
+        """Return the last commit; None before the first."""
         number = self.last_number()
         return None if number < 0 else self.commit(number)
 
     def commit(self, number: int) -> Commit:
-        """A commit by its number."""
+        """Return the commit with a number."""
         path = f"{self.commits}/{manifest_name(number)}"
         return read_commit(self.folder.read(path), self.folder.full(path))
 
     def remove_leftovers(self, last_number: int) -> None:
-        """What a run left that did not end: files that no manifest names."""
+        """Remove the files of an unfinished run, which no manifest names."""
         if not self.folder.exists(self.staging):
             return
         for path, _ in list(self.folder.files(f"topic={self.topic}")):
@@ -186,7 +186,7 @@ class _Run:
         ranges: list[OffsetRange],
     ) -> Commit:
         self._folder.remove(self._home.staging)
-        # Its being there says that files may be in place whose manifest is not.
+        # While this folder exists, there can be files whose manifest is missing.
         self._folder.make(self._home.staging)
         rows = self._rows(ranges).sortWithinPartitions("topic", "date", "partition", "offset")
         writer = rows.write.mode("overwrite").partitionBy("topic", "date")
@@ -223,7 +223,7 @@ class _Run:
     def _moved(
         self, number: int, staged: str, schema: object, ranges: list[OffsetRange]
     ) -> tuple[ArchivedFile, ...]:
-        """Give the staged files their places; what is in them is looked up in them, not believed."""
+        """Move the staged files to their final paths, and read from them which offsets they contain."""
         sizes = {
             path.removeprefix(f"{staged}/"): size
             for path, size in self._folder.files(staged)

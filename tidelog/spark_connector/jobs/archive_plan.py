@@ -1,13 +1,12 @@
-"""What an archive consists of, and what its next commit takes. Pure.
+"""The files of an archive, and the plan of its next commit. Pure.
 
     OUTPUT/topic=tides/date=2026-01-31/commit-000000007-00003.parquet
-    OUTPUT/_tidelog/tides/commits/000000007.json      which files, which offsets; written last
-    OUTPUT/_tidelog/tides/staging/                    there while a commit is being made
+    OUTPUT/_tidelog/tides/commits/000000007.json      the files and offsets; written last
+    OUTPUT/_tidelog/tides/staging/                    exists while a commit is in progress
 
 A commit is the offsets [start, end) of some partitions, and its number is one more than that of the last. It
-counts once its manifest is there. Files with a higher number are what a run left that was killed; the next
-run removes them before it does anything else. So each offset is archived once, and the last manifest says
-where to go on.
+is valid once its manifest exists. Files with a higher number come from a killed run, and the next run removes
+them first. So each offset is archived once, and the last manifest contains where to continue.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class ArchivedFile:
 class Commit:
     """One step of an archive; `next_offsets` are those of all partitions after it.
 
-    `topic_id` is None where brokers have no ids, and in manifests of old.
+    `topic_id` is None if brokers have no topic ids, and in old manifests.
     """
 
     number: int
@@ -59,16 +58,16 @@ class Commit:
 
     @property
     def rows(self) -> int:
-        """Records in its files."""
+        """The number of records in its files."""
         return sum(one.rows for one in self.files)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of its files."""
+        """The number of bytes of its files."""
         return sum(one.size_bytes for one in self.files)
 
     def to_text(self) -> str:
-        """The manifest."""
+        """Return the manifest."""
         value = {
             "format": FORMAT,
             "commit": self.number,
@@ -94,11 +93,11 @@ class Commit:
 
 
 def read_commit(text: str, place: str) -> Commit:
-    """The commit of a manifest. Errors: JobFailure when it is none, naming `place`."""
+    """Return the commit of a manifest. Errors: JobFailure, which names `place`, if it is not a manifest."""
     try:
         value: dict[str, Any] = json.loads(text)
         if value["format"] != FORMAT:
-            raise ValueError(f"it is of format {value['format']}, and {FORMAT} is known")
+            raise ValueError(f"its format is {value['format']}, and {FORMAT} is supported")
         return Commit(
             number=value["commit"],
             topic=value["topic"],
@@ -110,33 +109,33 @@ def read_commit(text: str, place: str) -> Commit:
             committed_at_ms=value["committed_at_ms"],
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise JobFailure(f"{place} is no manifest of an archive: {error!r}") from error
+        raise JobFailure(f"{place} is not a manifest of an archive: {error!r}") from error
 
 
 def manifest_number(name: str) -> int | None:
-    """The commit of a manifest by its file's name; None for other files."""
+    """Return the commit number in the name of a manifest; None for other files."""
     found = _MANIFEST.fullmatch(name)
     return None if found is None else int(found[1])
 
 
 def manifest_name(number: int) -> str:
-    """The name of a commit's manifest."""
+    """Return the name of a commit's manifest."""
     return f"{number:09d}.json"
 
 
 def file_name(number: int, index: int) -> str:
-    """The name of the `index`th file of a commit."""
+    """Return the name of the `index`th file of a commit."""
     return f"commit-{number:09d}-{index:05d}.parquet"
 
 
 def file_number(name: str) -> int | None:
-    """The commit that a Parquet file belongs to by its name; None for files that are none of ours."""
+    """Return the commit number in the name of a Parquet file; None for other files."""
     found = _FILE.fullmatch(name)
     return None if found is None else int(found[1])
 
 
 def next_ranges(starts: Offsets, ends: Offsets, max_offsets: int) -> list[OffsetRange]:
-    """What the next commit takes: about `max_offsets`, each partition by its share; empty at the end."""
+    """Return the ranges of the next commit: about `max_offsets`, each partition by its share; or none."""
     if all(end <= starts[one] for one, end in ends.items()):
         return []
     cut = limited(max_offsets, starts, ends, {})
@@ -146,7 +145,7 @@ def next_ranges(starts: Offsets, ends: Offsets, max_offsets: int) -> list[Offset
 def file_offsets(
     rows: Iterable[tuple[str, int, int, Offset, Offset]], sizes: Mapping[str, int]
 ) -> dict[str, ArchivedFile]:
-    """Files by path, from (path, partition, rows, first offset, last offset) and their bytes by path."""
+    """Return files by path, from (path, partition, rows, first and last offset) and their sizes by path."""
     offsets: dict[str, dict[int, tuple[Offset, Offset]]] = {path: {} for path in sizes}
     counts = dict.fromkeys(sizes, 0)
     for path, partition, count, first, last in rows:
@@ -159,36 +158,33 @@ def file_offsets(
 
 
 def require_within(files: Iterable[ArchivedFile], ranges: Iterable[OffsetRange]) -> None:
-    """Return when no file holds an offset that is not of `ranges`. Errors: JobFailure; it is our own bug."""
+    """Raise JobFailure if a file has an offset outside `ranges`; that would be a bug of this program."""
     spans = {one.topic_partition.partition: one for one in ranges}
     for file in files:
         for partition, (first, last) in file.offsets.items():
             span = spans.get(partition)
             if span is None or first < span.start_offset or last >= span.end_offset:
                 raise JobFailure(
-                    f"{file.path} holds offsets {first}-{last} of partition {partition}: not asked for"
+                    f"{file.path} contains offsets {first}-{last} of partition {partition}: not requested"
                 )
 
 
 def require_same_start(topic: str, last: Commit | None, from_ms: int | None) -> None:
-    """Refuse another beginning than the archive has. Errors: JobFailure."""
+    """Raise JobFailure if the start differs from that of the archive."""
     if last is not None and from_ms is not None and from_ms != last.from_ms:
         begins = "with the first record" if last.from_ms is None else f"at {last.from_ms} ms"
         raise JobFailure(
-            f"the archive of {topic} begins {begins}: --from cannot be changed, take another folder"
+            f"the archive of {topic} begins {begins}: --from cannot be changed; use another folder"
         )
 
 
 def require_same_topic(last: Commit | None, topic_id: UUID | None) -> None:
-    """Refuse a topic that was deleted and made again since `last`: its offsets are those of other records.
-
-    Errors: JobFailure.
-    """
+    """Raise JobFailure if the topic was deleted and re-created after `last`: its records are others."""
     if last is None or topic_id is None or last.topic_id in (None, topic_id):
         return
     raise JobFailure(
         f"the archive is of topic {last.topic} with the id {uuid_text(last.topic_id)}, which is now "
-        f"{uuid_text(topic_id)}: the topic was deleted and made again, take another folder for it"
+        f"{uuid_text(topic_id)}: the topic was deleted and re-created; use another folder for it"
     )
 
 

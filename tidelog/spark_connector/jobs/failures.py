@@ -1,7 +1,7 @@
-"""What ends a job: one line for a person, taken out of what Spark says over many.
+"""The failure of a job as one line, extracted from Spark's long messages.
 
-An error in a worker's Python arrives as text, with the tracebacks of all processes that it went through. The
-last line of the innermost traceback that is no Spark machinery says what happened.
+An error in a Python worker arrives as text with the tracebacks of all processes that it passed. The last line
+of the innermost traceback outside Spark's own code says what happened.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _LENGTH_MAX: Final = 600
 
 
 class JobFailure(Exception):
-    """A job cannot begin or go on; the text says why in one line."""
+    """A job cannot start or continue; the text gives the reason in one line."""
 
 
 def cause_in(text: str) -> str:
-    """The line of Spark's error `text` that says what happened: an own exception's words before Spark's."""
+    """Return the line of Spark's error `text` that says what happened; Tidelog's exceptions come first."""
     of_spark = ""
     for line in text.splitlines():
         found = _EXCEPTION_LINE.match(line)
@@ -31,7 +31,7 @@ def cause_in(text: str) -> str:
         name, words = found[1], found[2].strip()
         if words and not name.startswith(_MACHINERY) and not _CONDITION.match(words):
             return _shortened(words)
-        # The cause that is told last is the one that the others come from.
+        # The last cause is the origin of the others.
         if not of_spark or line.startswith("Caused by: "):
             of_spark = words
     first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")

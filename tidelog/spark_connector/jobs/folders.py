@@ -1,6 +1,6 @@
-"""Files below one folder of whatever Spark can write to: local, HDFS, s3a and others (shell).
+"""Files in one folder of any file system of Spark: local, HDFS, s3a and others (shell).
 
-Through Hadoop's FileSystem in Spark's JVM, so that a job's own files are where Spark's are. Paths are
+It uses Hadoop's FileSystem in Spark's JVM, so that the files of a job are where Spark writes. Paths are
 relative to the folder. Errors: those of py4j.
 """
 
@@ -18,10 +18,10 @@ _READ_BYTES_MAX = 1 << 30
 
 
 class Folder:
-    """One folder, which need not be there yet."""
+    """One folder, which may not exist yet."""
 
     def __init__(self, spark: SparkSession, place: str) -> None:
-        # PySpark's own door to the JVM, which it does not type.
+        # PySpark's access to the JVM has no types.
         jvm: Any = spark.sparkContext._jvm
         self._jvm = jvm
         path = jvm.org.apache.hadoop.fs.Path(place)
@@ -30,11 +30,11 @@ class Folder:
         self.place = str(self._root.toString())
 
     def full(self, path: str) -> str:
-        """The path as Spark takes it."""
+        """Return the full path for Spark."""
         return str(self._path(path).toString())
 
     def files(self, path: str) -> Iterator[tuple[str, int]]:
-        """Every file below `path` with its bytes; nothing when it is not there."""
+        """Yield every file below `path` with its size in bytes; nothing if it does not exist."""
         if not self.exists(path):
             return
         found = self._system.listFiles(self._path(path), True)
@@ -44,24 +44,24 @@ class Folder:
             yield str(status.getPath().toUri().getPath()).removeprefix(prefix), int(status.getLen())
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or folder."""
+        """Return whether a file or folder exists."""
         return bool(self._system.exists(self._path(path)))
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a folder with all that is in it; it may be gone already."""
+        """Remove a file, or a folder with its contents, if it exists."""
         self._system.delete(self._path(path), True)
 
     def make(self, path: str) -> None:
-        """Make a folder, and those it is in."""
+        """Create a folder and its parents."""
         self._system.mkdirs(self._path(path))
 
     def move(self, path: str, to: str) -> None:
-        """Rename a file. Errors: JobFailure when it could not be done."""
+        """Rename a file. Errors: JobFailure if that fails."""
         if not self._system.rename(self._path(path), self._path(to)):
             raise JobFailure(f"{self.full(path)} could not be renamed to {self.full(to)}")
 
     def read(self, path: str) -> str:
-        """The text of a file."""
+        """Return the text of a file."""
         stream = self._system.open(self._path(path))
         try:
             return bytes(stream.readNBytes(_READ_BYTES_MAX)).decode()
@@ -69,7 +69,7 @@ class Folder:
             stream.close()
 
     def write(self, path: str, text: str) -> None:
-        """A file that is there with its whole text or not at all."""
+        """Write a file atomically: it exists with its whole text or not at all."""
         draft = f"{path}.draft"
         stream = self._system.create(self._path(draft), True)
         stream.write(bytearray(text.encode()))

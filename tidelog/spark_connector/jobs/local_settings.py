@@ -1,4 +1,4 @@
-"""What a Spark is told on this machine, whoever starts it: jobs, tests and benchmarks."""
+"""Settings of a local Spark, for jobs, tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ LOOPBACK: Final[Mapping[str, str]] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
-"""For a master that is local alone: executors elsewhere could not reach the driver."""
+"""Only for a local master: executors elsewhere could not reach the driver."""
 
 
 def quiet_settings(folder: Path) -> dict[str, str]:
-    """No web pages and no progress bar; Spark's own files are in `folder`."""
+    """Return settings without web pages and progress bar; Spark's own files are in `folder`."""
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -26,9 +26,9 @@ def quiet_settings(folder: Path) -> dict[str, str]:
 
 
 def run_workers_from(checkout: Path) -> None:
-    """Let the sessions of this process run their workers by this Python, with the modules of `checkout`.
+    """Run the workers of this process's sessions with this Python and the modules of `checkout`.
 
-    Planners and workers are processes of their own, which what this one added to its path does not reach.
+    Planners and workers are separate processes, which do not see changes of this process's path.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(checkout), os.environ.get("PYTHONPATH")]))

@@ -1,6 +1,6 @@
-"""Whether Spark can run here: the extra's packages, and a Java that is new enough (shell).
+"""Checks that Spark can run: the packages of the extra, and a recent Java (shell).
 
-Looked at before anything is started, as PySpark's own answers to this are tracebacks.
+This is checked before anything starts, because PySpark's own errors for it are tracebacks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WHERE_JAVA: Final = (
 
 
 def require_spark(environment: Mapping[str, str] | None = None) -> None:
-    """Return when Spark can be started. Errors: JobFailure naming what to install."""
+    """Raise JobFailure, which names what to install, if Spark cannot be started."""
     missing = missing_packages("spark", *PACKAGES)
     if missing:
         raise JobFailure(f"Spark {missing}")
@@ -34,10 +34,10 @@ def require_spark(environment: Mapping[str, str] | None = None) -> None:
 
 
 def require_java(environment: Mapping[str, str]) -> None:
-    """Return when the Java that Spark would take is new enough. Errors: JobFailure."""
+    """Raise JobFailure if the Java that Spark would use is missing or too old."""
     java = java_command(environment)
     if java is None:
-        raise JobFailure(f"Spark needs Java, and there is none on the PATH: {_WHERE_JAVA}")
+        raise JobFailure(f"Spark needs Java, and none is on the PATH: {_WHERE_JAVA}")
     try:
         asked = subprocess.run([java, "-version"], capture_output=True, timeout=_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -51,7 +51,7 @@ def require_java(environment: Mapping[str, str]) -> None:
 
 
 def java_command(environment: Mapping[str, str]) -> str | None:
-    """The program that Spark starts: of JAVA_HOME, else of the PATH."""
+    """Return the Java program that Spark starts: from JAVA_HOME, else from the PATH; None without one."""
     home = environment.get("JAVA_HOME")
     if home:
         return str(Path(home) / "bin" / "java")
@@ -59,7 +59,7 @@ def java_command(environment: Mapping[str, str]) -> str | None:
 
 
 def java_major(text: str) -> int | None:
-    """The version in what `java -version` prints: 17 of "17.0.9", 8 of "1.8.0_392"; None without one."""
+    """Return the major version in the output of `java -version`: 17 for "17.0.9", 8 for "1.8.0_392"."""
     found = _VERSION.search(text)
     if found is None:
         return None

@@ -1,7 +1,7 @@
-"""A Spark session for one job: quiet, in UTC, its files in a folder that goes with it (shell).
+"""A Spark session for one job: quiet, in UTC, its files in a temporary folder (shell).
 
-What the JVM and Spark's workers print goes to a file, of which a failure shows what matters;
-TIDELOG_LOG_LEVEL in the environment lets all of it through.
+The output of the JVM and Spark's workers goes to a file, and a failure shows its important line. With
+TIDELOG_LOG_LEVEL in the environment, all output is shown.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 LOG_LEVEL_VARIABLE: Final = "TIDELOG_LOG_LEVEL"
 LOCAL_MASTER: Final = "local[*]"
-# Set where spark-submit started this process: then it has chosen the master.
+# Set if spark-submit started this process: it has then chosen the master.
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
-    """`master` None: this machine, or what spark-submit was told. `conf` goes over everything else."""
+    """Settings of a session. `master` None: this machine, or spark-submit's. `conf` overrides all else."""
 
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -41,15 +41,15 @@ class SessionSettings:
 
 @contextmanager
 def job_session(name: str, settings: SessionSettings) -> Iterator[SparkSession]:
-    """A session, stopped at the end; within a program that has one, a sibling of it, which stays.
+    """Provide a session and stop it at the end; if this process has a context, provide a session of it.
 
-    Errors: JobFailure when Spark cannot be started here, and for whatever Spark says of a failed query.
+    Errors: JobFailure if Spark cannot be started, and for a failed query.
     """
     require_spark()
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    # Whichever thread made it: a second context cannot be had, and to stop that one is not for a job.
+    # Another thread may have created it. There can be no second context, and a job must not stop this one.
     if SparkContext._active_spark_context is not None:
         with spark_errors():
             yield _ready(SparkSession.builder.getOrCreate().newSession())
@@ -65,11 +65,11 @@ def job_session(name: str, settings: SessionSettings) -> Iterator[SparkSession]:
 
 @contextmanager
 def spark_errors() -> Iterator[None]:
-    """Errors that come out of Spark as JobFailure, in one line."""
+    """Convert errors of Spark to JobFailure with one line."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    # PySpark logs what it raises, with everything around it.
+    # PySpark logs the errors that it raises, with much context.
     logger = logging.getLogger("SQLQueryContextLogger")
     level = logger.level
     logger.setLevel(level if LOG_LEVEL_VARIABLE in os.environ else logging.CRITICAL + 1)
@@ -104,7 +104,7 @@ def _started(name: str, settings: SessionSettings, folder: Path) -> SparkSession
 
 
 def _gateway(conf: SparkConf, log: Path) -> Any:
-    """A JVM that prints to `log`; None where there is one already, or where all is to be seen."""
+    """Return a JVM that prints to `log`; None if there is one already, or if all output is shown."""
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
 
@@ -115,7 +115,7 @@ def _gateway(conf: SparkConf, log: Path) -> Any:
 
 
 def _log_level() -> str:
-    """Spark's name for the level that the environment asks for."""
+    """Return Spark's name for the log level in the environment."""
     level = os.environ.get(LOG_LEVEL_VARIABLE, "error").upper()
     return {"WARNING": "WARN", "CRITICAL": "FATAL", "NOTSET": "ALL"}.get(level, level)
 
@@ -131,10 +131,10 @@ def _conf(settings: SessionSettings, folder: Path) -> dict[str, str]:
     if master is not None and master.startswith("local"):
         conf |= {
             **LOOPBACK,
-            # A retry on the same machine meets the same failure.
+            # A retry on the same machine would fail in the same way.
             "spark.task.maxFailures": "1",
             "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
         }
-        # Workers are to be this Python, not the first one on the PATH.
+        # Workers must use this Python, not the first one on the PATH.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return {**conf, **settings.conf}

@@ -1,6 +1,6 @@
-"""Counting what `stats_report` shows (shell).
+"""Counts the figures of `stats_report` (shell).
 
-Topics are read once; what is counted of them is kept in Spark's memory and on its disk meanwhile.
+Topics are read once. The counted columns are cached in Spark's memory and on its disk.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class StatsRequest:
 def count_topics(
     spark: SparkSession, request: StatsRequest, on_tasks: Callable[[str, int, int], None]
 ) -> list[TopicStats]:
-    """The figures of each topic, in order; `on_tasks` hears what is done, and how far it is."""
+    """Return the figures of each topic, in order; `on_tasks` is called with the step and its progress."""
     narrow = _narrow(spark, request).persist()
     try:
         return _counted(spark, narrow, request, on_tasks)

@@ -1,7 +1,7 @@
-"""Figures of topics: what is counted by Spark for each partition, and what follows from it. Pure.
+"""The figures of topics: Spark counts them for each partition, and others are derived. Pure.
 
-Bytes are those of keys and values, without headers. A record is out of order when its time is before that of
-the record before it. Distinct keys are estimates (HyperLogLog++, about 2 %), quantiles too (about 0.01 %).
+Bytes are those of keys and values, without headers. A record is out of order if its timestamp is before that
+of the preceding record. Distinct keys are estimates (HyperLogLog++, about 2 %), quantiles too (about 0.01 %).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ QUANTILES: Final = (0.5, 0.9, 0.99)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeStats:
-    """Bytes of single records: quantiles of `QUANTILES`, and the largest; None without records."""
+    """Sizes in bytes of single records: quantiles of `QUANTILES`, and the largest; None without records."""
 
     p50: int | None = None
     p90: int | None = None
@@ -28,7 +28,7 @@ class SizeStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What is counted; times are in ms since 1970, None without records."""
+    """Counted figures; times are in ms since 1970, None without records."""
 
     records: int = 0
     key_bytes: int = 0
@@ -42,7 +42,7 @@ class Counts:
 
     @property
     def size_bytes(self) -> int:
-        """Keys and values together."""
+        """The bytes of keys and values together."""
         return self.key_bytes + self.value_bytes
 
 
@@ -60,7 +60,7 @@ class PartitionStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyCount:
-    """How much one key has."""
+    """The records and bytes of one key."""
 
     key: bytes
     records: int
@@ -69,7 +69,7 @@ class KeyCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicStats:
-    """One topic; `skew_...` is the largest partition by the mean of all, 1.0 when they are equal."""
+    """One topic; `skew_...` is the largest partition divided by the mean, 1.0 if all are equal."""
 
     topic: str
     counts: Counts
@@ -82,7 +82,7 @@ class TopicStats:
 
 
 def skew(numbers: Sequence[int]) -> float | None:
-    """The largest by the mean; None when there is nothing."""
+    """Return the largest number divided by the mean; None if there are no records."""
     total = sum(numbers)
     return None if total == 0 else round(max(numbers) * len(numbers) / total, 3)
 
@@ -93,7 +93,7 @@ def partition_stats(
     counted: Mapping[TopicPartition, Counts],
     disorder: Mapping[TopicPartition, tuple[int, int]],
 ) -> dict[str, list[PartitionStats]]:
-    """By topic, in order; partitions without records are there, too. `disorder`: how many, how far in ms."""
+    """Return the partitions of each topic, also empty ones. `disorder` has count and largest lag in ms."""
     found: dict[str, list[PartitionStats]] = {}
     for one in sorted(starts):
         out_of_order, step_back_ms = disorder.get(one, (0, 0))
@@ -117,7 +117,7 @@ def topic_stats(
     by_records: Iterable[KeyCount],
     by_bytes: Iterable[KeyCount],
 ) -> TopicStats:
-    """The report on one topic."""
+    """Return the report of one topic."""
     ordered = tuple(partitions)
     return TopicStats(
         topic=topic,

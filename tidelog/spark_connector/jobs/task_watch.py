@@ -1,4 +1,4 @@
-"""Telling how far Spark's tasks are while a query runs (shell)."""
+"""Reports the progress of Spark's tasks while a query runs (shell)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _POLL_S: Final = 0.3
 
 @contextmanager
 def watching_tasks(spark: SparkSession, on_tasks: Callable[[int, int], None]) -> Iterator[None]:
-    """While the block runs, `on_tasks` hears how many tasks of the running jobs are done, and of how many.
+    """Call `on_tasks` with the completed and total tasks of the running jobs while the block runs.
 
-    It is called from a thread of its own, and not any more when the block is over.
+    It is called from another thread, and not after the block has ended.
     """
-    over = threading.Event()
+    ended = threading.Event()
     tracker = spark.sparkContext.statusTracker()
 
     def watch() -> None:
-        while not over.wait(_POLL_S):
+        while not ended.wait(_POLL_S):
             done = total = 0
             for job_id in tracker.getActiveJobsIds():
                 job = tracker.getJobInfo(job_id)
@@ -32,7 +32,7 @@ def watching_tasks(spark: SparkSession, on_tasks: Callable[[int, int], None]) ->
                     if stage is not None:
                         done += stage.numCompletedTasks
                         total += stage.numTasks
-            if total and not over.is_set():
+            if total and not ended.is_set():
                 on_tasks(done, total)
 
     thread = threading.Thread(target=watch, name="tidelog-spark-tasks", daemon=True)
@@ -40,5 +40,5 @@ def watching_tasks(spark: SparkSession, on_tasks: Callable[[int, int], None]) ->
     try:
         yield
     finally:
-        over.set()
+        ended.set()
         thread.join()

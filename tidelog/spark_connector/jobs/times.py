@@ -1,4 +1,4 @@
-"""Times as people write them, in milliseconds since 1970. Pure."""
+"""Converts dates and times to milliseconds since 1970. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from tidelog.spark_connector.planning.option_values import INT64_MAX, OptionErro
 
 
 def read_time_ms(option: str, text: str) -> int:
-    """`2026-01-31`, `2026-01-31T09:14:00`, the same with `Z` or `+01:00`, or milliseconds; without zone UTC.
+    """Parse `2026-01-31`, `2026-01-31T09:14:00`, also with `Z` or `+01:00`, or milliseconds; default UTC.
 
-    Errors: OptionError, also before 1970: to brokers negative times are ends of the log.
+    Errors: OptionError, also before 1970: for brokers, negative times mean ends of the log.
     """
     time_ms = _time_ms(text.strip())
     if time_ms is None or not 0 <= time_ms <= INT64_MAX:
@@ -21,7 +21,7 @@ def read_time_ms(option: str, text: str) -> int:
 
 
 def time_text(time_ms: int) -> str:
-    """The time in UTC with milliseconds; the number alone behind the year 9999, which producers may write."""
+    """Return the time in UTC with milliseconds; only the number if it is after the year 9999."""
     try:
         moment = datetime.fromtimestamp(time_ms / 1000, UTC)
     except (ValueError, OverflowError):

@@ -1,7 +1,7 @@
-"""Which offsets a job reads: asked of brokers before Spark is started, so that what is wrong is told at once.
+"""Finds the offsets that a job reads, before Spark starts, so that errors are reported at once.
 
-I/O: blocks. Errors: OptionError for options; JobFailure when a topic is not there; KafkaError when brokers do
-not answer.
+I/O: blocks. Errors: OptionError for options; JobFailure if a topic does not exist; KafkaError if brokers
+do not respond.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog.spark_connector.planning.source_options import SourceOptions, read_
 from tidelog.spark_connector.planning.tier_options import TierMode
 from tidelog.spark_connector.reading.offset_source import OffsetSource, offset_source
 
-# Somebody waits at the terminal: a cluster that is away should be known soon.
+# A user waits at the terminal: report an unreachable cluster soon.
 _ANSWER_MS: Final = 10_000
 _SERVERS: Final = "kafka.bootstrap.servers"
 _CHOSEN_BY_JOBS: Final = frozenset(
@@ -42,7 +42,7 @@ _CHOSEN_BY_JOBS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSource:
-    """The topics that a job reads, and the further options of the source with which it does."""
+    """The topics that a job reads, and more options of the source."""
 
     servers: str
     topics: tuple[str, ...]
@@ -51,7 +51,7 @@ class TopicSource:
     def __post_init__(self) -> None:
         for name in self.options:
             if name.lower() in _CHOSEN_BY_JOBS:
-                raise OptionError(f"option {name} is chosen by the job: it cannot be given")
+                raise OptionError(f"option {name} is set by the job: it cannot be specified")
 
     @property
     def is_offline(self) -> bool:
@@ -59,15 +59,15 @@ class TopicSource:
         return self.options.get("tier") == TierMode.OFFLINE
 
     def reader_options(self, **own: str) -> dict[str, str]:
-        """Options for `format("tidelog")`, without the choice of partitions."""
+        """Return options for `format("tidelog")`, without the choice of partitions."""
         return {_SERVERS: self.servers, **self.options, **own}
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSpan:
-    """Where each partition begins and ends, the end exclusive and never below the start.
+    """The start and end offset of each partition; the end is exclusive and never below the start.
 
-    `topic_ids` are by name, and tell a topic from one of that name that was deleted.
+    `topic_ids` are by name; they distinguish a topic from a deleted one with the same name.
     """
 
     starts: Offsets
@@ -76,14 +76,15 @@ class TopicSpan:
 
     @property
     def size(self) -> int:
-        """Offsets in all; there may be fewer records."""
+        """The number of all offsets; there may be fewer records."""
         return sum(self.ends[one] - start for one, start in self.starts.items())
 
 
 def find_span(source: TopicSource, from_ms: int | None, to_ms: int | None, read_before: Offsets) -> TopicSpan:
-    """From the first record at or after `from_ms` up to the first at or after `to_ms`; None is no limit.
+    """Find the offsets from the first record at or after `from_ms` to the first at or after `to_ms`.
 
-    Partitions in `read_before` go on there, whatever `from_ms` says. Also JobFailure when they end before it.
+    None means no limit. Partitions in `read_before` continue there instead of at `from_ms`. Raise JobFailure
+    if they end before it.
     """
     start = Bound.EARLIEST if from_ms is None else AtTimestamp("from", from_ms)
     end = Bound.LATEST if to_ms is None else AtTimestamp("to", to_ms)
@@ -94,13 +95,13 @@ def find_span(source: TopicSource, from_ms: int | None, to_ms: int | None, read_
         starts = asked.resolve(start, partitions - read_before.keys(), is_start=True) | read_before
         ends = asked.resolve(end, partitions, is_start=False)
         topic_ids = asked.topic_ids(source.topics)
-    # The bucket does not have partitions of which nothing was copied yet.
+    # The bucket does not have partitions without copied segments.
     within = {one: max(start, ends.get(one, start)) for one, start in starts.items()}
     return TopicSpan(starts, within, topic_ids)
 
 
 def require_topics(source: TopicSource) -> None:
-    """Return when all topics are there."""
+    """Raise JobFailure if a topic does not exist."""
     with offset_source(_options(source)) as asked:
         _partitions(asked, source)
 
@@ -115,7 +116,7 @@ def _options(source: TopicSource) -> SourceOptions:
         options,
         client=replace(client, values=patient),
         fetch_offset_retries=0,
-        # A partition without a record after the first time has nothing to be read.
+        # A partition without a record after the first time has nothing to read.
         starting_strategy="latest",
     )
 
@@ -137,9 +138,8 @@ def _require_not_shorter(read_before: Offsets, latest: Offsets, *, is_offline: b
         if is_offline:
             raise JobFailure(
                 f"{one} was read up to offset {offset} before, and the bucket has it up to {end}: "
-                "it was read through brokers then, or the topic is another one than it was"
+                "it was read through brokers then, or the topic was re-created"
             )
         raise JobFailure(
-            f"{one} was read up to offset {offset} before, and ends at {end} now: "
-            "the topic is another one than it was"
+            f"{one} was read up to offset {offset} before, and ends at {end} now: the topic was re-created"
         )

@@ -1,4 +1,4 @@
-"""A topic into another one by SQL, as a stream that goes on from its checkpoint (shell).
+"""Transforms a topic into another one with SQL, as a stream with a checkpoint (shell).
 
 At least once: after a crash the records of one micro-batch may be written again.
 """
@@ -25,9 +25,9 @@ _POLL_S: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformRequest:
-    """From the one topic of `source` by `sql`, which reads from the view `source`, to topic `target`.
+    """Reads the one topic of `source` with `sql`, from the view `source`, and writes topic `target`.
 
-    `sink_options` are further ones of the sink; `follows` goes on until it is ended.
+    `sink_options` are more options of the sink. With `follows`, the job runs until it is stopped.
     """
 
     source: TopicSource
@@ -45,7 +45,7 @@ class TransformRequest:
 
     @property
     def target_source(self) -> TopicSource:
-        """The target as one that is asked about, by those options that say how to reach it."""
+        """Return the target as a source, with the options for its connection."""
         reaching = {
             name: text
             for name, text in self.sink_options.items()
@@ -56,7 +56,7 @@ class TransformRequest:
 
 @dataclass(slots=True)
 class TransformResult:
-    """What a run did; `end_offsets` is Spark's JSON of where the next one goes on, None without a batch."""
+    """The result of a run; `end_offsets` is Spark's JSON of the next start, None without a batch."""
 
     batches: int = 0
     records_read: int = 0
@@ -64,7 +64,7 @@ class TransformResult:
     end_offsets: str | None = None
 
     def add(self, progress: Any) -> None:
-        """Take in what Spark says of one micro-batch."""
+        """Add the progress of one micro-batch."""
         self.batches += 1
         self.records_read += progress.numInputRows
         observed = progress.observedMetrics.get(_OBSERVED)
@@ -75,7 +75,7 @@ class TransformResult:
 def transform(
     spark: SparkSession, request: TransformRequest, on_progress: Callable[[TransformResult], None]
 ) -> TransformResult:
-    """Run until everything is there that was there at the start; with `follows` until ctrl-C.
+    """Process the records that exist at the start; with `follows`, run until ctrl-C.
 
     Errors: JobFailure; those of Spark.
     """

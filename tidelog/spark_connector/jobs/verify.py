@@ -1,7 +1,7 @@
-"""Every byte of remote segments, read by Spark's tasks: the deep look of `remote.inspection`, spread (shell).
+"""Verifies every byte of remote segments in Spark's tasks: a distributed `remote.inspection` (shell).
 
-Which segments there are, and what was found without reading them, is the driver's; a task opens the bucket
-anew, as connections cannot travel.
+The driver lists the segments and checks what needs no reading. Each task opens the bucket again, because
+connections cannot be sent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.spark_connector.jobs.task_watch import watching_tasks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A task costs some tens of ms, so small segments share one.
+# A task costs tens of ms, so small segments share one.
 _TASK_BYTES: Final = 64 << 20
 _TASKS_PER_CORE: Final = 4
 
@@ -30,9 +30,9 @@ def inspect_with_spark(
     segments: Sequence[RemoteLogSegmentMetadata],
     on_tasks: Callable[[int, int], None],
 ) -> list[Finding]:
-    """What is wrong with the segments, in their order.
+    """Return the defects of the segments, in their order.
 
-    Errors: those of Spark; a store that does not answer fails a task.
+    Errors: those of Spark; a store that does not respond fails a task.
     """
     if not segments:
         return []
@@ -49,15 +49,15 @@ def inspect_with_spark(
 def grouped(
     segments: Iterable[RemoteLogSegmentMetadata], tasks_wanted: int, task_bytes: int = _TASK_BYTES
 ) -> list[list[RemoteLogSegmentMetadata]]:
-    """Segments for each task: about equal bytes, `task_bytes` or more unless that makes too few tasks.
+    """Divide segments into tasks of about equal size, at least `task_bytes` unless there are too few tasks.
 
-    There are `tasks_wanted` at least where there are so many segments, else a task for each.
+    There are at least `tasks_wanted` tasks, or one for each segment if there are fewer segments.
     """
     ordered = sorted(segments, key=lambda segment: segment.segment_size_bytes, reverse=True)
     total = sum(segment.segment_size_bytes for segment in ordered)
     count = min(len(ordered), max(tasks_wanted, -(-total // task_bytes)))
     groups: list[list[RemoteLogSegmentMetadata]] = [[] for _ in range(count)]
-    # The largest first, each to the task that has least: no more than a third over the best there is.
+    # Largest first, each to the smallest task: at most a third more than the optimum.
     loads = [(0, number) for number in range(count)]
     for segment in ordered:
         load, number = heapq.heappop(loads)

@@ -102,7 +102,7 @@ def test_a_manifest_is_read_as_it_was_written() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 2}', commit().to_text()[:-9]])
 def test_what_is_no_manifest_is_refused_by_its_place(text: str) -> None:
-    with pytest.raises(JobFailure, match=r"^/archive/000000004.json is no manifest of an archive: "):
+    with pytest.raises(JobFailure, match=r"^/archive/000000004.json is not a manifest of an archive: "):
         read_commit(text, "/archive/000000004.json")
 
 
@@ -134,7 +134,7 @@ def test_files_are_counted_over_partitions_and_those_without_rows_are_there_too(
     assert (found["b"].rows, found["b"].offsets) == (0, {})
     require_within(found.values(), [OffsetRange(ZERO, 7, 10), OffsetRange(ONE, 0, 2)])
     for wrong in ([OffsetRange(ZERO, 7, 10)], [OffsetRange(ZERO, 8, 10), OffsetRange(ONE, 0, 2)]):
-        with pytest.raises(JobFailure, match="not asked for"):
+        with pytest.raises(JobFailure, match="not requested"):
             require_within(found.values(), wrong)
 
 
@@ -154,7 +154,7 @@ def test_a_topic_that_was_made_again_does_not_go_on_in_the_archive_of_the_former
     require_same_topic(commit(), UUID(int=5))
     require_same_topic(commit(), None)
     require_same_topic(commit(topic_id=None), UUID(int=6))
-    with pytest.raises(JobFailure, match="was deleted and made again, take another folder"):
+    with pytest.raises(JobFailure, match="was deleted and re-created; use another folder"):
         require_same_topic(commit(), UUID(int=6))
 
 
@@ -225,7 +225,7 @@ def test_times_are_shown_as_dates_where_there_is_one() -> None:
 
 
 def test_options_that_jobs_choose_themselves_are_refused() -> None:
-    with pytest.raises(OptionError, match="option StartingOffsets is chosen by the job"):
+    with pytest.raises(OptionError, match="option StartingOffsets is set by the job"):
         TopicSource(servers="a:1", topics=("tides",), options={"StartingOffsets": "latest"})
 
 

@@ -45,9 +45,7 @@ def line_of(*arguments: str, code: int, script: str = "", path: str | None = Non
 @pytest.mark.parametrize("arguments", JOBS, ids=lambda job: job[0])
 def test_without_java_a_job_says_what_to_install(arguments: tuple[str, ...]) -> None:
     line = line_of("spark", *arguments, code=2 if arguments[0] == "verify" else 1, path="/nowhere")
-    assert line.startswith(
-        "tidelog: Spark needs Java, and there is none on the PATH: install Java 17 or later"
-    )
+    assert line.startswith("tidelog: Spark needs Java, and none is on the PATH: install Java 17 or later")
 
 
 def test_a_java_that_is_too_old_is_refused_by_its_version(tmp_path: Path) -> None:
@@ -124,7 +122,7 @@ def test_options_that_are_wrong_are_named(cluster: EmbeddedCluster) -> None:
     require_java()
     servers = cluster.bootstrap_servers
     refused = [
-        (("-o", "subscribe=x"), "option subscribe is chosen by the job"),
+        (("-o", "subscribe=x"), "option subscribe is set by the job"),
         (("-o", "minPartition=1"), "there is no option 'minPartition': did you mean minPartitions"),
         (("-o", "minPartitions"), "-o 'minPartitions' is not key=value"),
         (("-C", "storage.root=."), "-C need --tier direct or --tier offline"),
