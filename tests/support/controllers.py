@@ -1,4 +1,4 @@
-"""Controllers for tests of whoever asks them: on real sockets, each active or not as the test says."""
+"""Controllers for tests of their clients: on real sockets, each active or not as the test requires."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CLOCK = SystemClock()
 
 
 def in_ms(milliseconds: int) -> int:
-    """A deadline."""
+    """Return a deadline in monotonic ms."""
     return CLOCK.monotonic_ms() + milliseconds
 
 
@@ -70,23 +70,23 @@ class FakeController:
 
     @property
     def address(self) -> BrokerAddress:
-        """Where it listens."""
+        """The address of the listener."""
         return BrokerAddress(self.node_id, "127.0.0.1", self.served.port)
 
 
 class FakeQuorum:
-    """Some controllers, and which of them is said to lead."""
+    """Several controllers, one of which is reported as the leader."""
 
     def __init__(self, controllers: list[FakeController]) -> None:
         self.controllers = controllers
         self.leader: FakeController | None = controllers[0] if controllers else None
 
     def address(self) -> BrokerAddress | None:
-        """What a channel asks."""
+        """Return the address of the reported leader."""
         return None if self.leader is None else self.leader.address
 
     def move(self, leader: FakeController | None) -> None:
-        """Make another one active, and the one that is said to lead."""
+        """Make another controller active, and report it as the leader."""
         for each in self.controllers:
             each.active = each is leader
         self.leader = leader
@@ -94,7 +94,7 @@ class FakeQuorum:
 
 @asynccontextmanager
 async def quorum_of(count: int) -> AsyncIterator[FakeQuorum]:
-    """Controllers 1 to `count` that listen; the first is active."""
+    """Yield controllers 1 to `count`, which listen; the first is active."""
     async with AsyncExitStack() as stack:
         controllers = [FakeController(node_id, active=node_id == 1) for node_id in range(1, count + 1)]
         for each in controllers:
@@ -107,7 +107,7 @@ async def quorum_of(count: int) -> AsyncIterator[FakeQuorum]:
 async def channel_to(
     quorum: FakeQuorum, local: FakeController | None = None
 ) -> AsyncIterator[ControllerChannel]:
-    """A channel of a node; `local` is the controller in the same node."""
+    """Return a channel of a node; `local` is the controller of the same node."""
     channel = ControllerChannel(
         find=quorum.address,
         environment=SystemEnvironment(),

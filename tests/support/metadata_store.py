@@ -1,4 +1,4 @@
-"""Metadata stores for tests: on a disk in memory, with syncs that can be held up."""
+"""Metadata stores for tests: with a disk in memory and an fsync that can be delayed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.eventually import eventually
-from tests.support.lonely_quorum import LonelyQuorum
 from tests.support.metadata import CLUSTER_ID, LISTENER, SeededRandomness
+from tests.support.single_voter_quorum import SingleVoterQuorum
 from tidelog.base.clock import Clock
 from tidelog.base.randomness import new_uuid
 from tidelog.broker.api.dispatch import Dispatcher
@@ -54,7 +54,7 @@ class FixedClock(Clock):
 
 
 class InlineExecutor(Executor):
-    """Runs what it is given at once, or, while `held`, when `release` is called."""
+    """Runs each call at once, or while `held` when `release` is called."""
 
     def __init__(self) -> None:
         self.held = False
@@ -100,7 +100,7 @@ def make_replica(
     log: MetadataLogConfig | None = None,
     slices: Slices | None = None,
 ) -> RaftNode:
-    """A replica of a quorum of its own, not started."""
+    """Return a replica that is its whole quorum, not started."""
     clock = FixedClock()
     return RaftNode(
         RaftConfig(
@@ -120,14 +120,14 @@ def make_replica(
             executor=executor or InlineExecutor(),
             slices=slices or Slices(clock),
         ),
-        create_machine=lambda opened, record: LonelyQuorum(1, opened, record),
+        create_machine=lambda opened, record: SingleVoterQuorum(1, opened, record),
         first_records=lambda: bootstrap_records(1),
         on_fatal=lambda error: None,
     )
 
 
 async def started(replica: RaftNode) -> RaftNode:
-    """The replica, once it is the active controller."""
+    """Start the replica and return it when it is the active controller."""
     replica.start()
     store = replica.store
     await eventually(lambda: store.active_epoch is not None or store.failure is not None)
@@ -144,7 +144,7 @@ async def running_store(
     registered: bool = True,
     slices: Slices | None = None,
 ) -> AsyncIterator[MetadataStore]:
-    """The store of a replica that leads; `registered`: with broker 1 let in."""
+    """Yield the store of an active controller; with `registered` broker 1 is unfenced."""
     replica = make_replica(fs or CrashFileSystem(), executor, slices=slices)
     async with asyncio.timeout(30):
         await started(replica)
@@ -180,7 +180,7 @@ async def register_node(store: MetadataStore, incarnation: int = 1) -> int:
 
 
 def channel_of(store: MetadataStore, config: BrokerConfig | None = None) -> ControllerChannel:
-    """A channel to the controller that is in the same node as `store`."""
+    """Return a channel to the controller of the node of `store`."""
     clock = FixedClock()
     controller = Controller(
         config or BrokerConfig({"node.id": "1"}),

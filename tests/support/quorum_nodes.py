@@ -1,4 +1,4 @@
-"""Controllers in this process, over real sockets, each on a disk in memory that can lose its power."""
+"""Controllers in this process, over real sockets, each with a disk in memory that can lose unsynced data."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from tidelog.protocol.schema import ApiMessage
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 
 DIRECTORY = "/data"
-# Short, for elections are waited for; long enough that a busy machine does not hold them without need.
+# Short, because tests wait for elections; long enough to avoid needless elections on a busy machine.
 QUICK = {key: text for key, text in QUICK_TIMEOUTS.items() if key.startswith("controller.quorum.")}
 
 
 class QuorumNodes:
-    """Nodes by id; those that are stopped keep their disks."""
+    """The nodes by id; a stopped node keeps its disk."""
 
     def __init__(
         self, ids: Iterable[int], *, static: bool = True, settings: dict[str, str] | None = None
     ) -> None:
-        """`static`: all of them are voters; else they find each other by bootstrap servers."""
+        """With `static` all nodes are voters, else they find each other by bootstrap servers."""
         self.ports = dict(zip(ids, free_ports(len(list(ids))), strict=True))
         self.disks = {node_id: CrashFileSystem() for node_id in self.ports}
         self.running: dict[int, BrokerNode] = {}
@@ -71,7 +71,7 @@ class QuorumNodes:
         )
 
     def format(self, node_id: int, voters: tuple[InitialVoter, ...] = ()) -> None:
-        """Format a node's directories, for a quorum with these first voters."""
+        """Format the directories of a node for a quorum with these first voters."""
         list(
             format_directories(
                 self.disks[node_id],
@@ -92,28 +92,28 @@ class QuorumNodes:
             )
 
     async def stop(self, node_id: int) -> None:
-        """Shut a node down cleanly."""
+        """Stop a node cleanly."""
         await self.running.pop(node_id).stop()
 
     async def crash(self, node_id: int, survival: Survival = Survival.LOSE_UNSYNCED) -> None:
-        """Cut a node's power: what its disk keeps is what was synced."""
+        """Cut the power of a node: its disk keeps the synced data."""
         node = self.running.pop(node_id)
         self.disks[node_id] = self.disks[node_id].crash(survival)
         await node.abandon()
 
     def lose_disk(self, node_id: int) -> None:
-        """Give a node that does not run an empty disk."""
+        """Replace the disk of a stopped node by an empty one."""
         assert node_id not in self.running
         self.disks[node_id] = CrashFileSystem()
 
     async def end(self) -> None:
-        """End all that run."""
+        """Abandon the nodes that run."""
         for node in self.running.values():
             await node.abandon()
         self.running.clear()
 
     async def ask(self, node_id: int, request: ApiMessage, response: type[ResponseT]) -> ResponseT:
-        """A controller's answer to a stranger, in the newest version."""
+        """Return the response of a controller to a client, in the highest version."""
         version = APIS[request.api_key].highest
         reader, writer = await asyncio.open_connection("127.0.0.1", self.ports[node_id])
         try:
@@ -125,7 +125,7 @@ class QuorumNodes:
         finally:
             writer.close()
 
-    # ---- what the nodes know
+    # ---- the state of the nodes
 
     def store(self, node_id: int) -> MetadataStore:
         return self.running[node_id].raft.store
@@ -137,12 +137,12 @@ class QuorumNodes:
 
     @property
     def leader(self) -> int | None:
-        """The active controller, if there is one among those that run."""
+        """Return the active controller among the running nodes, None if there is none."""
         active = [each for each in self.running if self.store(each).active_epoch is not None]
         return max(active, key=lambda each: self.store(each).epoch, default=None)
 
     async def elected(self) -> int:
-        """Wait for an active controller that all who run follow."""
+        """Wait for an active controller that all running nodes follow."""
         await until(lambda: self.leader is not None and self._all_follow(self.leader), 30)
         assert self.leader is not None
         return self.leader
@@ -151,7 +151,7 @@ class QuorumNodes:
         return all(self.store(each).leader == leader for each in self.running)
 
     async def set(self, key: str, value: str) -> None:
-        """Commit a config, whoever leads by then."""
+        """Commit a config on the active controller, which may change meanwhile."""
         while True:
             leader = await self.elected()
             try:
@@ -161,11 +161,11 @@ class QuorumNodes:
                 assert error.code is ErrorCode.NOT_CONTROLLER, error
 
     def value(self, node_id: int, key: str) -> str | None:
-        """What a node's image says."""
+        """Return the config in a node's image."""
         return self.store(node_id).image.cluster_configs().get(key)
 
     async def all_have(self, key: str, value: str) -> None:
-        """Wait until every node that runs has it."""
+        """Wait until the config is in the image of every running node."""
         await until(lambda: all(self.value(each, key) == value for each in self.running), 30)
 
 
@@ -181,7 +181,7 @@ async def quorum_nodes(
     settings: dict[str, str] | None = None,
     prepare: Callable[[QuorumNodes], None] | None = None,
 ) -> AsyncIterator[QuorumNodes]:
-    """Nodes 1 to `count`, not started."""
+    """Yield nodes 1 to `count`, not started."""
     nodes = QuorumNodes(range(1, count + 1), static=static, settings=settings)
     if prepare is not None:
         prepare(nodes)

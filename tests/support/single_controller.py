@@ -1,4 +1,4 @@
-"""A store that is its own quorum, whatever it is made of underneath, for tests of handlers and tasks."""
+"""A metadata store that is its whole quorum, for tests of handlers and tasks."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tidelog.protocol.schema import MetadataRecord
 
 
 async def write(store: MetadataStore, records: Iterable[MetadataRecord]) -> None:
-    """Commit records as they are."""
+    """Commit records without any check."""
     fixed = tuple(records)
     await store.submit(lambda image: ControllerResult(fixed, None))
 
 
 @asynccontextmanager
 async def store_with_brokers(*brokers: int) -> AsyncIterator[MetadataStore]:
-    """An active store in which unfenced brokers are registered."""
+    """Yield the store of an active controller with unfenced brokers."""
     async with running_store(registered=False) as store:
         await write(store, [broker_registration_record(broker) for broker in brokers])
         yield store

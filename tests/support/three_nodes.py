@@ -1,4 +1,4 @@
-"""A cluster of three in-process nodes as a test sees it: through librdkafka, and through their images."""
+"""A cluster of three nodes in this process, observed with librdkafka and in their images."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ TIMEOUT_S = 30.0
 
 
 class ThreeNodes:
-    """What tests of failover ask and do."""
+    """The operations of failover tests on a cluster of three nodes."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.cluster = cluster
 
     @property
     def servers(self) -> str:
-        """All addresses."""
+        """The addresses of all nodes."""
         return self.cluster.bootstrap_servers
 
     def admin(self, node_id: int | None = None) -> AdminClient:
-        """librdkafka's admin client, which knows one node or all at first."""
+        """Return librdkafka's admin client, with one node or all as bootstrap servers."""
         servers = self.servers if node_id is None else self.servers.split(",")[node_id - 1]
         return AdminClient({"bootstrap.servers": servers, "log_level": 0})
 
     def brokers(self) -> set[int]:
-        """The brokers that every running node tells clients of."""
+        """Return the brokers that are in the metadata of every running node."""
         told = [
             {broker.id for broker in self.cluster.run(_brokers, node_id)} for node_id in self.cluster.nodes
         ]
         return set.intersection(*told) if told else set()
 
     def create_topic(self, name: str, partitions: int = 3, **configs: str) -> None:
-        """A topic of three replicas whose every replica is in sync."""
+        """Create a topic with three replicas, and wait until all are in sync."""
         topic = NewTopic(
             name, partitions, 3, config={key.replace("_", "."): text for key, text in configs.items()}
         )
@@ -47,29 +47,29 @@ class ThreeNodes:
         self.wait_until_whole(name)
 
     def partition(self, topic: str, index: int = 0, node_id: int | None = None) -> PartitionImage:
-        """The partition as a node's image has it."""
+        """Return the partition in a node's image."""
         return self.cluster.run(
             lambda node: node.services.image().topics_by_name[topic].partitions[index], node_id
         )
 
     def controller(self) -> int | None:
-        """The active controller, as the nodes know it."""
+        """Return the active controller in the metadata of the nodes."""
         known = {
             self.cluster.run(lambda node: node.services.store.leader, each) for each in self.cluster.nodes
         }
         return known.pop() if len(known) == 1 else None
 
     def wait_until_whole(self, topic: str) -> None:
-        """Wait until every running node says that all replicas of the topic are in sync."""
+        """Wait until all replicas of the topic are in sync in the metadata of every running node."""
         wait_until(lambda: all(self._is_whole(topic, node_id) for node_id in self.cluster.nodes), TIMEOUT_S)
 
     def wait_for_leader_other_than(self, topic: str, node_id: int, index: int = 0) -> int:
-        """Wait until another node leads; which."""
+        """Wait for another leader and return it."""
         wait_until(lambda: self.partition(topic, index).leader not in (node_id, -1), TIMEOUT_S)
         return self.partition(topic, index).leader
 
     def produce(self, topic: str, values: list[str], partitions: int = 3) -> None:
-        """Write with an idempotent producer, acks=all; every record must be acknowledged."""
+        """Produce with an idempotent producer, acks=all; every record must be acknowledged."""
         producer = Producer(
             {"bootstrap.servers": self.servers, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
         )
@@ -85,7 +85,7 @@ class ThreeNodes:
         assert failed == []
 
     def read(self, topic: str, count: int, partitions: int = 3) -> list[str]:
-        """The first `count` values of the topic, read from the start by a consumer of its own."""
+        """Return the first `count` values of the topic, read by a new consumer."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.servers,
@@ -109,7 +109,7 @@ class ThreeNodes:
 
 
 def read_values(consumer: Consumer, count: int) -> list[str]:
-    """The next `count` values that the consumer gets."""
+    """Return the next `count` values of the consumer."""
     values: list[str] = []
     while len(values) < count:
         found = consumer.consume(count - len(values), TIMEOUT_S)

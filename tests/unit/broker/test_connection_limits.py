@@ -1,4 +1,4 @@
-"""Limits of connections that change while the broker runs, of hosts whose name servers are slow."""
+"""Connection limits that change while the broker runs, for hosts with slow name servers."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ KEY = "max.connections.per.ip.overrides"
 
 
 class SlowNameServer:
-    """Answers nobody before `release` is set; `asked` says for which hosts it was asked."""
+    """Answers no query before `release` is set; `queries` has the hosts."""
 
     def __init__(self) -> None:
         self.release = threading.Event()
-        self.asked: list[str] = []
+        self.queries: list[str] = []
 
     def getaddrinfo(self, host: str, *_: object, **options: object) -> list[tuple[object, ...]]:
-        self.asked.append(host)
+        self.queries.append(host)
         assert self.release.wait(30)
         if host.startswith("nowhere"):
             raise socket.gaierror("no such host")
@@ -59,7 +59,7 @@ async def test_the_event_loop_does_not_wait_for_a_name_server(
     network = NetworkServer(NetworkConfig())
     limits = ConnectionLimits(network, executor)
     limits.follow(config("slow-1:5"))
-    await eventually(lambda: names.asked)
+    await eventually(lambda: names.queries)
     assert network.quota.config.max_connections_per_ip_overrides == {}
     names.release.set()
     await eventually(lambda: network.quota.config.max_connections_per_ip_overrides == {"10.0.0.1": 5})
@@ -67,13 +67,13 @@ async def test_the_event_loop_does_not_wait_for_a_name_server(
     await network.close()
 
 
-async def test_addresses_are_used_at_once_and_a_look_up_before_them_is_too_late(
+async def test_addresses_apply_at_once_and_an_earlier_resolution_is_ignored(
     names: SlowNameServer, executor: ThreadPoolExecutor
 ) -> None:
     network = NetworkServer(NetworkConfig())
     limits = ConnectionLimits(network, executor)
     limits.follow(config("late-1:5"))
-    await eventually(lambda: names.asked)
+    await eventually(lambda: names.queries)
     limits.follow(config("10.0.0.9:3"))
     assert network.quota.config.max_connections_per_ip_overrides == {"10.0.0.9": 3}
     names.release.set()
@@ -83,22 +83,22 @@ async def test_addresses_are_used_at_once_and_a_look_up_before_them_is_too_late(
     await network.close()
 
 
-async def test_of_several_changes_the_last_is_looked_up(
+async def test_of_several_changes_the_last_is_resolved(
     names: SlowNameServer, executor: ThreadPoolExecutor
 ) -> None:
     network = NetworkServer(NetworkConfig())
     limits = ConnectionLimits(network, executor)
     for number in range(2, 9):
         limits.follow(config(f"changed-{number}:{number}"))
-        await eventually(lambda: names.asked)
+        await eventually(lambda: names.queries)
     names.release.set()
     await eventually(lambda: network.quota.config.max_connections_per_ip_overrides == {"10.0.0.8": 8})
-    assert names.asked == ["changed-2", "changed-8"]
+    assert names.queries == ["changed-2", "changed-8"]
     await limits.close()
     await network.close()
 
 
-async def test_a_host_without_an_address_leaves_the_limits_as_they_are(
+async def test_a_host_without_an_address_does_not_change_the_limits(
     names: SlowNameServer, executor: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR)
@@ -113,15 +113,15 @@ async def test_a_host_without_an_address_leaves_the_limits_as_they_are(
     await network.close()
 
 
-async def test_a_look_up_that_fails_too_late_is_no_error(
+async def test_a_resolution_that_fails_too_late_is_no_error(
     names: SlowNameServer, executor: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """asyncio logs an exception that nobody has taken from its future."""
+    """asyncio logs an exception of a future that is never retrieved."""
     caplog.set_level(logging.WARNING)
     network = NetworkServer(NetworkConfig())
     limits = ConnectionLimits(network, executor)
     limits.follow(config("nowhere-late:5"))
-    await eventually(lambda: names.asked)
+    await eventually(lambda: names.queries)
     limits.follow(config("found-2:5"))
     names.release.set()
     await eventually(lambda: network.quota.config.max_connections_per_ip_overrides == {"10.0.0.2": 5})
@@ -135,5 +135,5 @@ async def test_a_look_up_that_fails_too_late_is_no_error(
     ("text", "expected"),
     [("", False), ("10.0.0.1:5, [::1]:3", False), ("10.0.0.1:5,host:3", True), ("host:3", True)],
 )
-def test_only_names_of_hosts_are_looked_up(text: str, expected: bool) -> None:
+def test_only_host_names_are_resolved(text: str, expected: bool) -> None:
     assert names_hosts(text) is expected

@@ -1,4 +1,4 @@
-"""A broker process that may open few files refuses sockets and partitions, and takes no disk for failed."""
+"""A broker process that may open few files refuses connections and partitions, and no directory fails."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ADDRESS = re.compile(r":(\d+)\s*$")
 
 
 class Process:
-    """A broker on `folder` that may open OPEN_FILES_MAX files."""
+    """A broker process with data in `folder` that may open OPEN_FILES_MAX files."""
 
     def __init__(self, folder: Path) -> None:
         command = [sys.executable, "-m", "tidelog.broker", "--override", f"log.dirs={folder / 'data'}"]
@@ -64,19 +64,19 @@ class Process:
 
     @property
     def open_files(self) -> int:
-        """How many descriptors it has."""
+        """Return the number of open descriptors."""
         return len(os.listdir(f"/proc/{self._process.pid}/fd"))
 
     def allow_open_files(self, count: int) -> None:
-        """Change the limit of the running process; it keeps what it has open."""
+        """Change the limit of the running process; open descriptors stay open."""
         resource.prlimit(self._process.pid, resource.RLIMIT_NOFILE, (count, OPEN_FILES_MAX))
 
     def client(self) -> RawClient:
-        """A connection to it."""
+        """Return a new connection."""
         return RawClient("127.0.0.1", self.port)
 
     def stop(self) -> None:
-        """End it in order."""
+        """Stop the process cleanly."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         assert self._process.wait(20) == 0, self.log.read_text()
@@ -84,14 +84,14 @@ class Process:
         self._process.stdout.close()
 
     def kill(self) -> None:
-        """End it at once, if it is there."""
+        """Kill the process if it runs."""
         self._process.kill()
         self._process.wait()
 
 
 @pytest.fixture
 def processes() -> Iterator[list[Process]]:
-    """Those that are in here are gone afterwards."""
+    """Yield a list of processes, which are killed at the end."""
     started: list[Process] = []
     yield started
     for process in started:
@@ -106,7 +106,7 @@ def create(client: RawClient, name: str, partitions: int) -> tuple[int, str]:
 
 
 def produce(client: RawClient, name: str, partitions: int) -> set[int]:
-    """The error codes of a batch to each partition."""
+    """Return the error codes of a batch to each partition."""
     data = tuple(
         PartitionProduceData(index=index, records=bytes(batch(["value"]))) for index in range(partitions)
     )

@@ -1,8 +1,8 @@
-"""Pulling the plug of a whole broker at operations of its disk all over a workload of clients.
+"""Power cuts of a complete broker, at disk operations throughout a workload of clients.
 
-Whatever the disk loses of what was not synced: the broker starts, with every topic whose creation was
-answered and every record that was answered under flush.messages=1, no partition is damaged, no
-committed offset lies beyond the end of its log, and the broker goes on.
+Whatever unsynced data the disk loses, the broker starts. It has every topic whose creation was acknowledged,
+and every record that was acknowledged under flush.messages=1. No partition is damaged, no committed offset is
+above the end of its log, and the broker serves requests again.
 """
 
 from __future__ import annotations
@@ -75,18 +75,18 @@ SURVIVALS: tuple[Survival | int, ...] = (
 
 @dataclass
 class Known:
-    """What the client was told, and what it had asked for when the power went."""
+    """The acknowledged requests, and the deletions that were requested at the power cut."""
 
     created: set[str] = field(default_factory=set)
-    asked_to_delete: set[str] = field(default_factory=set)
+    requested_deletions: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
     records: dict[tuple[str, int, int], bytes] = field(default_factory=dict)
-    start_asked: int = 0
+    requested_start: int = 0
     commits: set[int] = field(default_factory=set)
 
 
 class Client:
-    """The steps of the workload, each noted when it is answered."""
+    """The steps of the workload, which record each acknowledged request in `known`."""
 
     def __init__(self, connection: Connection, known: Known) -> None:
         self._connection = connection
@@ -103,7 +103,7 @@ class Client:
         self._known.created.add(topic)
 
     async def delete(self, topic: str) -> None:
-        self._known.asked_to_delete.add(topic)
+        self._known.requested_deletions.add(topic)
         request = DeleteTopicsRequest(topic_names=(topic,), timeout_ms=9000)
         answer = await self._connection.ask(request, 5, DeleteTopicsResponse)
         self._connection.require_ok(answer.responses[0].error_code, answer)
@@ -137,7 +137,7 @@ class Client:
         self._connection.require_ok(code, answer)
 
     async def delete_records(self, topic: str, offset: int) -> None:
-        self._known.start_asked = offset
+        self._known.requested_start = offset
         partitions = (DeleteRecordsPartition(partition_index=0, offset=offset),)
         request = DeleteRecordsRequest(
             topics=(DeleteRecordsTopic(name=topic, partitions=partitions),), timeout_ms=9000
@@ -173,19 +173,19 @@ async def bound_of(connection: Connection, topic: str, partition: int, timestamp
 async def records_of(
     connection: Connection, topic: str, partition: int
 ) -> tuple[int, dict[int, bytes | None]]:
-    """Where the partition starts, and its records by offset, to the end."""
+    """Return the log start offset of a partition, and its records by offset."""
     start = await bound_of(connection, topic, partition, -2)
     end = await bound_of(connection, topic, partition, -1)
     found: dict[int, bytes | None] = {}
     offset = start
     while offset < end:
-        asked = (FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=10_000),)
+        partitions = (FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=10_000),)
         request = FetchRequest(
             max_wait_ms=0,
             min_bytes=0,
             max_bytes=10_000,
             session_epoch=-1,
-            topics=(FetchTopic(topic=topic, partitions=asked),),
+            topics=(FetchTopic(topic=topic, partitions=partitions),),
         )
         answer = (await connection.ask(request, 12, FetchResponse)).responses[0].partitions[0]
         assert answer.error_code == ErrorCode.NONE and answer.records, answer
@@ -213,20 +213,20 @@ async def committed_offset(connection: Connection) -> int:
 
 
 async def check_survivor(disk: CrashFileSystem, known: Known) -> None:
-    """Everything that was promised before the crash holds on `disk`, and the broker goes on."""
+    """Check that all acknowledged requests are durable on `disk`, and that the broker serves requests."""
     async with node_on(disk) as connection:
         metadata = await connection.ask(MetadataRequest(topics=None), 9, MetadataResponse)
         topics = {topic.name for topic in metadata.topics}
         assert not any(topic.error_code for topic in metadata.topics), metadata
-        assert known.created - known.asked_to_delete <= topics
+        assert known.created - known.requested_deletions <= topics
         assert not known.deleted & topics
         for topic in sorted(topics & {"kept", "gone"}):
             for partition in range(PARTITIONS):
                 start, found = await records_of(connection, topic, partition)
                 if (topic, partition) == ("kept", 0):
                     # As in Kafka, a new log start is durable at its next checkpoint: deleted records may
-                    # come back, others never go.
-                    assert start <= known.start_asked
+                    # exist again, but no other record is lost.
+                    assert start <= known.requested_start
                 else:
                     assert start == 0
                 for (_, _, offset), value in known.records.items():
@@ -235,7 +235,7 @@ async def check_survivor(disk: CrashFileSystem, known: Known) -> None:
         if "kept" in topics:
             committed = await committed_offset(connection)
             assert committed == -1 or committed in known.commits
-            # Nothing is committed before the record under it was answered.
+            # No offset is committed before the record below it is acknowledged.
             assert committed <= await bound_of(connection, "kept", 0, -1)
             await Client(connection, Known()).produce("kept", 0, b"and on")
         else:
@@ -243,13 +243,13 @@ async def check_survivor(disk: CrashFileSystem, known: Known) -> None:
 
 
 async def crash_at(operation: int) -> tuple[CrashFileSystem, Known, bool]:
-    """The workload with the power cut at an operation; whether it got through without one."""
+    """Run the workload with a power cut at `operation`; return the disk and whether there was no cut."""
     disk = CrashFileSystem(crash_at=operation)
     known = Known()
     try:
         async with node_on(disk) as connection:
             await workload(connection, known)
-            # The power goes at the end, with nothing shut down.
+            # The power cut is at the end, without a shutdown.
             return disk.crash(Survival.KEEP_ALL), known, True
     except PowerCut:
         return disk, known, False
@@ -265,7 +265,7 @@ async def operations_of_workload() -> int:
 @pytest.mark.parametrize(
     "part", [0, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)]
 )
-async def test_a_broker_keeps_what_it_answered_wherever_the_power_is_cut(
+async def test_a_broker_keeps_acknowledged_data_at_any_power_cut(
     part: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     total = await operations_of_workload()

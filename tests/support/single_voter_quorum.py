@@ -1,4 +1,4 @@
-"""The smallest machine a driver can drive: one voter, elected at once, that commits what is durable."""
+"""The smallest state machine for a driver: one voter, elected at once, which commits durable records."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.protocol.record import BatchBuilder
 
 
-class LonelyQuorum:
-    """See driver.QuorumMachine."""
+class SingleVoterQuorum:
+    """Implements tidelog.broker.raft.steps.QuorumMachine without messages."""
 
     kraft_version = 0
 
@@ -33,32 +33,32 @@ class LonelyQuorum:
         self.deadline_ms: int | None = None
         self._log = log
         self.epoch: LeaderEpoch = max(log.last_epoch, record.leader_epoch if record else 0)
-        self.leads = False
+        self.is_leader = False
         self._ticket = 0
 
     def upgrade_refusal(self, epoch: int) -> str | None:
-        return "it has no voters"
+        return "the quorum has one voter"
 
     def voters_at(self, end_offset: Offset) -> tuple[int, VoterSet | None]:
         return 0, None
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
-        if isinstance(event, Tick) and not self.leads:
+        if isinstance(event, Tick) and not self.is_leader:
             return self._elect(now_ms)
         if isinstance(event, Append):
-            if not self.leads or event.epoch != self.epoch:
+            if not self.is_leader or event.epoch != self.epoch:
                 return [AppendRejected(event.context, f"epoch {self.epoch}")]
             return self._append(event, now_ms)
         if isinstance(event, PersistCompleted):
             self._log.advance_high_watermark(self._log.end_offset)
             return [HighWatermark(self._log.end_offset)]
         if isinstance(event, Resign):
-            self.leads = False
+            self.is_leader = False
             return [LeaderChanged(self.epoch, None)]
         return []
 
     def _elect(self, now_ms: int) -> list[Effect]:
-        self.leads = True
+        self.is_leader = True
         self.epoch += 1
         voters = (Voter(voter_id=self.node_id),)
         message = LeaderChangeMessage(leader_id=self.node_id, voters=voters, granting_voters=voters)
