@@ -1,16 +1,16 @@
-"""What compaction makes of one batch: it stays as it is, loses records, is emptied, or goes.
+"""The effect of compaction on one batch: it is kept, loses records, is emptied, or is removed.
 
-| batch | what becomes of it |
+| batch | result |
 |---|---|
-| behind what the offset map has taken in | stays |
-| of an aborted transaction | goes |
-| marker | stays while something of its transaction was seen; then until its delete horizon |
-| data | keeps the latest record of each key; tombstones stay until the batch's delete horizon |
+| above the offsets in the offset map | is kept |
+| of an aborted transaction | is removed |
+| marker | is kept while records of its transaction were found; then until its delete horizon |
+| data | keeps the latest record of each key; tombstones are kept until the batch's delete horizon |
 
-What would go is emptied instead if it is the last of an active producer, whose sequence must survive, or the
-last of the range that is compacted, so that readers get to its end. A batch keeps its offsets, epochs,
-producer and codec, and its records their deltas; only the delete horizon (KIP-534), which is written in the
-place of the base timestamp, moves the deltas of timestamps.
+A batch is emptied instead of removed if it is the last of an active producer, whose sequence must be kept, or
+the last of the compacted range, so that readers reach its end. A batch keeps its offsets, epochs, producer
+and codec, and its records their deltas. Only the delete horizon (KIP-534), which replaces the base timestamp,
+changes the deltas of timestamps.
 
 Source: Cleaner, MemoryRecords.filterTo of Apache Kafka 4.3; KIP-98, KIP-534.
 """
@@ -62,16 +62,16 @@ class LastRecord(NamedTuple):
 
 
 class RetainedBatch(NamedTuple):
-    """A batch that stays, as it is to be written."""
+    """A batch that is kept, as it is to be written."""
 
     header: BatchHeader
     data: bytes | bytearray | memoryview
 
 
 class BatchFilter:
-    """Judges the batches of one group of segments, in order.
+    """Decides about the batches of one group of segments, in order.
 
-    `end_offset` is the upper bound of the range that is compacted; `keep_aborted` gets the entries of the
+    `end_offset` is the upper bound of the compacted range; `keep_aborted` is called with the entries of the
     new transaction index.
     Errors: those of `read_table`.
     """
@@ -97,7 +97,7 @@ class BatchFilter:
         self._new_horizon_ms = now_ms + delete_retention_ms
 
     def retained(self, batch: CheckedBatch) -> RetainedBatch | None:
-        """The batch as it stays; None when it goes."""
+        """Return the batch as it is kept; None if it is removed."""
         header = batch.header
         if header.is_control:
             return self._retained_marker(batch)
@@ -113,7 +113,7 @@ class BatchFilter:
     def _retained_marker(self, batch: CheckedBatch) -> RetainedBatch | None:
         header = batch.header
         if not header.has_producer_id:
-            return RetainedBatch(header, batch.data)  # no marker of a transaction
+            return RetainedBatch(header, batch.data)  # not a marker of a transaction
         marker = read_end_transaction_marker(batch.data, 0, header) if header.record_count else None
         is_needless = self._transactions.saw_marker(header, marker, self._keep_aborted)
         horizon_ms = delete_horizon_ms(header)
@@ -147,7 +147,7 @@ class BatchFilter:
         return self._rebuilt(header, payload, table, survives, None)
 
     def _survivors(self, header: BatchHeader, table: RecordTable) -> list[bool]:
-        """For each record whether it is the latest of its key; without a key it never is."""
+        """Return for each record whether it is the latest of its key; False without a key."""
         base_offset = header.base_offset
         offsets = [base_offset + delta for delta in table.offset_deltas]
         if not table.has_null_keys:
@@ -166,12 +166,12 @@ class BatchFilter:
         survives: list[bool],
         horizon_ms: int | None,
     ) -> RetainedBatch:
-        """The batch with the records that survive; with a horizon for its base timestamp."""
+        """Return the batch with the records that survive; a delete horizon replaces its base timestamp."""
         spans = list(compress(zip([0, *table.ends], table.ends, strict=False), survives))
         max_timestamp = header.max_timestamp
         if not header.is_log_append_time and len(spans) < header.record_count:
             newest = newest_timestamp_delta(payload, (start for start, _ in spans))
-            # The base of an opaque batch may be anything.
+            # The base timestamp of a batch that was never read may have any value.
             max_timestamp = min(max_timestamp, max(header.base_timestamp + newest, NO_TIMESTAMP))
         if horizon_ms is None:
             records = joined(payload, spans)
@@ -211,10 +211,10 @@ class BatchFilter:
 
 
 def read_table(batch: CheckedBatch) -> tuple[bytes, RecordTable]:
-    """The expanded records of a batch, and where they stand.
+    """Return the expanded records of a batch, and their positions.
 
-    Errors: DecodeError for records that nobody can read, that expand beyond EXPANDED_BYTES_MAX, or that are
-    more than RECORDS_MAX: a table takes many times their bytes, and a producer may have sent a bomb.
+    Errors: DecodeError for records that cannot be read, that expand beyond EXPANDED_BYTES_MAX, or that are
+    more than RECORDS_MAX: a table takes many times their bytes.
     """
     header = batch.header
     if header.record_count > RECORDS_MAX:
@@ -227,11 +227,11 @@ def read_table(batch: CheckedBatch) -> tuple[bytes, RecordTable]:
 
 
 def emptied(header: BatchHeader) -> RetainedBatch:
-    """What stays of a batch without records, to say of offsets and of its producer."""
+    """Return a batch without records, which keeps the offsets and the producer's state."""
     data = empty_batch(header)
     return RetainedBatch(read_header(data), data)
 
 
 def delete_horizon_ms(header: BatchHeader) -> int | None:
-    """When tombstones or the marker of the batch may go; None while compaction has not come by."""
+    """Return when tombstones or the marker of the batch may be removed; None before the first compaction."""
     return header.base_timestamp if header.attributes & ATTRIBUTE_DELETE_HORIZON else None

@@ -1,13 +1,13 @@
-"""Which part of a log compaction has not come by, how much that is, and whether it is due.
+"""Which part of a log is not compacted, how large it is, and whether the log must be compacted.
 
     clean | dirty, cleanable | not cleanable
           |                  |
           first_dirty_offset |
                              end_offset: the base offset of a segment
 
-Not cleanable is the active segment, what is not durable yet, a segment that reaches beyond the last stable
-offset, and any with a record younger than min.compaction.lag.ms. A log is due when more of it is dirty than
-min.cleanable.dirty.ratio says, or a dirty record is older than max.compaction.lag.ms (KIP-354).
+These segments are not cleanable: the active one, those that are not durable or reach beyond the last stable
+offset, and those with a record younger than min.compaction.lag.ms. A log is compacted if its dirty share is
+above min.cleanable.dirty.ratio, or a dirty record is older than max.compaction.lag.ms (KIP-354).
 
 Source: LogCleanerManager, LogToClean of Apache Kafka 4.3.
 """
@@ -24,7 +24,7 @@ _NO_LIMIT: Final = 2**63 - 1
 
 
 class Cleanable(NamedTuple):
-    """What compaction of a log would find."""
+    """The clean and dirty parts of a log."""
 
     first_dirty_offset: Offset
     end_offset: Offset
@@ -32,7 +32,7 @@ class Cleanable(NamedTuple):
     dirty_bytes: int
     """Of the dirty part that is cleanable."""
     delay_ms: int
-    """For how long the oldest dirty record has been older than max.compaction.lag.ms; 0 when it is not."""
+    """For how long the oldest dirty record has been older than max.compaction.lag.ms; 0 if it is younger."""
 
     @property
     def ratio(self) -> float:
@@ -42,21 +42,21 @@ class Cleanable(NamedTuple):
 
 
 def is_cleaned(log: PartitionLog) -> bool:
-    """Whether compaction concerns a log: as in Kafka none that may have a remote part."""
+    """Return whether a log is compacted at all; as in Kafka, not if it may have a remote part."""
     return log.config.is_compacted and not log.may_have_remote_part
 
 
 def is_due(log: PartitionLog, cleanable: Cleanable) -> bool:
-    """Whether a log is to be compacted now."""
+    """Return whether a log must be compacted now."""
     if cleanable.delay_ms > 0 and cleanable.dirty_bytes > 0:
         return True
     return cleanable.ratio > log.config.min_cleanable_dirty_ratio
 
 
 def find_cleanable(log: PartitionLog, now_ms: int) -> Cleanable:
-    """What compaction of the log would find.
+    """Return the clean and dirty parts of the log.
 
-    I/O: with max.compaction.lag.ms the headers of first batches. Errors: KafkaError when that fails.
+    I/O: with max.compaction.lag.ms the headers of first batches. Errors: KafkaError if that fails.
     """
     first_dirty_offset = _first_dirty_offset(log)
     sealed = list(log.segments)[:-1]
@@ -81,7 +81,7 @@ def find_cleanable(log: PartitionLog, now_ms: int) -> Cleanable:
 
 
 def _first_dirty_offset(log: PartitionLog) -> Offset:
-    """Where compaction goes on; the log start when it was told of an offset that is not in the log."""
+    """Return where compaction continues; the log start if the recorded offset is not in the log."""
     given = log.first_dirty_offset
     if given is None or not log.log_start_offset <= given <= log.log_end_offset:
         return log.log_start_offset

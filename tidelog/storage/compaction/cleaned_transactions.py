@@ -1,7 +1,7 @@
-"""Which transactions the compaction of a log comes by, and what that lets go.
+"""The transactions in the compacted range of a log, and what may be removed of them.
 
-Records of aborted transactions go at once. A marker stays until compaction finds nothing of its transaction
-any more, and its delete horizon has passed; then the entry in the transaction index is not written anew.
+Records of aborted transactions are removed at once. A marker is kept until compaction finds no records of its
+transaction and its delete horizon has passed. Then its entry in the transaction index is dropped, too.
 
 Source: CleanedTransactionMetadata of Apache Kafka 4.3.
 """
@@ -25,7 +25,7 @@ class _OngoingAborted:
 
 
 class CleanedTransactions:
-    """Goes over the batches of a log in order; `aborted` are those that overlap what is gone over.
+    """Tracks transactions while the batches of a range are read in order; `aborted` overlap the range.
 
     Bounds: the aborted transactions of the transaction indexes, and one entry for each producer.
     """
@@ -36,7 +36,7 @@ class CleanedTransactions:
         self._committed: set[ProducerId] = set()
 
     def saw_data(self, header: BatchHeader) -> bool:
-        """A batch that is no control batch; whether it belongs to an aborted transaction."""
+        """Record a batch that is not a control batch; return whether its transaction was aborted."""
         if not header.is_transactional:
             return False
         ongoing = self._aborted_of(header)
@@ -52,9 +52,9 @@ class CleanedTransactions:
         marker: EndTransactionMarker | None,
         keep: Callable[[AbortedTransaction], None] | None = None,
     ) -> bool:
-        """A marker, None in an emptied batch; whether nothing of its transaction was seen, so that it may go.
+        """Record a marker, None in an emptied batch; return whether no batch of its transaction was seen.
 
-        `keep` gets an aborted transaction of which something was seen: readers still need to know of it.
+        `keep` is called with an aborted transaction of which a batch was seen: readers need its index entry.
         """
         ongoing = self._aborted_of(header)
         if marker is None:
@@ -71,14 +71,14 @@ class CleanedTransactions:
         return False
 
     def _aborted_of(self, header: BatchHeader) -> _OngoingAborted | None:
-        """The aborted transaction of the batch's producer that the batch is within."""
+        """Return the aborted transaction that contains the batch; None if there is none."""
         waiting, last_offset = self._waiting, header.last_offset
         while waiting and waiting[-1].first_offset <= last_offset:
             transaction = waiting.pop()
             self._aborted[transaction.producer_id] = _OngoingAborted(transaction)
         ongoing = self._aborted.get(header.producer_id)
         if ongoing is not None and ongoing.transaction.last_offset < header.base_offset:
-            # Its marker is gone, so that nothing has ended it here.
+            # Its marker was removed, so nothing has ended it here.
             del self._aborted[header.producer_id]
             return None
         return ongoing

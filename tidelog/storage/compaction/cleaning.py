@@ -1,10 +1,10 @@
-"""The part of compaction that takes long: filling the offset map, and writing segments anew.
+"""The part of compaction that takes long: filling the offset map, and writing cleaned segments.
 
-Runs in any thread: it reads files of sealed segments and writes `.cleaned` files that nobody else knows of.
+It runs in any thread: it reads files of sealed segments and writes `.cleaned` files that only it uses.
 
-I/O: every byte of the segments once, those of the dirty part twice; the checksum of each batch is looked at,
-so that damage does not get a new one. Errors: CorruptLog, DecodeError for records that nobody can read;
-OSError, StorageFailure as the disk gives them; what `pace` raises to end it. Nothing is left behind then.
+I/O: every byte of the segments once, those of the dirty part twice. The checksum of each batch is verified,
+so that damage does not get a valid one. Errors: CorruptLog, DecodeError for records that cannot be read;
+OSError, StorageFailure of the disk; any exception that `pace` raises. No files remain after an error.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from tidelog.storage.segment.segment import LogSegment
 from tidelog.storage.segment.segment_files import remove_segment_files
 
 Pace: TypeAlias = Callable[[int], None]
-"""Hears of bytes that were read or written, often; may block, and raise to end the work."""
+"""Called often with the number of bytes that were read or written; may block, and raise to end the work."""
 
 
 def fill_offset_map(plan: CleaningPlan, offsets: OffsetMap, pace: Pace) -> Offset:
-    """Take the dirty part into the map, as far as it has room; the offset up to which that is (exclusive)."""
+    """Add the keys of the dirty part to the map while it has space; return the end of what was added."""
     dirty = [source for source in plan.sources if source.end_offset > plan.first_dirty_offset]
     transactions = CleanedTransactions(
         one for one in plan.aborted if one.last_offset >= plan.first_dirty_offset
@@ -55,7 +55,7 @@ def fill_offset_map(plan: CleaningPlan, offsets: OffsetMap, pace: Pace) -> Offse
 
 
 def _first_dirty_position(segment: LogSegment, first_dirty_offset: Offset) -> int:
-    """Where the dirty part of a segment begins; changes nothing of it, as others read it meanwhile."""
+    """Return where the dirty part of a segment begins; do not change it, as other threads read it."""
     if first_dirty_offset <= segment.base_offset:
         return 0
     place = segment.find(first_dirty_offset)
@@ -88,13 +88,13 @@ def _take_in(
 
 
 def groups_to_clean(plan: CleaningPlan, end_offset: Offset) -> list[list[SourceSegment]]:
-    """The segments that have something below `end_offset`, those together that become one."""
+    """Return the segments with offsets below `end_offset`, grouped by the cleaned segment they become."""
     sources = [source for source in plan.sources if source.segment.base_offset < end_offset]
     return group_segments(sources, plan.config.segment_bytes, plan.config.segment_index_bytes)
 
 
 class GroupCleaner:
-    """Writes the groups of one round, in order; bytes and records that went through are counted."""
+    """Writes the groups of one round, in order, and counts the bytes."""
 
     def __init__(self, plan: CleaningPlan, offsets: OffsetMap, pace: Pace) -> None:
         self._plan = plan
@@ -107,10 +107,10 @@ class GroupCleaner:
     def clean(
         self, group: Sequence[SourceSegment], last_records: Mapping[ProducerId, LastRecord]
     ) -> LogSegment:
-        """The segment in the place of a group: durable, sealed, its files with the suffix `.cleaned`."""
+        """Write and return the cleaned segment of a group: durable, sealed, its files end in `.cleaned`."""
         plan, first = self._plan, group[0].segment
-        # What an earlier round has put in place must be durable before there is a .cleaned file beside it,
-        # which says of every later .swap that it is unfinished.
+        # The result of an earlier round must be durable before a .cleaned file exists in the directory: it
+        # marks every later .swap file as incomplete.
         plan.fs.fsync_dir(plan.directory)
         remove_segment_files(plan.fs, plan.directory, first.base_offset, CLEANED_SUFFIX)
         cleaned: LogSegment | None = None
@@ -170,13 +170,13 @@ class GroupCleaner:
                     self._pace(len(retained.data))
                     output.add(retained)
         if last is not None and output.end_offset <= last_base_offset != cleaned.base_offset:
-            # After a crash a start knows by the last batch of a .swap which segments it replaces.
+            # After a crash the last batch of a .swap file shows which segments it replaces.
             output.add(emptied(last))
         output.write()
 
 
 class _Output:
-    """Batches on their way into a segment, written many at a time."""
+    """A buffer of batches that are written to a segment many at a time."""
 
     def __init__(self, segment: LogSegment, buffer_bytes: int) -> None:
         self._segment = segment
@@ -186,7 +186,7 @@ class _Output:
         self._data = bytearray()
 
     def add(self, batch: RetainedBatch) -> None:
-        """Take a copy of one batch: a view would keep all that was read with it."""
+        """Copy one batch to the buffer; a view would keep the whole chunk that was read."""
         self.end_offset = batch.header.next_offset
         self._headers.append(batch.header)
         self._data += batch.data
@@ -194,7 +194,7 @@ class _Output:
             self.write()
 
     def write(self) -> None:
-        """Write what was taken."""
+        """Write the buffered batches."""
         if self._headers:
             self._segment.append(self._data, self._headers)
             self._headers, self._data = [], bytearray()

@@ -1,7 +1,7 @@
-"""What a thread needs to know to compact a log, taken down by the loop that owns the log.
+"""What a thread needs to compact a log; the loop that owns the log creates it.
 
-Only files of sealed segments are read by the plan; they do not change, and stay readable when the log lets go
-of them. Whether the outcome may still be used the loop finds out with `is_current`.
+The thread reads only files of sealed segments. They do not change, and remain readable after the log has
+removed them. The loop checks with `is_current` whether the result may still be used.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class CleaningPlan:
     """Those that overlap the segments, by their first offsets."""
     now_ms: int
     io_buffer_bytes: int
-    """How much is read at a time, and written; a longer batch is read whole."""
+    """How many bytes are read and written at a time; a longer batch is read as a whole."""
 
 
 def plan_cleaning(log: PartitionLog, cleanable: Cleanable, now_ms: int, io_buffer_bytes: int) -> CleaningPlan:
-    """The plan of a round. I/O: the transaction indexes. Errors: KafkaError when the disk fails."""
+    """Return the plan of a round. I/O: the transaction indexes. Errors: KafkaError if the disk fails."""
     segments = [segment for segment in log.segments if segment.base_offset < cleanable.end_offset]
     ends = [segment.base_offset for segment in segments[1:]] + [cleanable.end_offset]
     sources = [SourceSegment.of(segment, end) for segment, end in zip(segments, ends, strict=True)]
@@ -63,12 +63,12 @@ def plan_cleaning(log: PartitionLog, cleanable: Cleanable, now_ms: int, io_buffe
 
 
 def is_current(log: PartitionLog, plan: CleaningPlan) -> bool:
-    """Whether nothing has happened to the log that makes the plan void; from any thread."""
+    """Return whether the log has not changed in a way that makes the plan invalid; from any thread."""
     return log.generation == plan.generation and log.failure is None and log.config.is_compacted
 
 
 def last_records(log: PartitionLog) -> Mapping[ProducerId, LastRecord]:
-    """Of which batches the log's active producers need the sequence or the epoch."""
+    """Return by producer the batch whose sequence or epoch the log's active producers need."""
     return {
         producer_id: LastRecord(
             entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch

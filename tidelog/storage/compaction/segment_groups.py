@@ -1,4 +1,4 @@
-"""Which neighbouring segments become one, so that compaction leaves no log of many small ones.
+"""Which adjacent segments become one, so that compaction does not leave many small segments.
 
 Source: Cleaner.groupSegmentsBySize of Apache Kafka 4.3.
 """
@@ -14,7 +14,7 @@ from tidelog.storage.segment.segment import LogSegment
 
 
 class SourceSegment(NamedTuple):
-    """A sealed segment that is to be compacted, with its sizes in bytes and where it ends (exclusive)."""
+    """A sealed segment that is compacted, with its sizes in bytes and its end offset (exclusive)."""
 
     segment: LogSegment
     end_offset: Offset
@@ -24,7 +24,7 @@ class SourceSegment(NamedTuple):
 
     @classmethod
     def of(cls, segment: LogSegment, end_offset: Offset) -> SourceSegment:
-        """The segment, as it is now."""
+        """Return the segment with its current sizes."""
         offset_index, time_index = segment.offset_index, segment.time_index
         return cls(segment, end_offset, segment.size_bytes, offset_index.size_bytes, time_index.size_bytes)
 
@@ -32,7 +32,7 @@ class SourceSegment(NamedTuple):
 def group_segments(
     sources: Sequence[SourceSegment], segment_bytes: int, index_bytes: int
 ) -> list[list[SourceSegment]]:
-    """Runs of segments whose bytes, indexes and offsets fit into one segment, even if nothing goes."""
+    """Return groups of segments whose bytes, indexes and offsets fit into one segment unchanged."""
     groups: list[list[SourceSegment]] = []
     size = offset_index = time_index = 0
     for source in sources:
@@ -50,6 +50,6 @@ def group_segments(
 
 
 def _is_near(source: SourceSegment, first: SourceSegment) -> bool:
-    """Whether an index that begins with `first` can name all offsets; empty segments add none."""
+    """Return whether an index that begins with `first` can contain all offsets; empty segments add none."""
     distance = source.end_offset - 1 - first.segment.base_offset
     return not source.size_bytes or distance <= MAX_RELATIVE_OFFSET

@@ -1,6 +1,6 @@
 """A partition log's settings: one typed field per topic-level key, named as the key with underscores.
 
-Which values a key allows stands in `tidelog.storage.config.topic_configs`.
+`tidelog.storage.config.topic_configs` has the allowed values of each key.
 Source: org.apache.kafka.storage.internals.log.LogConfig of 4.3.1.
 """
 
@@ -58,7 +58,7 @@ class LogConfig:
     unclean_leader_election_enable: bool = False
 
     def check_compaction_lags(self) -> None:
-        """ConfigError unless the longest compaction lag is at least the shortest."""
+        """Raise ConfigError if max.compaction.lag.ms is below min.compaction.lag.ms."""
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             allowed = f"must not be more than max.compaction.lag.ms, which is {self.max_compaction_lag_ms}"
             raise ConfigError("min.compaction.lag.ms", self.min_compaction_lag_ms, allowed)
@@ -80,29 +80,29 @@ class LogConfig:
 
     @property
     def uses_log_append_time(self) -> bool:
-        """Whether the broker's clock, not the producer's, stamps records."""
+        """Whether records get the broker's time, not the producer's."""
         return self.message_timestamp_type == "LogAppendTime"
 
     @property
     def effective_local_retention_ms(self) -> int:
-        """Age limit of the local part of a tiered log: its own, or the total one when that is -2."""
+        """The age limit in ms of the local part of a tiered log: its own, or with -2 that of the log."""
         is_own = self.local_retention_ms != _FOLLOW_TOTAL_RETENTION
         return self.local_retention_ms if is_own else self.retention_ms
 
     @property
     def effective_local_retention_bytes(self) -> int:
-        """Size limit of the local part of a tiered log: its own, or the total one when that is -2."""
+        """The size limit in bytes of the local part of a tiered log: its own, or with -2 that of the log."""
         is_own = self.local_retention_bytes != _FOLLOW_TOTAL_RETENTION
         return self.local_retention_bytes if is_own else self.retention_bytes
 
     @property
     def effective_remote_copy_lag_ms(self) -> int:
-        """Age at which a segment is copied at the latest: its own, or with -1 that of local retention."""
+        """The age in ms at which a segment must be copied: its own, or with -1 that of local retention."""
         is_own = self.remote_copy_lag_ms != _NONE
         return self.remote_copy_lag_ms if is_own else self.effective_local_retention_ms
 
     @property
     def effective_remote_copy_lag_bytes(self) -> int:
-        """Bytes that may stand behind a segment before it is copied, or with -1 those of local retention."""
+        """The bytes that may follow a segment before it must be copied; with -1 those of local retention."""
         is_own = self.remote_copy_lag_bytes != _NONE
         return self.remote_copy_lag_bytes if is_own else self.effective_local_retention_bytes

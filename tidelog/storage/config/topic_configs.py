@@ -1,6 +1,6 @@
 """Every topic-level key of Kafka 4.3: which values it allows, what it means, where its default comes from.
 
-The defaults themselves stand in `LogConfig`; a synonym is the broker-level key that gives another one.
+`LogConfig` has the default values; a synonym is the broker-level key that overrides a default.
 The keys of KIP-1241 come with Kafka 4.4.
 Source: org.apache.kafka.storage.internals.log.LogConfig and ServerTopicConfigSynonyms of 4.3.1.
 """
@@ -330,7 +330,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
 
 
 def log_config_from(values: Mapping[str, str], defaults: LogConfig | None = None) -> LogConfig:
-    """`defaults` (Kafka's own when None) overridden by `values`, a mapping of keys to texts.
+    """Return `defaults` (None: those of Kafka) with `values`, a mapping of keys to texts.
 
     `internal.segment.bytes`, Kafka's test-only key, overrides `segment.bytes` without its bound.
     Errors: ConfigError for an unknown key, a bad value, or values that contradict each other.
@@ -342,18 +342,18 @@ def log_config_from(values: Mapping[str, str], defaults: LogConfig | None = None
 
 
 def usable_log_config(values: Mapping[str, str]) -> tuple[LogConfig, list[ConfigError]]:
-    """What `values` mean as far as they mean something here, and what was left out.
+    """Return the config that the valid `values` result in, and the errors of the others.
 
-    A topic that exists may have configs of a later version, or such as do not go with today's defaults.
+    An existing topic may have configs of a later version, or configs that contradict the current defaults.
     """
     parsed: list[tuple[str, ConfigValue]] = []
-    left_out: list[ConfigError] = []
+    errors: list[ConfigError] = []
     for key, text in values.items():
         try:
             parsed.append(_parsed(key, text))
         except ConfigError as error:
-            left_out.append(error)
-    return _with_fields(LogConfig(), parsed), left_out
+            errors.append(error)
+    return _with_fields(LogConfig(), parsed), errors
 
 
 def _parsed(key: str, text: str) -> tuple[str, ConfigValue]:

@@ -228,7 +228,7 @@ class OsFile(File):
 
     def fsync(self) -> None:
         self._refuse_after_failure()
-        assert self._descriptor >= 0, f"{self.path} is closed: whoever closed it had to sync it"
+        assert self._descriptor >= 0, f"{self.path} is closed: it must be synced before it is closed"
         shrunk, self._truncated = self._truncated, False
         try:
             # POSIX lets fdatasync leave out metadata that reading does not need; a smaller size is one

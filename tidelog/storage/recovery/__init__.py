@@ -1,1 +1,1 @@
-"""Opening a partition directory after a clean or unclean stop."""
+"""Opening a partition directory after a clean or unclean shutdown."""

@@ -3,11 +3,11 @@
 | suffix | meaning | what is done |
 |---|---|---|
 | .deleted | was about to be unlinked | unlinked |
-| .cleaned | half-written result of compaction | unlinked, and with it every .swap from its offset on |
-| .swap | finished result of compaction | takes the place of the segments whose offsets it covers |
+| .cleaned | incomplete result of compaction | unlinked, and with it every .swap from its offset on |
+| .swap | complete result of compaction | replaces the segments whose offsets it contains |
 
-Every step can be repeated, so a crash in here does no harm. Files of KRaft snapshots are left alone:
-their names are no segment names. Source: LogLoader of Apache Kafka 4.3, KAFKA-6264.
+Every step can be repeated, so a crash in between does no harm. Files of KRaft snapshots do not change:
+their names are not names of segments. Source: LogLoader of Apache Kafka 4.3, KAFKA-6264.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ALWAYS_THERE: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 
 def finish_interrupted_swaps(fs: FileSystem, directory: str) -> None:
-    """Bring a partition directory into the state that the interrupted operation wanted, or was in before."""
+    """Complete an interrupted operation in a partition directory, or restore the state before it."""
     cleaned: list[tuple[Offset, str]] = []
     swaps: list[tuple[Offset, str]] = []
     for name in fs.listdir(directory):
@@ -53,11 +53,11 @@ def finish_interrupted_swaps(fs: FileSystem, directory: str) -> None:
     first_cleaned = min((offset for offset, _ in cleaned), default=None)
     for offset, name in swaps:
         if first_cleaned is not None and offset >= first_cleaned:
-            _unlink(fs, directory, name, "part of an unfinished split")
+            _unlink(fs, directory, name, "part of an incomplete split")
     if cleaned and swaps:
-        fs.fsync_dir(directory)  # without the .cleaned beside it a .swap would count
+        fs.fsync_dir(directory)  # without the .cleaned file the .swap files would be valid
     for _, name in cleaned:
-        _unlink(fs, directory, name, "half-written result of cleaning")
+        _unlink(fs, directory, name, "incomplete result of compaction")
     finished = [(o, name) for o, name in swaps if first_cleaned is None or o < first_cleaned]
     if finished:
         _replace_by_swaps(fs, directory, finished)
@@ -76,15 +76,15 @@ def _replace_by_swaps(fs: FileSystem, directory: str, swaps: list[tuple[Offset, 
                 continue
             if offset is not None and start <= offset < end:
                 _unlink(fs, directory, name, "replaced by cleaning")
-        # Else another crash could keep the new names and the old files, and nothing would tell them apart.
+        # Otherwise another crash could keep the new names and the old files, which look alike.
         fs.fsync_dir(directory)
     for _, name in swaps:
-        _log.warning("%s/%s: finished result of cleaning is put in place", directory, name)
+        _log.warning("%s/%s: a complete result of compaction is renamed to its segment", directory, name)
         fs.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
 
 
 def _placed_indexes(base_offsets: list[Offset], swaps: set[str]) -> set[str]:
-    """Indexes that are in place already: the old ones were gone before the first file lost its .swap."""
+    """Return the indexes that were renamed already: the old ones are removed before the first rename."""
     names = {file_name(offset, kind) for offset in base_offsets for kind in _ALWAYS_THERE}
     return {name for name in names if name + SWAP_SUFFIX not in swaps}
 

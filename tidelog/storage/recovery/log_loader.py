@@ -1,7 +1,7 @@
-"""Opening a partition directory: finish what was interrupted, recover what a crash may have hurt, load state.
+"""Opening a partition directory: complete interrupted operations, recover after a crash, load the state.
 
 Errors: CorruptLog and UnsupportedFormat name the segment file that cannot be used; OSError, StorageFailure.
-I/O: after a clean shutdown a few preads per segment; else every byte beyond the recovery point.
+I/O: after a clean shutdown a few preads per segment; otherwise every byte above the recovery point.
 Source: org.apache.kafka.storage.internals.log.LogLoader of Apache Kafka 4.3.
 """
 
@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class LoadedLog:
-    """What a partition directory holds."""
+    """The parts of a log that were loaded from a partition directory."""
 
     segments: Segments
     log_start_offset: Offset
@@ -72,15 +72,15 @@ class LogLoader:
     recovery_point: Offset
     log_start_offset: Offset
     clean: bool
-    """The last shutdown was clean: nothing needs recovery."""
+    """Whether the last shutdown was clean, so that nothing needs recovery."""
     producer_id_expiration_ms: int
     may_have_gaps: bool
-    """Compaction may have left them between segments."""
+    """Whether compaction may have left gaps between segments."""
     has_remote_part: bool
-    """What is below the first segment is in remote storage, from the checkpoint's log start offset on."""
+    """Whether remote storage may have the records from the log start offset to the first segment."""
 
     def load(self) -> LoadedLog:
-        """Open all of it; see the module for errors."""
+        """Open the log; see the module for errors."""
         finish_interrupted_swaps(self.fs, self.directory)
         segments = Segments()
         try:
@@ -137,7 +137,7 @@ class LogLoader:
                 missing[offset] = [index for index in indexes if index not in present]
                 segments.add(self._new_segment(offset, create=False))
             elif is_index(name) and file_name(offset, LOG_SUFFIX) not in present:
-                _log.warning("%s/%s is removed: it indexes no segment", self.directory, name)
+                _log.warning("%s/%s is removed: its segment does not exist", self.directory, name)
                 self.fs.unlink(f"{self.directory}/{name}")
         for segment in segments:
             if self._is_recovered_later(segments, segment):
@@ -145,7 +145,7 @@ class LogLoader:
             self._check_indexes(segments, segment, missing[segment.base_offset])
 
     def _is_recovered_later(self, segments: Segments, segment: LogSegment) -> bool:
-        """Whether recovery will read the segment and rebuild its indexes anyway."""
+        """Return whether recovery will read the segment and rebuild its indexes anyway."""
         following = segments.higher(segment.base_offset)
         return not self.clean and (following is None or following.base_offset > self.recovery_point)
 
@@ -155,8 +155,8 @@ class LogLoader:
             _log.warning("%s: %s; the indexes are rebuilt", segment.file.path, damage)
             self._rebuild_indexes(segments, segment)
         elif damage and not missing:
-            # Else entries of batches that are gone would stand before those of new ones.
-            _log.warning("%s is empty, but %s; the indexes are emptied", segment.file.path, damage)
+            # Otherwise entries of removed batches would precede those of new ones.
+            _log.warning("%s is empty, but %s; the index entries are removed", segment.file.path, damage)
             segment.forget_indexes()
             segment.sync_indexes()
 
@@ -172,7 +172,7 @@ class LogLoader:
         )
 
     def _index_damage(self, segment: LogSegment) -> str | None:
-        """What is wrong with a segment's indexes as far as a few reads can tell."""
+        """Return the damage of a segment's indexes that a few reads can find; None if there is none."""
         try:
             segment.offset_index.sanity_check()
             segment.time_index.sanity_check()
@@ -196,7 +196,7 @@ class LogLoader:
         return None
 
     def _rebuild_indexes(self, segments: Segments, segment: LogSegment) -> None:
-        """Build a sealed, flushed segment's indexes again; damage of the records themselves is raised."""
+        """Rebuild the indexes of a sealed, flushed segment; raise CorruptLog for damaged records."""
         producers = ProducerStateManager(self.topic_partition, self.fs, self.directory)
         for earlier in segments:
             if earlier is segment:
@@ -223,7 +223,7 @@ class LogLoader:
         if self.clean:
             return segments.active.next_offset()
         first_unflushed = segments.from_offset(self.recovery_point)[0].base_offset
-        # What is remote has its producers in the snapshot of the first local segment.
+        # The snapshot of the first local segment has the producers of the remote part.
         local_start = max(self.log_start_offset, segments.first.base_offset)
         start = min(self.log_start_offset if self.has_remote_part else local_start, first_unflushed)
         producers.remove_stray_snapshots(segments.base_offsets)
@@ -245,11 +245,11 @@ class LogLoader:
         return log_end_offset
 
     def _require_start_within(self, segments: Segments, log_end_offset: Offset) -> Offset:
-        """Start anew at the log start when everything from there on is gone."""
+        """Create an empty log at the log start if it ends before that; return the log end."""
         if self.log_start_offset <= log_end_offset:
             return log_end_offset
         _log.error(
-            "%s ends at offset %d, before its log start offset %d: it starts anew there",
+            "%s ends at offset %d, before its log start offset %d: its segments are removed",
             self.directory,
             log_end_offset,
             self.log_start_offset,
@@ -266,11 +266,11 @@ class LogLoader:
     def _start_of_remote_part(
         self, epochs: LeaderEpochCache, are_rebuilt: bool, local_log_start_offset: Offset
     ) -> Offset:
-        """The log start offset of the checkpoint, or a later one that the epochs have come to know of.
+        """Return the log start offset of the checkpoint, or a later one that the epochs show.
 
-        The epochs are sometimes written before a log start that has risen within the remote part. What is
-        below the first of them nobody could find there. Epochs that are lost or were rebuilt, now or at an
-        earlier start, say nothing of it: these begin in the local part.
+        The epochs may be written before a log start that has risen within the remote part. Remote records
+        below the first epoch cannot be found. Epochs that are lost or were rebuilt, now or at an earlier
+        start, do not show the log start: they begin in the local part.
         """
         is_lost = not self.fs.exists(f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}")
         if are_rebuilt or is_lost:
@@ -297,7 +297,7 @@ class LogLoader:
         except CorruptCheckpoint as damage:
             _log.error("%s; it is rebuilt from the log", damage)
         epochs = LeaderEpochCache()
-        with suppress(CorruptLog):  # a torn tail is the business of recovery
+        with suppress(CorruptLog):  # recovery removes an incomplete tail
             for segment in segments:
                 for _, header in segment.batches():
                     assign_seen_epoch(epochs, header)

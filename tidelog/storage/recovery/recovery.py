@@ -1,14 +1,14 @@
-"""Reading segments again after a crash: keep what is whole, cut a torn tail, rebuild what was derived.
+"""Recovery of segments after a crash: keep complete batches, truncate the tail, rebuild derived state.
 
-What was flushed is below the recovery point and was promised. Beyond it a crash may have torn, lost or
-zero-filled anything, so the log is cut at the first damage there. Damage below it is another matter:
-bytes that were durable have changed. They are never cut off, which would spread the loss to replicas;
-the log is refused with the name of the file, and other partitions go on.
+Records below the recovery point were flushed. Above it a crash may have lost, torn or zero-filled any bytes,
+so the log is truncated at the first damage there. Damage below it means that durable bytes have changed. They
+are never removed, which would spread the loss to replicas: the log is not opened, the error names the file,
+and other partitions are not affected.
 
-A segment that does not start where the one before it ends shows that a file between them was lost: the
-log is cut there too, unless compaction may have left the gap.
+A segment that does not start where the previous one ends shows that a file between them was lost. The log
+is truncated there too, unless compaction may have left the gap.
 
-Source: LogSegment.recover and LogLoader.recoverLog of Apache Kafka 4.3, which cut in both cases.
+Source: LogSegment.recover and LogLoader.recoverLog of Apache Kafka 4.3, which truncate in both cases.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def replay_producer(
     position: int,
     segment: LogSegment | None,
 ) -> None:
-    """Take a batch that stands in the log into the producers' state.
+    """Apply a batch of the log to the producers' state.
 
-    `segment`, when given, gets the entry of a transaction that the batch aborts.
-    Errors: DecodeError for a control batch that is no transaction marker.
+    An aborted transaction is added to the index of `segment`, unless that is None.
+    Errors: DecodeError for a control batch that is not a transaction marker.
     """
     if header.producer_id >= 0:
         marker = read_end_transaction_marker(buffer, position, header) if header.is_control else None
@@ -60,7 +60,7 @@ def replay_producer(
 
 
 def replay_producers(producers: ProducerStateManager, segments: Segments, end_offset: Offset) -> None:
-    """Bring the producers' state from `map_end_offset` up to `end_offset` by reading headers and markers."""
+    """Update the producers' state from `map_end_offset` to `end_offset` by reading headers and markers."""
     if not len(segments) or producers.map_end_offset >= end_offset:
         return
     for segment in segments.from_offset(producers.map_end_offset):
@@ -78,9 +78,9 @@ def replay_producers(producers: ProducerStateManager, segments: Segments, end_of
 
 
 def check_distance(segment: LogSegment, header: BatchHeader, position: int) -> None:
-    """CorruptLog for a batch whose offsets no index of its segment can name.
+    """Raise CorruptLog for a batch whose offsets cannot be in an index of its segment.
 
-    The checksum does not cover the base offset, which may be anything where a disk returns other bytes.
+    The checksum does not cover the base offset, which may have any value if a disk returns other bytes.
     """
     if not 0 <= header.last_offset - segment.base_offset <= MAX_RELATIVE_OFFSET:
         reason = f"offset {header.last_offset} is too far from {segment.base_offset}"
@@ -88,7 +88,7 @@ def check_distance(segment: LogSegment, header: BatchHeader, position: int) -> N
 
 
 def assign_seen_epoch(leader_epochs: LeaderEpochCache, header: BatchHeader) -> None:
-    """Note the epoch of a batch that stands in the log, when it is newer than all known ones."""
+    """Assign the epoch of a batch in the log, if it is newer than all known ones."""
     epoch, latest = header.partition_leader_epoch, leader_epochs.latest_epoch
     if epoch >= 0 and (latest is None or epoch > latest):
         leader_epochs.assign(epoch, header.base_offset)
@@ -96,20 +96,20 @@ def assign_seen_epoch(leader_epochs: LeaderEpochCache, header: BatchHeader) -> N
 
 @dataclass(slots=True)
 class TailRecovery:
-    """Recovers the segments from the recovery point on; `expected_offset` is where the log ends so far."""
+    """Recovers the segments from the recovery point on; `expected_offset` is the current end of the log."""
 
     fs: FileSystem
     segments: Segments
     recovery_point: Offset
     promised_offset: Offset
-    """Everything below it was flushed, so that damage there is not a crash's doing."""
+    """Everything below it was flushed, so that damage there was not caused by a crash."""
     may_have_gaps: bool
     leader_epochs: LeaderEpochCache
     producers: ProducerStateManager
     expected_offset: Offset = 0
 
     def run(self) -> Offset:
-        """Recover every segment that may hold unflushed bytes; the log end offset.
+        """Recover every segment that may have unflushed bytes; return the log end offset.
 
         Errors: CorruptLog for damage below the recovery point, UnsupportedFormat, OSError.
         """
@@ -118,7 +118,7 @@ class TailRecovery:
         for index, segment in enumerate(unflushed):
             if not self._continues(segment):
                 _log.error(
-                    "%s starts at offset %d where %d is expected: it and all behind it is removed",
+                    "%s starts at offset %d, expected %d: it and all later segments are removed",
                     segment.file.path,
                     segment.base_offset,
                     self.expected_offset,
@@ -130,7 +130,7 @@ class TailRecovery:
                 self._remove(following)
                 break
             if following:
-                # Durable at once: thousands of segments must not hold descriptors until the next flush.
+                # Synced now: thousands of segments must not keep descriptors until the next flush.
                 segment.seal()
                 segment.sync()
             if following or not segment.size_bytes:
@@ -143,7 +143,7 @@ class TailRecovery:
         return segment.base_offset == self.expected_offset
 
     def _recover(self, segment: LogSegment) -> bool:
-        """Rebuild one segment's indexes from its batches; whether its tail had to be cut."""
+        """Rebuild one segment's indexes from its batches; return whether its tail was truncated."""
         segment.forget_indexes()
         segment.open_for_appending()
         self.expected_offset = segment.base_offset
@@ -182,20 +182,20 @@ class TailRecovery:
             )
             raise damage
         _log.warning(
-            "%s: the log is cut there, at offset %d (recovery point %d)",
+            "%s: the log is truncated there, at offset %d (recovery point %d)",
             damage,
             self.expected_offset,
             self.recovery_point,
         )
         segment.file.truncate(damage.position)
-        # Old bytes that came back behind newer ones after another crash would pass for records.
+        # Old bytes that come back after newer ones in another crash would look like records.
         segment.file.fsync()
 
     def _remove(self, segments: list[LogSegment]) -> None:
         """Remove segments, the newest first and each durably, so that a crash here leaves no gap."""
         for segment in reversed(segments):
             if segment.size_bytes:
-                _log.warning("%s is removed: it stands behind the damage", segment.file.path)
+                _log.warning("%s is removed: it follows the damage", segment.file.path)
             self.segments.remove(segment)
             segment.close()
             for path in segment.rename(self.fs, "", ".deleted"):

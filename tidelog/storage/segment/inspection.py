@@ -147,7 +147,7 @@ class SegmentInspection:
             raise CorruptLog(
                 file.path,
                 batch.position,
-                f"offset {header.base_offset} where {self.next_offset} or more is due",
+                f"offset {header.base_offset} where {self.next_offset} or more is expected",
             )
         if self.end_offset is not None and header.next_offset > self.end_offset:
             raise CorruptLog(

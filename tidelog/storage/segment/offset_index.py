@@ -38,7 +38,7 @@ class OffsetIndex(SegmentIndex):
     """Finds the batch from which a scan for an offset may start.
 
     Invariant: `last_offset` is the last entry's, or `base_offset` without entries.
-    Bounds: `max_bytes` (segment.index.bytes); whoever appends asks `is_full` first.
+    Bounds: `max_bytes` (segment.index.bytes); the caller checks `is_full` before an append.
     Errors: CorruptIndex from `sanity_check` and from reading a file that shrank.
     """
 

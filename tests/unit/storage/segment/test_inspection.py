@@ -145,7 +145,7 @@ def rewritten(disk: CrashFileSystem, number: int, **changes: int) -> bytes:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"base_offset": 3}, "offset 3 where 4 or more is due"),
+        ({"base_offset": 3}, "offset 3 where 4 or more is expected"),
         ({"partition_leader_epoch": -1}, "leader epoch -1 after 0"),
     ],
 )
@@ -159,7 +159,7 @@ def test_offsets_and_leader_epochs_must_not_fall(
 def test_an_offset_below_the_segments_name_is_damage(disk: CrashFileSystem) -> None:
     path = f"{DIRECTORY}/{file_name(5, LOG_SUFFIX)}"
     put(disk, path, disk.read(SEGMENT))
-    assert "offset 0 where 5 or more is due" in str(inspect(disk, path)[0])
+    assert "offset 0 where 5 or more is expected" in str(inspect(disk, path)[0])
 
 
 def test_an_offset_of_the_next_segment_is_damage(disk: CrashFileSystem) -> None:
