@@ -35,7 +35,6 @@ REPLACEMENTS = {
 BANNED = re.compile(r"\b(?:" + "|".join(REPLACEMENTS) + r")\b", re.IGNORECASE)
 
 OCCURRENCES = {
-    "base": 11,
     "broker/channels": 12,
     "broker/config": 11,
     "broker/network": 19,
@@ -46,18 +45,6 @@ OCCURRENCES = {
     "cluster/controller": 61,
     "cluster/replication": 39,
     "protocol": 24,
-    "remote": 1,
-    "remote/copying": 11,
-    "remote/direct": 9,
-    "remote/expiry": 26,
-    "remote/index_cache": 18,
-    "remote/inspection": 31,
-    "remote/log_manager": 12,
-    "remote/metadata": 47,
-    "remote/objects": 32,
-    "remote/ports": 4,
-    "remote/reading": 16,
-    "remote/tasks": 14,
     "storage/compaction": 14,
     "storage/config": 2,
     "storage/directories": 16,

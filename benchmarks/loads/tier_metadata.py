@@ -164,7 +164,7 @@ def _known(node: Any, partitions: Sequence[TopicIdPartition]) -> int:
     metadata = node.remote.metadata
     if not all(metadata.is_ready(partition) for partition in partitions):
         return 0
-    count: int = metadata.store.segment_count()
+    count: int = sum(len(cache) for cache in metadata.store._caches.values())
     return count
 
 

@@ -1,6 +1,6 @@
-"""A RemoteLogMetadataManager that keeps everything in memory: for tests, and for trying things out.
+"""A RemoteLogMetadataManager that keeps everything in memory.
 
-Several managers may share one `InMemoryMetadataLog`, as the brokers of a cluster share the topic.
+Several managers may share one `InMemoryMetadataLog`, like the brokers of a cluster share the topic.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from typing import Any
 from tidelog.remote.metadata.cache import Outcome
 from tidelog.remote.metadata.config import MetadataTopicConfig
 from tidelog.remote.metadata.store import (
-    PartitionMetadataStore,
     RemoteLogEvent,
-    StoreQuestions,
+    StoreQueries,
     partition_of,
-    refuse_dropped,
+    raise_if_dropped,
     require_writable,
 )
 from tidelog.remote.ports.metadata_manager import RemoteMetadataError
@@ -34,36 +33,38 @@ def metadata_topic_config(**changes: Any) -> MetadataTopicConfig:
 
 
 class InMemoryMetadataLog:
-    """Every record that was written, in order; stands for the metadata topic."""
+    """All records in order; replaces the metadata topic."""
 
     def __init__(self) -> None:
         self.events: list[RemoteLogEvent] = []
         self._managers: list[InMemoryRemoteLogMetadataManager] = []
 
     def join(self, manager: InMemoryRemoteLogMetadataManager) -> None:
-        """`manager` hears what is written from now on."""
+        """Pass later records to `manager`."""
         self._managers.append(manager)
 
     def leave(self, manager: InMemoryRemoteLogMetadataManager) -> None:
-        """`manager` hears nothing more."""
+        """Pass no more records to `manager`."""
         self._managers.remove(manager)
 
     def append(self, event: RemoteLogEvent) -> None:
-        """Write `event` and tell every manager."""
+        """Write `event` and pass it to every manager."""
         self.events.append(event)
         for manager in self._managers:
-            manager.hear(event)
+            manager.on_record(event)
 
 
-class InMemoryRemoteLogMetadataManager(StoreQuestions):
-    """Every write is seen at once. `failure`, when set, is what writes raise; `held_back` are not ready.
+class InMemoryRemoteLogMetadataManager(StoreQueries):
+    """A manager whose writes are visible at once.
 
-    Errors: RemoteMetadataError as the port says, also for an update that the segment's state does not allow.
+    Writes raise `failure` if it is set; partitions in `held_back` do not become ready.
+    Errors: RemoteMetadataError as specified by the port, also for an update that the segment's state does not
+    allow.
     """
 
     def __init__(self, log: InMemoryMetadataLog | None = None) -> None:
+        super().__init__()
         self.log = log or InMemoryMetadataLog()
-        self.store = PartitionMetadataStore()
         self.failure: RemoteMetadataError | None = None
         self.held_back: set[TopicIdPartition] = set()
         self.is_closed = False
@@ -71,21 +72,21 @@ class InMemoryRemoteLogMetadataManager(StoreQuestions):
         self.log.join(self)
 
     async def add_remote_log_segment_metadata(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Note a copy that begins, in state COPY_SEGMENT_STARTED."""
+        """Record the start of a copy."""
         self._write(metadata)
 
     async def update_remote_log_segment_metadata(self, update: RemoteLogSegmentMetadataUpdate) -> None:
-        """Note a further step of a segment that was added."""
+        """Record the next state of a segment."""
         self._write(update)
 
     async def put_remote_partition_delete_metadata(self, metadata: RemotePartitionDeleteMetadata) -> None:
-        """Note a step in the deletion of a partition."""
+        """Record a step of the deletion of a partition."""
         self._write(metadata)
 
     def on_partition_leadership_changes(
         self, leaders: Iterable[TopicIdPartition], followers: Iterable[TopicIdPartition]
     ) -> None:
-        """These partitions are here now: the log is read at once, unless they are held back."""
+        """Read the log for these partitions at once, unless they are held back."""
         for partition in (*leaders, *followers):
             if self.store.is_ready(partition):
                 continue
@@ -99,18 +100,18 @@ class InMemoryRemoteLogMetadataManager(StoreQuestions):
             self.store.mark_ready(partition)
 
     def on_stop_partitions(self, partitions: Iterable[TopicIdPartition]) -> None:
-        """These partitions are here no more: forget what is known of them."""
+        """Drop the metadata of these partitions."""
         for partition in partitions:
             self.store.drop(partition)
 
     async def close(self) -> None:
-        """Hear nothing more."""
+        """Receive no more records."""
         if not self.is_closed:
             self.is_closed = True
             self.log.leave(self)
 
-    def hear(self, event: RemoteLogEvent) -> None:
-        """A record was written by somebody."""
+    def on_record(self, event: RemoteLogEvent) -> None:
+        """Apply a record that any manager wrote."""
         self._outcome = self.store.apply(event)
 
     def _write(self, event: RemoteLogEvent) -> None:
@@ -122,4 +123,4 @@ class InMemoryRemoteLogMetadataManager(StoreQuestions):
         if not isinstance(event, RemotePartitionDeleteMetadata):
             self.store.cache(partition_of(event))
         self.log.append(event)
-        refuse_dropped(event, self._outcome)
+        raise_if_dropped(event, self._outcome)

@@ -1,6 +1,6 @@
-"""Entries with a weight, bounded in sum; the one not used for longest goes first.
+"""A cache with a bounded sum of weights that evicts the least recently used entry first.
 
-Plain state, no locks, no clock: the caller holds its lock and says what time it is.
+Plain state without locks and without a clock: the caller holds its lock and passes the time.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class _Entry(Generic[V]):
 class BoundedLru(Generic[K, V]):
     """Values by key.
 
-    Invariant: `weight` is the sum of the entries' weights and never above `capacity` (None: no bound).
-    An entry not used for `retention_ms` (None: never) is gone at the next call that names a time.
+    Invariant: `weight` is the sum of the entries' weights and at most `capacity`; None is no bound. An entry
+    that was not used for `retention_ms` is removed by the next call that takes a time; None is never.
     """
 
     def __init__(self, capacity: int | None, retention_ms: int | None) -> None:
@@ -44,7 +44,7 @@ class BoundedLru(Generic[K, V]):
         return iter(self._entries)
 
     def get(self, key: K, now_ms: int) -> V | None:
-        """The value of `key`, which is now the most recently used."""
+        """Return the value of `key` and make it the most recently used one; None if it is not cached."""
         entry = self._entries.get(key)
         if entry is None or self._is_expired(entry, now_ms):
             return None
@@ -53,27 +53,31 @@ class BoundedLru(Generic[K, V]):
         return entry.value
 
     def put(self, key: K, value: V, weight: int, now_ms: int) -> list[tuple[K, V]]:
-        """Keep `value`; the answer is what had to go: `value` itself when it is heavier than is allowed."""
-        gone = self.remove(key)
+        """Add `value` and return the evicted entries; `value` itself is among them if it exceeds the
+        capacity.
+        """
+        evicted = self.remove(key)
         if self.capacity is not None and weight > self.capacity:
-            return [*gone, (key, value)]
-        gone += self.shrink(None if self.capacity is None else self.capacity - weight, now_ms)
+            return [*evicted, (key, value)]
+        evicted += self.shrink(None if self.capacity is None else self.capacity - weight, now_ms)
         self._entries[key] = _Entry(value, weight, now_ms)
         self.weight += weight
-        return gone
+        return evicted
 
     def shrink(self, weight: int | None, now_ms: int) -> list[tuple[K, V]]:
-        """Drop entries until at most `weight` (None: any) is left, and those that are expired."""
-        gone: list[tuple[K, V]] = []
+        """Remove and return expired entries, and others until at most `weight` is left; None removes no
+        others.
+        """
+        evicted: list[tuple[K, V]] = []
         while self._entries:
             key, entry = next(iter(self._entries.items()))
             if not self._is_expired(entry, now_ms) and (weight is None or self.weight <= weight):
                 break
-            gone += self.remove(key)
-        return gone
+            evicted += self.remove(key)
+        return evicted
 
     def remove(self, key: K) -> list[tuple[K, V]]:
-        """Drop `key`; the answer holds it, or nothing when it was not there."""
+        """Remove `key`; return its entry in a list, which is empty if it was not cached."""
         entry = self._entries.pop(key, None)
         if entry is None:
             return []

@@ -1,9 +1,9 @@
-"""Bounded pools of threads for what blocks: calls of a storage manager, index files.
+"""Bounded pools of threads for blocking calls, such as those of a storage manager.
 
-The loop counts who is at work and who waits; threads only take calls and hand back what came of them. So
-nothing but two queues is shared, and a pool can be made smaller while its threads are busy.
+The event loop counts running and waiting calls; threads only run calls and return their results. Therefore
+only two queues are shared, and a pool can be made smaller while its threads are busy.
 
-Threads are daemons: one that hangs in a call without a timeout does not keep the process from ending.
+Threads are daemons: a thread that hangs in a call without a timeout does not keep the process from ending.
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ from typing import Any, Final, ParamSpec, TypeVar
 _log = logging.getLogger(__name__)
 
 _STARTER: Final = ThreadPoolExecutor(1, "remote-thread-starter")
-"""Starts threads: whoever does waits until the new one runs, on a busy machine for tens of milliseconds."""
+"""Starts threads: the starting thread waits until the new one runs, up to tens of milliseconds on a busy
+machine.
+"""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class PoolFull(Exception):
-    """As many calls wait for a thread as may."""
+    """The maximum number of calls is waiting for a thread."""
 
 
 class PoolClosed(Exception):
-    """The pool takes no more calls."""
+    """The pool accepts no more calls."""
 
 
 @dataclass(slots=True, eq=False)
@@ -43,10 +45,10 @@ class _Call:
 
 
 class BoundedPool:
-    """Runs calls in at most `threads` threads, in the order in which they came.
+    """Runs calls in at most `threads` threads, in the order in which they were submitted.
 
-    Bounds: at most `max_pending` calls wait for a thread (None: no limit of its own; then whoever calls
-    has one). Threads are made when they are needed and kept.
+    Bounds: at most `max_pending` calls wait for a thread; None if the callers have a limit of their own.
+    Threads are created when they are needed, and kept.
     I/O: none of its own. Used from one event loop only.
     """
 
@@ -59,34 +61,34 @@ class BoundedPool:
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._threads = 0
         self._busy = 0
-        self._made = 0
+        self._started_count = 0
         self._is_closed = False
 
     @property
     def threads(self) -> int:
-        """How many threads there may be."""
+        """Return the maximum number of threads."""
         return self._limit
 
     @property
     def busy(self) -> int:
-        """How many calls are in a thread now."""
+        """Return the number of calls that run in a thread."""
         return self._busy
 
     @property
     def pending(self) -> int:
-        """How many calls wait for a thread."""
+        """Return the number of calls that wait for a thread."""
         return len(self._waiting)
 
     @property
     def idle_share(self) -> float:
-        """The share of threads that have nothing to do, as Kafka's ...AvgIdlePercent, from 0 to 1."""
+        """Return the share of idle threads from 0 to 1, like Kafka's ...AvgIdlePercent."""
         return max(0.0, 1.0 - self._busy / self._limit)
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What `function(*args)` returns or raises, from a thread.
+        """Return or raise the result of `function(*args)`, which runs in a thread.
 
-        Cancelled while it waits, the call is not made. Cancelled in a thread it runs to its end and holds
-        the thread until then; nobody hears what came of it.
+        A call that is cancelled while it waits does not run. A call that is cancelled while it runs continues
+        to its end and occupies the thread until then; its result is dropped.
         Errors: PoolFull, PoolClosed.
         """
         if self._is_closed:
@@ -98,27 +100,27 @@ class BoundedPool:
         loop = asyncio.get_running_loop()
         call = _Call(lambda: function(*args, **kwargs), loop.create_future(), loop)
         self._waiting.append(call)
-        self._hand_out()
+        self._dispatch()
         outcome: T = await call.outcome
         return outcome
 
     def resize(self, threads: int) -> None:
-        """Allow more threads from now on, or fewer once they have ended what they do."""
+        """Allow more threads from now on, or fewer as soon as their calls have ended."""
         assert threads >= 1, f"pool {self.name} of {threads} threads"
         self._limit = threads
-        self._let_go()
-        self._hand_out()
+        self._end_idle_threads()
+        self._dispatch()
 
     def close(self) -> None:
-        """Take no more calls and make none that waits; those in threads run to their end."""
+        """Accept no more calls and drop those that wait; running calls continue to their end."""
         self._is_closed = True
         while self._waiting:
             outcome = self._waiting.popleft().outcome
             if not outcome.done():
                 outcome.set_exception(PoolClosed(self.name))
-        self._let_go()
+        self._end_idle_threads()
 
-    def _hand_out(self) -> None:
+    def _dispatch(self) -> None:
         while self._waiting and self._busy < self._limit:
             call = self._waiting.popleft()
             if call.outcome.done():
@@ -130,20 +132,22 @@ class BoundedPool:
 
     def _start_thread(self) -> None:
         self._threads += 1
-        self._made += 1
-        name = f"{self.name}-{self._made}"
-        thread = threading.Thread(target=_work, args=(self._calls, self._ended), name=name, daemon=True)
+        self._started_count += 1
+        name = f"{self.name}-{self._started_count}"
+        thread = threading.Thread(
+            target=_work, args=(self._calls, self._on_call_ended), name=name, daemon=True
+        )
         _STARTER.submit(_start, thread)
 
-    def _let_go(self) -> None:
-        """End the threads that are too many and idle."""
+    def _end_idle_threads(self) -> None:
+        """End idle threads above the limit."""
         kept = 0 if self._is_closed else self._limit
         while self._threads > max(kept, self._busy):
             self._threads -= 1
             self._calls.put(None)
 
-    def _ended(self, call: _Call, answer: Any, error: BaseException | None) -> None:
-        """On the loop: a thread is done with `call`."""
+    def _on_call_ended(self, call: _Call, answer: Any, error: BaseException | None) -> None:
+        """Complete `call` on the loop after its thread has run it."""
         self._busy -= 1
         outcome = call.outcome
         if not outcome.done():
@@ -151,19 +155,21 @@ class BoundedPool:
                 outcome.set_result(answer)
             else:
                 outcome.set_exception(error)
-        self._let_go()
-        self._hand_out()
+        self._end_idle_threads()
+        self._dispatch()
 
 
 def _start(thread: threading.Thread) -> None:
     try:
         thread.start()
     except RuntimeError as error:
-        _log.error("the thread %s cannot be started, others do its work: %s", thread.name, error)
+        _log.error(
+            "Cannot start thread %s; the other threads of the pool run its calls: %s", thread.name, error
+        )
 
 
 def _work(
-    calls: SimpleQueue[_Call | None], ended: Callable[[_Call, Any, BaseException | None], None]
+    calls: SimpleQueue[_Call | None], on_call_ended: Callable[[_Call, Any, BaseException | None], None]
 ) -> None:
     while (call := calls.get()) is not None:
         answer, error = None, None
@@ -172,13 +178,13 @@ def _work(
         except BaseException as raised:
             error = _for_a_future(raised)
         try:
-            call.loop.call_soon_threadsafe(ended, call, answer, error)
+            call.loop.call_soon_threadsafe(on_call_ended, call, answer, error)
         except RuntimeError:
-            return  # the loop is closed; nobody waits any more
+            return  # the loop is closed; no task waits for the result
         del call, answer, error
 
 
 def _for_a_future(error: BaseException) -> BaseException:
     if isinstance(error, StopIteration):
-        return RuntimeError(f"the call raised {error!r}")  # a future refuses it
+        return RuntimeError(f"the call raised {error!r}")  # a future does not accept StopIteration
     return error

@@ -1,7 +1,7 @@
-"""The seam to time: what the broker's shells read instead of reaching for the clock.
+"""The clock of the product's shells; tests and simulations pass another one.
 
-Cores never see this; they take `now_ms`. Two clocks, because wall time jumps: stamps on records
-come from the wall clock, deadlines and durations from the monotonic one.
+Cores take `now_ms` instead. There are two kinds of time because wall-clock time may jump: timestamps of
+records use the wall clock, deadlines and durations use the monotonic clock.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall time for stamps, monotonic time for deadlines and durations."""
+    """Wall-clock time for timestamps, monotonic time for deadlines and durations."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970 (UTC); may jump."""
+        """Return the milliseconds since 1970 (UTC); may jump."""
         ...
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some fixed moment; never goes back."""
+        """Return the milliseconds since a fixed moment; never decreases."""
         ...
 
     def monotonic_ns(self) -> int:
-        """The same in nanoseconds, for durations."""
+        """Return the same in nanoseconds, for durations."""
         ...
 
 
 class SystemClock:
-    """The machine's clocks."""
+    """The clocks of the operating system."""
 
     __slots__ = ()
 
@@ -36,9 +36,9 @@ class SystemClock:
     monotonic_ns: Callable[[], int] = staticmethod(time.perf_counter_ns)
 
     def wall_ms(self) -> int:
-        """See Clock."""
+        """Return the milliseconds since 1970 (UTC)."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        """See Clock."""
+        """Return the milliseconds since a fixed moment."""
         return time.perf_counter_ns() // 1_000_000

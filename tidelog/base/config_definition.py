@@ -1,9 +1,9 @@
-"""What one config key means: its kind, default, bounds, synonyms and the words that describe it.
+"""Definitions of configuration keys: type, default, bounds, synonyms and documentation.
 
-Topic, group and broker configs are tables of `ConfigDefinition`. Parsing text gives a typed
-value or raises `ConfigError`, whose one line shows key, value and what would be allowed.
+Topic, group and broker configs are tables of `ConfigDefinition`. Parsing a text returns a typed value or
+raises `ConfigError`, whose single line has the key, the value and the allowed values.
 
-Source: org.apache.kafka.common.config.ConfigDef of Apache Kafka 4.3 (how text becomes a value).
+Source: org.apache.kafka.common.config.ConfigDef of Apache Kafka 4.3 (conversion of texts).
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ HIDDEN_VALUE: Final = "[hidden]"
 
 
 class ConfigError(ValueError):
-    """A config value that cannot be accepted; prints as one line with key, value and what is allowed."""
+    """A config value that is not allowed; its text is one line with the key, the value and what is
+    allowed.
+    """
 
     def __init__(self, key: str, value: object, allowed: str) -> None:
         super().__init__(f"{key}={_printable(value)}: {allowed}")
@@ -58,12 +60,14 @@ class ConfigError(ValueError):
 
 
 def _printable(value: object) -> str:
-    """`value` on one line, whatever somebody put into a file."""
+    """Return `value` on one line, with other than printable characters escaped."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in str(value))
 
 
 class Synonym(NamedTuple):
-    """A broker key that gives a topic key its default; `factor` turns its unit into the topic key's."""
+    """A broker key whose value is the default of a topic key; `factor` converts its unit to that of the topic
+    key.
+    """
 
     key: str
     factor: int = 1
@@ -73,10 +77,10 @@ class Synonym(NamedTuple):
 class ConfigDefinition:
     """One key of a config table.
 
-    Bounds `minimum` and `maximum` are inclusive; `extra_values` are accepted outside them (a gzip
-    level of -1). `valid_values` limits a text or each item of a list. `check` returns what is
-    allowed when the parsed value is wrong, else None. `required` means there is no default.
-    `internal` keys are Kafka's test-only keys: accepted, never listed.
+    The bounds `minimum` and `maximum` are inclusive; `extra_values` are allowed outside them (a gzip level of
+    -1). `valid_values` limits a text, or each item of a list. `check` returns what is allowed if the parsed
+    value is not allowed, else None. `required` means that there is no default. `internal` keys are Kafka's
+    keys for tests: they are accepted and never listed.
     """
 
     key: str
@@ -96,22 +100,22 @@ class ConfigDefinition:
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether the value must never be shown."""
+        """Return whether the value must never be shown."""
         return self.kind is ConfigKind.PASSWORD
 
     @property
     def field_name(self) -> str:
-        """The key as an attribute name: `retention.ms` -> `retention_ms`."""
+        """Return the key as an attribute name: `retention.ms` -> `retention_ms`."""
         return self.key.replace(".", "_")
 
     @property
     def default_text(self) -> str | None:
-        """The default as Kafka prints it, None when there is none."""
+        """Return the default as Kafka prints it, None if there is none."""
         return value_text(self.default)
 
     @property
     def allowed(self) -> str:
-        """What values are accepted, as the end of an error line."""
+        """Return a phrase for error texts that says which values are allowed."""
         if self.valid_values:
             listed = ", ".join(self.valid_values)
             return (
@@ -135,7 +139,7 @@ class ConfigDefinition:
         return ""
 
     def parse(self, text: str) -> ConfigValue:
-        """The typed value of `text`, surrounding blanks dropped; ConfigError when it is not allowed."""
+        """Return the typed value of `text` without surrounding blanks. Errors: ConfigError."""
         if self.kind is ConfigKind.PASSWORD:
             return text
         value = self._convert(text.strip())
@@ -143,7 +147,7 @@ class ConfigDefinition:
         return value
 
     def shown(self, text: str | None) -> str | None:
-        """`text` as it may appear in a log line or an error: passwords are hidden."""
+        """Return `text` as logs and errors may show it: passwords are hidden."""
         return HIDDEN_VALUE if self.is_sensitive and text is not None else text
 
     def _convert(self, text: str) -> ConfigValue:
@@ -211,13 +215,15 @@ class ConfigDefinition:
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """The items of a comma-separated list, blanks around them dropped; blank text is the empty list."""
+    """Return the items of a comma-separated list without surrounding blanks; a blank text is the
+    empty list.
+    """
     stripped = text.strip()
     return tuple(item.strip() for item in stripped.split(",")) if stripped else ()
 
 
 def value_text(value: ConfigValue) -> str | None:
-    """A parsed value as Kafka prints it: true/false, items joined by commas, None for "not set"."""
+    """Return a parsed value as Kafka prints it: true/false, items joined by commas, None for "not set"."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -228,7 +234,9 @@ def value_text(value: ConfigValue) -> str | None:
 
 
 def table(definitions: Iterable[ConfigDefinition]) -> Mapping[str, ConfigDefinition]:
-    """The definitions by key, in the order given; a key defined twice is our own mistake."""
+    """Return the definitions by key, in their order. A key that is defined twice is an error of the
+    program.
+    """
     by_key: dict[str, ConfigDefinition] = {}
     for definition in definitions:
         assert definition.key not in by_key, definition.key

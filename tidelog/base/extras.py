@@ -1,4 +1,4 @@
-"""Optional dependencies: which extra of the distribution installs what a feature needs."""
+"""Optional dependencies: the extra of the distribution that installs the packages of a feature."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Log lines of a fault that lasts, as a full disk: one when it begins, then numbers, one when it is over.
+"""Log lines of a lasting fault, such as a full disk: one at its start, then counts, then one at its end.
 
-`base/log_limit` bounds lines of which each says something else; here all of them say the same.
+`base/log_limit` limits lines with different texts; here all lines have the same text.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ import logging
 
 
 class FaultLog:
-    """The fault of one `subject`; `report`, called at intervals, ends one that has not occurred since."""
+    """The fault of one `subject`. The owner calls `report` at intervals; it ends a fault that did not
+    recur.
+    """
 
     __slots__ = ("_last", "_level", "_logger", "_since_report", "_subject", "_total")
 
@@ -22,7 +24,7 @@ class FaultLog:
         self._last = ""
 
     def occurred(self, level: int, text: str) -> None:
-        """Log the first time, and count the others."""
+        """Log the first failure, and count the following ones."""
         if not self._total:
             self._level = level
             self._logger.log(level, "%s: %s", self._subject, text)
@@ -32,7 +34,7 @@ class FaultLog:
         self._last = text
 
     def report(self) -> None:
-        """Log how often the fault has occurred since the last report, or that it is over."""
+        """Log how often the fault has occurred since the last report, or that it has ended."""
         if not self._total:
             return
         if self._since_report:
@@ -44,5 +46,5 @@ class FaultLog:
             self._total = 0
 
     def forget(self) -> None:
-        """End the fault without a line: another one says more."""
+        """End the fault without a log line, because another line is more specific."""
         self._total = self._since_report = 0

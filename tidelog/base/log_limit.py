@@ -1,7 +1,7 @@
-"""A bound on log lines that others can cause: LINES_MAX of each kind in PERIOD_MS, then only their number.
+"""A limit on log lines that clients can cause: LINES_MAX of each kind in PERIOD_MS, then only their count.
 
-A kind is the text of a message before its arguments are filled in, so there are as many kinds as places in
-the code. What was left out is reported with the first line of the kind after the period, or by `report`.
+The kind of a message is its text without arguments, so that the number of kinds is bounded by the program.
+The number of suppressed lines is logged with the first line of the kind after the period, or by `report`.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ PERIOD_MS: Final = 10_000
 class _Kind:
     """Messages of one kind in the current period."""
 
-    __slots__ = ("began_ms", "left_out", "level", "lines", "logger")
+    __slots__ = ("level", "lines", "logger", "start_ms", "suppressed")
 
-    def __init__(self, logger: logging.Logger, level: int, began_ms: int) -> None:
+    def __init__(self, logger: logging.Logger, level: int, start_ms: int) -> None:
         self.logger = logger
         self.level = level
-        self.began_ms = began_ms
+        self.start_ms = start_ms
         self.lines = 0
-        self.left_out = 0
+        self.suppressed = 0
 
 
 class LogLimit:
-    """Passes messages on to their loggers, within the bound. `now_ms` is a monotonic clock."""
+    """Passes messages to their loggers within the limit. `now_ms` is a monotonic clock."""
 
     __slots__ = ("_kinds", "_now_ms")
 
@@ -45,10 +45,10 @@ class LogLimit:
         extra: Mapping[str, object] | None = None,
         error: BaseException | None = None,
     ) -> None:
-        """Log a message, with the traceback of `error`, unless there were too many of its kind."""
+        """Log a message, with the traceback of `error`, unless the limit of its kind is reached."""
         now_ms = self._now_ms()
         kind = self._kinds.get(message)
-        if kind is not None and now_ms - kind.began_ms >= PERIOD_MS:
+        if kind is not None and now_ms - kind.start_ms >= PERIOD_MS:
             self._end(message, kind)
             kind = None
         if kind is None:
@@ -57,22 +57,22 @@ class LogLimit:
             kind.lines += 1
             logger.log(level, message, *arguments, extra=extra, exc_info=error)
         else:
-            kind.left_out += 1
+            kind.suppressed += 1
 
     def report(self) -> None:
-        """Report what was left out in the periods that are over."""
+        """Log the number of lines that were suppressed in periods that have ended."""
         now_ms = self._now_ms()
         for message, kind in list(self._kinds.items()):
-            if now_ms - kind.began_ms >= PERIOD_MS:
+            if now_ms - kind.start_ms >= PERIOD_MS:
                 self._end(message, kind)
 
     def _end(self, message: str, kind: _Kind) -> None:
         del self._kinds[message]
-        if kind.left_out:
+        if kind.suppressed:
             kind.logger.log(
                 kind.level,
-                "%d more messages were left out since %d s, of the kind: %s",
-                kind.left_out,
-                (self._now_ms() - kind.began_ms) // 1000,
+                "%d more messages were suppressed in the last %d s, of the kind: %s",
+                kind.suppressed,
+                (self._now_ms() - kind.start_ms) // 1000,
                 message,
             )

@@ -11,13 +11,17 @@ from tidelog.cli.output import print_table
 from tidelog.protocol.ids import uuid_text
 from tidelog.remote.inspection.bucket import Bucket
 from tidelog.remote.inspection.byte_range import ByteRange
-from tidelog.remote.inspection.departures import Departure, departures, local_only_bytes
 from tidelog.remote.inspection.placing import (
+    OffsetLocation,
     Place,
     UploadReason,
-    Whereabouts,
     pending_offset,
     upload_reasons,
+)
+from tidelog.remote.inspection.scheduled_deletions import (
+    ScheduledDeletion,
+    local_only_bytes,
+    scheduled_deletions,
 )
 from tidelog.remote.inspection.views import PartitionView, epoch_spans, finished
 from tidelog.remote.objects.layout.custom_metadata import decode_custom_metadata
@@ -163,7 +167,7 @@ def moment(timestamp_ms: int | None) -> str | None:
 
 
 def explain_document(
-    view: PartitionView, place: Whereabouts | None, where: ByteRange | None, count: int
+    view: PartitionView, place: OffsetLocation | None, where: ByteRange | None, count: int
 ) -> dict[str, Any]:
     """Return the output of `explain` for JSON."""
     return {
@@ -183,13 +187,13 @@ def explain_document(
                 "at_ms": departure.at_ms,
                 "after_bytes": departure.after_bytes,
             }
-            for departure in departures(view, count)
+            for departure in scheduled_deletions(view, count)
         ],
     }
 
 
-def not_tiered(view: PartitionView, place: Whereabouts | None) -> list[UploadReason]:
-    """Return why the requested offset, or the next pending one, is not in the tier; empty if it is."""
+def not_tiered(view: PartitionView, place: OffsetLocation | None) -> list[UploadReason]:
+    """Return why the requested offset, or the next pending one, is not in remote storage; empty if it is."""
     if place is not None:
         return list(upload_reasons(view, place.offset)) if place.place is Place.LOCAL else []
     first = pending_offset(view)
@@ -197,7 +201,7 @@ def not_tiered(view: PartitionView, place: Whereabouts | None) -> list[UploadRea
 
 
 def print_explanation(
-    view: PartitionView, place: Whereabouts | None, where: ByteRange | None, count: int
+    view: PartitionView, place: OffsetLocation | None, where: ByteRange | None, count: int
 ) -> None:
     """Print the output of `explain`."""
     print_partitions([view])
@@ -210,16 +214,16 @@ def print_explanation(
     reasons = not_tiered(view, place)
     if reasons:
         subject = f"offset {pending_offset(view) if place is None else place.offset}"
-        print(f"\n{subject} is not in the tier:")
+        print(f"\n{subject} is not in remote storage:")
         for reason in reasons:
             print(f"  {reason.obstacle.value}{f' ({reason.detail})' if reason.detail else ''}")
-    going = departures(view, count)
+    going = scheduled_deletions(view, count)
     if going:
         print("\nnext segments to expire:")
         print_table(("start", "end", "when", "reason"), [_departure_row(view, each) for each in going])
 
 
-def _place_document(place: Whereabouts, where: ByteRange | None) -> dict[str, Any]:
+def _place_document(place: OffsetLocation, where: ByteRange | None) -> dict[str, Any]:
     segment = place.segment
     return {
         "offset": place.offset,
@@ -231,7 +235,7 @@ def _place_document(place: Whereabouts, where: ByteRange | None) -> dict[str, An
     }
 
 
-def _print_place(place: Whereabouts, where: ByteRange | None) -> None:
+def _print_place(place: OffsetLocation, where: ByteRange | None) -> None:
     print(f"offset {place.offset}: {place.place.value}")
     if place.epoch is not None:
         print(f"  leader epoch  {place.epoch}")
@@ -250,7 +254,7 @@ def _print_place(place: Whereabouts, where: ByteRange | None) -> None:
         print(stored + (f" ({', '.join(how)})" if how else ""))
 
 
-def _departure_row(view: PartitionView, departure: Departure) -> tuple[object, ...]:
+def _departure_row(view: PartitionView, departure: ScheduledDeletion) -> tuple[object, ...]:
     segment = departure.segment
     if departure.reason is not None:
         return segment.start_offset, segment.end_offset, "now", departure.reason.value

@@ -50,7 +50,7 @@ def tiered(cluster: EmbeddedCluster) -> TieredTopics:
 
 @pytest.fixture(scope="module")
 def topic(cluster: EmbeddedCluster, tiered: TieredTopics) -> Iterator[str]:
-    """Three segments in the tier, and the active one."""
+    """Three segments in remote storage, and the active one."""
     tiered.create("tides")
     opened = Opened(cluster.bootstrap_servers)
     opened.produce(CONFLUENT, "tides", SENT)
@@ -152,14 +152,14 @@ def test_explain_finds_the_very_bytes_of_an_offset(cluster: EmbeddedCluster, top
         ((_, header),) = iterate_headers(data)
         assert header.base_offset == where["base_offset"] <= offset <= header.last_offset
     text = output(cluster, "explain", "tides-0", "-o", "1500", *bucket_options(cluster))
-    assert "offset 1500: in the tier" in text
+    assert "offset 1500: in remote storage" in text
     assert "stored bytes  " in text
 
 
 def test_explain_says_why_the_end_is_not_in_the_tier(cluster: EmbeddedCluster, topic: str) -> None:
     text = output(cluster, "explain", "tides-0", "--offset", str(len(SENT) - 1))
     assert "on the leader's disk only" in text
-    assert "otherwise its segment is the active one" in text
+    assert "it may be in the active segment" in text
     assert f"offset {len(SENT) + 5}: not written yet" in output(
         cluster, "explain", "tides-0", "-o", str(len(SENT) + 5)
     )
@@ -305,7 +305,7 @@ def test_fsck_prints_a_line_for_each_finding(damaged: EmbeddedCluster) -> None:
     assert result.exit_code == 1
     line, summary = result.stdout.splitlines()
     assert line.startswith("LOSS missing-object: tides-0 tides-")
-    assert line.endswith(".log: the metadata counts on an object that is not there")
+    assert line.endswith(".log: an object that the metadata requires is missing")
     assert summary == "1 partition, 3 remote segments: 1 finding, no notes"
 
 
@@ -419,7 +419,7 @@ def test_after_records_were_deleted_what_is_below_is_told_as_gone(
     tiered.wait_until_tiered(topic)
     asyncio.run(delete_before(cluster, topic, 1500))
     assert f"offset 1499: {Place.BELOW_START.value}" in output(cluster, "explain", f"{topic}-0", "-o", "1499")
-    assert "offset 1500: in the tier" in output(cluster, "explain", f"{topic}-0", "-o", "1500")
+    assert "offset 1500: in remote storage" in output(cluster, "explain", f"{topic}-0", "-o", "1500")
     assert [one for one in fsck(cluster, topic, "--deep") if one["severity"] != "note"] == []
     wait_until(lambda: fsck(cluster, topic) == [], TIMEOUT_S)
 

@@ -63,7 +63,7 @@ from tidelog.remote.ports.storage_manager import (
 from tidelog.remote.reading.reader import RemoteLogReader
 from tidelog.remote.reading.requests import RemoteReadRequest
 from tidelog.remote.tasks.context import RemoteLogContext
-from tidelog.remote.tasks.remote_state import note_copied_offset
+from tidelog.remote.tasks.remote_state import update_copied_offset
 from tidelog.remote.tasks.replica import Role, TieredReplica
 from tidelog.storage.disk.checkpoints import decode_leader_epochs
 
@@ -233,7 +233,7 @@ class TieredScenario(Scenario):
         """Local retention by bytes, with as many as the segments have that are to stay."""
         broker, start = self.brokers[letter], int(offset)
         log = broker.partition.log
-        note_copied_offset(broker.context, broker.replica)
+        update_copied_offset(broker.context, broker.replica)
         kept = sum(segment.size_bytes for segment in log.segments if segment.base_offset >= start)
         log.update_config(replace(log.config, local_retention_bytes=kept))
         log.apply_retention(NOW_MS)

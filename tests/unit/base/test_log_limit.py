@@ -40,7 +40,7 @@ def test_so_many_lines_of_a_kind_are_logged_and_the_number_of_the_others(
     last = caplog.records[-1]
     assert (last.levelno, last.getMessage()) == (
         logging.WARNING,
-        "990 more messages were left out since 10 s, of the kind: bad connection %d",
+        "990 more messages were suppressed in the last 10 s, of the kind: bad connection %d",
     )
 
 
@@ -63,6 +63,6 @@ def test_the_first_line_of_a_new_period_comes_behind_the_number_of_those_left_ou
     clock.now_ms = 2 * PERIOD_MS
     limit.log(logger, logging.WARNING, "one %d", 99)
     assert [record.getMessage() for record in caplog.records[-2:]] == [
-        "5 more messages were left out since 20 s, of the kind: one %d",
+        "5 more messages were suppressed in the last 20 s, of the kind: one %d",
         "one 99",
     ]

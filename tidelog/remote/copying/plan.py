@@ -1,11 +1,11 @@
-"""Which segments of a leader's log go to remote storage next: pure decisions.
+"""Which segments of a leader's log are copied to remote storage next: pure decisions.
 
-A segment may go when it is sealed and wholly below the last stable offset: what is remote is committed and
-decided, so that nobody ever has to take it back. Segments go in their order, and none is left out: what is
-remote has no holes, and one offset tells how far it reaches.
+A segment may be copied if it is sealed and completely below the last stable offset. Remote records are
+therefore committed and their transactions decided, and never have to be removed again. Segments are copied in
+order without gaps, so that one offset describes how far the log is in remote storage.
 
-KIP-1241 lets a copy wait, so that young data is not stored twice: until the segment is old enough
-(remote.copy.lag.ms) or enough bytes came behind it (remote.copy.lag.bytes).
+With KIP-1241 a copy waits, so that recent records are not stored twice: until the segment is old enough
+(remote.copy.lag.ms), or until enough bytes follow it (remote.copy.lag.bytes).
 
 Source: RemoteLogManager.RLMCopyTask of Apache Kafka 4.3 and 4.4; KIP-405, KIP-1241, KAFKA-20633.
 """
@@ -23,19 +23,19 @@ from tidelog.storage.config.log_config import LogConfig
 
 @dataclass(frozen=True, slots=True)
 class CopyLag:
-    """How long copies wait; a limit of 0 lets all go at once, None is no limit that could be reached."""
+    """How long copies wait; 0 is no wait, None is a limit that is never reached."""
 
     lag_ms: int | None = 0
     lag_bytes: int | None = 0
 
     @classmethod
     def of(cls, config: LogConfig) -> CopyLag:
-        """The lags of a topic; -1 stands for what local retention keeps, which may be everything."""
+        """Return the lags of a topic; -1 means the limit of local retention, which may be unlimited."""
         lag_ms, lag_bytes = config.effective_remote_copy_lag_ms, config.effective_remote_copy_lag_bytes
         return cls(lag_ms if lag_ms >= 0 else None, lag_bytes if lag_bytes >= 0 else None)
 
-    def lets_go(self, segment: LocalSegment, newer_bytes: int, now_ms: int) -> bool:
-        """Whether a segment with `newer_bytes` of log behind it has waited long enough."""
+    def allows_copy(self, segment: LocalSegment, newer_bytes: int, now_ms: int) -> bool:
+        """Return whether a segment that `newer_bytes` of the log follow has waited long enough."""
         lag_ms, lag_bytes = self.lag_ms, self.lag_bytes
         if lag_ms == 0 or lag_bytes == 0:
             return True
@@ -53,10 +53,10 @@ def segments_to_copy(
     lag: CopyLag,
     now_ms: int,
 ) -> list[LocalSegment]:
-    """Those of a log's `segments` (the last one is active) that are to be copied now, in their order.
+    """Return those of a log's `segments` (the last one is active) that are copied now, in their order.
 
-    `copied_offset` is the last one in remote storage, -1 when nothing is. A segment that begins before it
-    and ends behind it is copied whole: another leader had its segments end elsewhere.
+    `copied_offset` is the last offset in remote storage, -1 if there is none. A segment that begins before it
+    and ends after it is copied completely: another leader's segments had other boundaries.
     """
     wanted_from = max(copied_offset + 1, log_start_offset)
     newer_bytes = sum(segment.size_bytes for segment in segments)
@@ -65,20 +65,20 @@ def segments_to_copy(
         newer_bytes -= segment.size_bytes
         if segment.end_offset <= wanted_from:
             continue
-        if segment.end_offset > last_stable_offset or not lag.lets_go(segment, newer_bytes, now_ms):
+        if segment.end_offset > last_stable_offset or not lag.allows_copy(segment, newer_bytes, now_ms):
             break
         chosen.append(segment)
     return chosen
 
 
 class CopyBacklog(NamedTuple):
-    """What is sealed and not remote."""
+    """The sealed segments that are not in remote storage."""
 
     segments: int
     size_bytes: int
 
 
 def copy_backlog(segments: Sequence[LocalSegment], copied_offset: Offset) -> CopyBacklog:
-    """What waits to be copied, for whatever reason (KIP-963: copy lag)."""
+    """Return the segments that wait to be copied, for any reason (KIP-963: copy lag)."""
     waiting = [segment.size_bytes for segment in segments[:-1] if segment.end_offset > copied_offset + 1]
     return CopyBacklog(len(waiting), sum(waiting))

@@ -1,10 +1,10 @@
-"""Copying one segment: COPY_SEGMENT_STARTED, its objects, COPY_SEGMENT_FINISHED.
+"""Copying of one segment: COPY_SEGMENT_STARTED, its objects, COPY_SEGMENT_FINISHED.
 
-    fails or ends                what is left                       who cleans up
-    before STARTED is answered   perhaps a record                   the leader: a dangling copy
+    failure or end               what remains                       cleaned up by
+    before STARTED is confirmed  perhaps a record                   the leader: a dangling copy
     while objects are written    a record, perhaps objects          this node at once, else the leader
     leadership lost meanwhile    the same                           the same
-    before FINISHED is answered  perhaps a segment in use: nobody deletes it; this leader publishes again
+    before FINISHED is confirmed perhaps a segment in use: not deleted; this leader publishes it again
 
 Source: RLMCopyTask.copyLogSegment of Apache Kafka 4.3; KIP-405, KIP-917; KAFKA-16511, KAFKA-17062,
 KAFKA-17428.
@@ -40,30 +40,32 @@ from tidelog.storage.segment.segment import LogSegment
 
 
 class SegmentNotCopyable(Exception):
-    """The segment lacks what goes with it: leader epochs, a producer snapshot or an index."""
+    """A part of the segment is missing: leader epochs, a producer snapshot or an index."""
 
 
 class CustomMetadataTooLarge(Exception):
-    """The storage manager wants more back than remote.log.metadata.custom.metadata.max.bytes."""
+    """The custom metadata exceeds remote.log.metadata.custom.metadata.max.bytes."""
 
 
 class LeadershipLost(Exception):
-    """Another leader may be at work; nothing was finished."""
+    """Another replica may be leader now; nothing was finished."""
 
 
 def describe_segment(
     context: RemoteLogContext, role: Role, segment: LogSegment, planned: LocalSegment
 ) -> tuple[RemoteLogSegmentMetadata, LogSegmentData]:
-    """What is written of a copy and what is copied.
+    """Return the metadata of a copy, and the files to copy.
 
-    Errors: SegmentNotCopyable, as Apache Kafka does not copy such a segment either; but it fails after
-    COPY_SEGMENT_STARTED, again and again.
+    Errors: SegmentNotCopyable. Apache Kafka does not copy such a segment either, but fails after
+    COPY_SEGMENT_STARTED, repeatedly.
     """
     log = role.replica.log
     end_offset = planned.end_offset
     epochs = log.leader_epochs.entries_in_range(segment.base_offset, end_offset)
     if not epochs:
-        raise SegmentNotCopyable(f"{log.directory}: no leader epoch is known at {segment.base_offset}")
+        raise SegmentNotCopyable(
+            f"{log.directory}: no leader epoch is known for offset {segment.base_offset}"
+        )
     metadata = RemoteLogSegmentMetadata(
         remote_log_segment_id=context.new_segment_id(role.replica.topic_id_partition),
         start_offset=segment.base_offset,
@@ -83,14 +85,14 @@ def _files_of(log: PartitionLog, segment: LogSegment, end_offset: Offset) -> Log
         return f"{log.directory}/{file_name(segment.base_offset, suffix)}"
 
     snapshot = log.producers.snapshots.path(end_offset)
-    needed = [path(LOG_SUFFIX), path(OFFSET_INDEX_SUFFIX), path(TIME_INDEX_SUFFIX), snapshot]
-    missing = [each for each in needed if not log.fs.exists(each)]
+    required = [path(LOG_SUFFIX), path(OFFSET_INDEX_SUFFIX), path(TIME_INDEX_SUFFIX), snapshot]
+    missing = [each for each in required if not log.fs.exists(each)]
     if missing:
-        raise SegmentNotCopyable(f"missing beside the segment: {', '.join(missing)}")
+        raise SegmentNotCopyable(f"files of the segment are missing: {', '.join(missing)}")
     return LogSegmentData(
-        log=needed[0],
-        offset_index=needed[1],
-        time_index=needed[2],
+        log=required[0],
+        offset_index=required[1],
+        time_index=required[2],
         producer_snapshot=snapshot,
         leader_epochs=encode_leader_epochs(log.leader_epochs.entries_in_range(-1, end_offset)),
         transaction_index=path(TXN_INDEX_SUFFIX) if segment.txn_index.entry_count else None,
@@ -98,28 +100,30 @@ def _files_of(log: PartitionLog, segment: LogSegment, end_offset: Offset) -> Log
 
 
 class SegmentCopy:
-    """One attempt to copy one segment; `start` once, then `publish` until it succeeds or nobody wants it."""
+    """One attempt to copy one segment: `store` once, then `publish` until it succeeds or the copy is
+    abandoned.
+    """
 
     __slots__ = ("_context", "_data", "_role", "metadata")
 
     def __init__(
         self, context: RemoteLogContext, role: Role, segment: LogSegment, planned: LocalSegment
     ) -> None:
-        """Errors: SegmentNotCopyable."""
+        """Describe the copy. Errors: SegmentNotCopyable."""
         self._context = context
         self._role = role
         self.metadata, self._data = describe_segment(context, role, segment, planned)
 
     @property
     def id(self) -> RemoteLogSegmentId:
-        """The id of this attempt."""
+        """Return the id of this attempt."""
         return self.metadata.remote_log_segment_id
 
     async def store(self) -> None:
-        """Publish that the copy begins, and write the objects.
+        """Publish the start of the copy, and write the objects.
 
-        Errors: RemoteMetadataError; LeadershipLost, CustomMetadataTooLarge and what the storage manager
-        raises, after what was written is discarded.
+        Errors: RemoteMetadataError; LeadershipLost, CustomMetadataTooLarge and errors of the storage manager,
+        after the written objects were discarded.
         """
         context, faults = self._context, self._context.faults
         faults(FaultPoint.BEFORE_COPY_STARTED)
@@ -140,11 +144,11 @@ class SegmentCopy:
         limit = context.settings.remote_log_metadata_custom_metadata_max_bytes
         if custom is not None and len(custom) > limit:
             await discard_copy(context, self.metadata)
-            raise CustomMetadataTooLarge(f"{len(custom)} bytes of custom metadata, allowed are {limit}")
+            raise CustomMetadataTooLarge(f"the custom metadata has {len(custom)} bytes; allowed are {limit}")
         await self._stop_unless_leader()
 
     async def publish(self) -> None:
-        """Publish the end of the copy; may be called again after an error, as it may have got through.
+        """Publish the end of the copy; may be called again after an error with an unknown outcome.
 
         Errors: RemoteMetadataError; LeadershipLost.
         """

@@ -14,11 +14,11 @@ from tidelog.remote.ports.segment_metadata import RemoteLogSegmentState
 from tidelog.remote.tasks.context import RemoteLogContext
 from tidelog.remote.tasks.fault_points import FaultPoint
 from tidelog.remote.tasks.local_segments import LocalSegment, find_segment, local_segments
-from tidelog.remote.tasks.remote_state import note_copied_offset
+from tidelog.remote.tasks.remote_state import update_copied_offset
 from tidelog.remote.tasks.replica import Role
 
-QUOTA_LOOK_MS: Final = 1000
-"""How long a copy that waits for the quota waits at most before it looks whether it is still wanted."""
+QUOTA_CHECK_MS: Final = 1000
+"""The maximum time that a copy waits for the quota before it checks again whether it is still needed."""
 
 _IN_USE: Final = (RemoteLogSegmentState.COPY_SEGMENT_STARTED, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 
@@ -26,46 +26,42 @@ _log = logging.getLogger(__name__)
 
 
 class CopyTask:
-    """Copies what may be copied of one partition each time it runs.
+    """Copies the segments of one partition that may be copied each time it runs.
 
-    Invariant: at most one copy of the partition is under way; one whose end is not published (`_unfinished`)
-    is brought to its end before another begins, so that a segment is not copied twice for a lost answer.
+    Invariant: at most one copy of the partition is in progress. A copy whose end may not be published
+    (`_unfinished`) is finished before another one begins, so that a lost response does not cause a second
+    copy.
     """
 
     def __init__(self, context: RemoteLogContext, role: Role) -> None:
         self._context = context
         self._role = role
         self._unfinished: SegmentCopy | None = None
-        self._is_stopped_for_good = False
-
-    @property
-    def is_publishing(self) -> bool:
-        """Whether there is a copy whose end is being published, or may have been."""
-        return self._unfinished is not None
+        self._is_disabled = False
 
     async def run(self) -> None:
-        """Copy all segments that may go now.
+        """Copy all segments that may be copied now.
 
-        Errors: RemoteMetadataError; SegmentNotCopyable and what the storage manager raises, counted.
+        Errors: RemoteMetadataError; SegmentNotCopyable and errors of the storage manager, which are counted.
         """
         role, log = self._role, self._role.replica.log
-        if self._is_stopped_for_good or not role.is_current or not log.remote_log_enabled:
+        if self._is_disabled or not role.is_current or not log.remote_log_enabled:
             return
         try:
             await self._finish_last_copy()
             if log.config.remote_log_copy_disable:
-                self._forget_lag()
-                note_copied_offset(self._context, role.replica)
+                self._clear_lag()
+                update_copied_offset(self._context, role.replica)
                 return
             for planned in self._plan():
                 if not await self._copy(planned):
                     return
         except LeadershipLost as lost:
-            _log.info("a copy ends because the partition is led elsewhere: %s", lost)
+            _log.info("Stopped a copy because leadership was lost: %s", lost)
         except CustomMetadataTooLarge as error:
-            _log.error("%s: nothing more is copied: %s", role.replica.topic_id_partition, error)
+            _log.error("Stopped copying %s: %s", role.replica.topic_id_partition, error)
             self._count_error()
-            self._is_stopped_for_good = True
+            self._is_disabled = True
         except RemoteMetadataNotReady:
             raise
         except Exception:
@@ -74,23 +70,24 @@ class CopyTask:
             raise
 
     def release(self) -> None:
-        """The role is over and the task does not run any more: whoever leads next decides on what is left.
+        """Give up the unfinished copy after the end of the role; the next leader decides about it.
 
-        But for the objects of a copy that somebody has deleted already, of which nobody else knows.
+        If another node has deleted the copy, this node keeps it for deletion: no other node knows of its
+        objects.
         """
         copy = self._unfinished
         if copy is None:
             return
         with suppress(RemoteMetadataError):
-            if self._is_given_up(copy):
-                self._context.leftovers[copy.id.id] = copy.metadata
-        self._done_with(copy)
+            if self._is_abandoned(copy):
+                self._context.undeleted_copies[copy.id.id] = copy.metadata
+        self._clear_unfinished(copy)
 
     def _plan(self) -> list[LocalSegment]:
         context, log = self._context, self._role.replica.log
-        copied_offset = note_copied_offset(context, self._role.replica)
+        copied_offset = update_copied_offset(context, self._role.replica)
         segments = local_segments(log)
-        self._note_lag(segments)
+        self._update_lag(segments)
         return segments_to_copy(
             segments,
             copied_offset=copied_offset,
@@ -101,63 +98,64 @@ class CopyTask:
         )
 
     async def _copy(self, planned: LocalSegment) -> bool:
-        """Copy one segment; False when the rest of the plan is not to be carried out."""
+        """Copy one segment; return False if the rest of the plan must not be executed."""
         context, role = self._context, self._role
         log = role.replica.log
         await self._wait_for_quota(planned.size_bytes)
-        # What waited may have been overtaken: by deletions, a truncation, or a setting.
+        # Deletions, a truncation or a changed setting may have made the plan obsolete.
         segment = find_segment(log, planned)
         if not role.is_current or log.config.remote_log_copy_disable or segment is None:
             return False
         if planned.end_offset <= log.log_start_offset:
-            return True  # deleted meanwhile, as DeleteRecords does
+            return True  # deleted meanwhile, for example by DeleteRecords
         copy = SegmentCopy(context, role, segment, planned)
         context.in_progress.add(copy.id.id)
         try:
             await copy.store()
             self._unfinished = copy
-            await self._publish_first(copy)
+            await self._publish_or_discard(copy)
         except OSError as error:
             if find_segment(log, planned) is not None:
                 raise
-            _log.info("%s left the log while it was copied: %s", copy.id, error)
+            _log.info("Segment %s was removed from the log during its copy: %s", copy.id, error)
             return False
         finally:
             if self._unfinished is None:
                 context.in_progress.discard(copy.id.id)
         return True
 
-    async def _publish_first(self, copy: SegmentCopy) -> None:
+    async def _publish_or_discard(self, copy: SegmentCopy) -> None:
         try:
             await self._publish(copy)
         except RemoteMetadataError:
-            if self._unfinished is not None and self._is_given_up(copy):
+            if self._unfinished is not None and self._is_abandoned(copy):
                 await discard_copy(self._context, copy.metadata)
-                self._done_with(copy)
+                self._clear_unfinished(copy)
             raise
 
     async def _publish(self, copy: SegmentCopy) -> None:
         await copy.publish()
-        self._done_with(copy)
+        self._clear_unfinished(copy)
         if self._role.is_current:
             log = self._role.replica.log
             log.note_highest_offset_in_remote_storage(copy.metadata.end_offset)
             self._context.faults(FaultPoint.AFTER_COPY_NOTED)
-            self._note_lag(local_segments(log))
+            self._update_lag(local_segments(log))
 
     async def _finish_last_copy(self) -> None:
-        """Publish the end of a copy again if it is not known whether it was published."""
+        """Publish the end of the last copy again if the outcome is unknown."""
         copy = self._unfinished
         if copy is None:
             return
-        if self._is_given_up(copy):
+        if self._is_abandoned(copy):
             await discard_copy(self._context, copy.metadata)
-            self._done_with(copy)
+            self._clear_unfinished(copy)
         else:
             await self._publish(copy)
 
-    def _is_given_up(self, copy: SegmentCopy) -> bool:
-        """Whether somebody took the copy for abandoned and deleted it, perhaps before its objects were there.
+    def _is_abandoned(self, copy: SegmentCopy) -> bool:
+        """Return whether another node considered the copy abandoned and deleted it, perhaps before its
+        objects existed.
 
         Errors: RemoteMetadataError.
         """
@@ -169,7 +167,7 @@ class CopyTask:
         )
         return next((each.state for each in listed if each.remote_log_segment_id == copy.id), None)
 
-    def _done_with(self, copy: SegmentCopy) -> None:
+    def _clear_unfinished(self, copy: SegmentCopy) -> None:
         self._unfinished = None
         self._context.in_progress.discard(copy.id.id)
 
@@ -177,19 +175,19 @@ class CopyTask:
         context = self._context
         quota, clock, figures = context.copy_quota, context.clock, context.figures
         while self._role.is_current and (wait_ms := quota.throttle_ms(clock.monotonic_ms())) > 0:
-            wait_ms = min(wait_ms, QUOTA_LOOK_MS)
+            wait_ms = min(wait_ms, QUOTA_CHECK_MS)
             figures.copy_throttle_time_ms += wait_ms
             figures.copy_throttle_count += 1
             await context.pause(wait_ms)
         quota.record(size_bytes, clock.monotonic_ms())
 
-    def _note_lag(self, segments: list[LocalSegment]) -> None:
+    def _update_lag(self, segments: list[LocalSegment]) -> None:
         replica = self._role.replica
         backlog = copy_backlog(segments, replica.log.highest_offset_in_remote_storage)
         figures = self._context.figures.partition(replica.topic_id_partition)
         figures.copy_lag_segments, figures.copy_lag_bytes = backlog
 
-    def _forget_lag(self) -> None:
+    def _clear_lag(self) -> None:
         figures = self._context.figures.partition(self._role.replica.topic_id_partition)
         figures.copy_lag_segments = figures.copy_lag_bytes = 0
 

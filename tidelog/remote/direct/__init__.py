@@ -1,9 +1,9 @@
-"""The tier as those see it who read it without a broker: which segments there are, and what of them counts.
+"""Remote storage for readers without a broker: which segments exist, and which parts of them are readable.
 
-    metadata_tier   what `__remote_log_metadata` and the leaders say: the same that brokers go by
-    bucket_tier     what the manifests in the object store say, when there is no broker
-    both give       a PartitionTier for each partition, which answers by leader epochs as brokers do
-    timestamps, aborted_transactions    by the small files of segments
+    metadata_tier   from `__remote_log_metadata` and the leaders: the same data that brokers use
+    bucket_tier     from the manifests in the object store, without any broker
+    both return     a PartitionTier for each partition, which uses leader epochs like brokers
+    timestamps, aborted_transactions    from the indexes of segments
 
 Nothing here writes anything, neither to brokers nor to the object store.
 """

@@ -1,7 +1,7 @@
-"""Aborted transactions of what is read from the tier without a broker.
+"""Aborted transactions of records that are read from remote storage without a broker.
 
 I/O: blocks; the indexes of several segments are fetched at a time. Errors: RemoteStorageError;
-RemoteResourceNotFound when a segment is gone that should tell of them.
+RemoteResourceNotFound if a required segment was deleted.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from tidelog.storage.segment.txn_index import AbortedTransaction, AbortedTransac
 def aborted_transactions(
     storage: RemoteStorageManager, tier: PartitionTier, start_offset: Offset, end_offset: Offset
 ) -> AbortedTransactions:
-    """Those that overlap [`start_offset`, `end_offset`) and whose marker is in the tier, in their order.
+    """Return those that overlap [`start_offset`, `end_offset`) and whose marker is in remote storage, in
+    their order.
 
-    `complete` is false when more of them may have their marker behind all that the tier has.
+    `complete` is False if the markers of others may be after all records in remote storage.
     """
     indexes = FetchedIndexes(storage)
 

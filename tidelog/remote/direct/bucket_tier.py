@@ -1,11 +1,11 @@
-"""The tier as the object store alone tells of it, with no broker running (shell).
+"""Remote storage as described by the object store alone, without any broker (shell).
 
-A manifest names its segment whole, and the newest segment's leader-epoch checkpoint tells the epochs of the
-log up to its end. Where the log starts, only brokers know: here it starts where the newest segment's epochs
-do, or with the oldest segment.
+A manifest describes its segment completely, and the newest segment's leader-epoch checkpoint has the epochs
+of the log up to its end. Only brokers know where the log starts: here it starts where the newest segment's
+epochs start, or with the oldest segment.
 
-I/O: blocks; manifests are fetched by a few threads. Bounds: what is known of a segment, about 1 KiB.
-Errors: RemoteStorageError, also for a manifest that is damaged.
+I/O: blocks; manifests are fetched by a few threads. Bounds: about 1 KiB for each segment.
+Errors: RemoteStorageError, also for a damaged manifest.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SNAPSHOT_BYTES_MAX: Final = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class BucketPartition:
-    """One partition: what the tier serves, from `start_offset` up to `end_offset` (exclusive)."""
+    """One partition: remote storage serves it from `start_offset` to `end_offset` (exclusive)."""
 
     tier: PartitionTier
     newest: RemoteLogSegmentMetadata
@@ -45,19 +45,19 @@ class BucketPartition:
 
     @property
     def end_offset(self) -> Offset:
-        """Behind the last record."""
+        """Return the offset after the last record."""
         return self.newest.end_offset + 1
 
 
 class BucketTier:
-    """Looks into `bucket` each time it is asked; a manifest is read once."""
+    """Reads `bucket` on each call; a manifest is read once."""
 
     def __init__(self, bucket: Bucket) -> None:
         self.bucket = bucket
         self._described: dict[str, RemoteLogSegmentMetadata] = {}
 
     def topics(self) -> dict[str, set[UUID]]:
-        """Every topic that has segments, and its ids: more than one when it was deleted and made again."""
+        """Return every topic that has segments, with its ids: several if it was deleted and re-created."""
         found: dict[str, set[UUID]] = {}
         for name in self._manifests(None).values():
             found.setdefault(name.partition.topic, set()).add(name.partition.topic_id)
@@ -66,9 +66,9 @@ class BucketTier:
     def partitions(
         self, topics: Collection[str], topic_ids: Mapping[str, UUID] | None = None
     ) -> dict[TopicPartition, BucketPartition]:
-        """The partitions of `topics` that have segments.
+        """Return the partitions of `topics` that have segments.
 
-        Of a topic with several ids the one of `topic_ids` counts, else that which was copied last.
+        Of a topic with several ids, the one in `topic_ids` is used, else the one that was copied last.
         """
         names: dict[str, ObjectName] = {}
         for topic in topics:
@@ -84,7 +84,7 @@ class BucketTier:
         }
 
     def last_stable_offset(self, partition: BucketPartition) -> Offset:
-        """Up to where it is known which transactions were aborted: the start of the first that is open."""
+        """Return the offset up to which aborted transactions are known: the start of the first open one."""
         newest = partition.newest
         try:
             stream = self.bucket.storage.fetch_index(newest, IndexType.PRODUCER_SNAPSHOT)
@@ -96,10 +96,10 @@ class BucketTier:
         open_since = [one.transaction_first_offset for one in producers]
         return min([partition.end_offset, *(offset for offset in open_since if offset is not None)])
 
-    # --- inside ---------------------------------------------------------------------------
+    # --- private --------------------------------------------------------------------------
 
     def _manifests(self, topic: str | None) -> dict[str, ObjectName]:
-        """The manifests of one topic by key, None for all."""
+        """Return the manifests of one topic by key; None for all topics."""
         prefix = self.bucket.prefix
         found = {}
         for info in self.bucket.objects(prefix if topic is None else f"{prefix}{topic}-"):
@@ -109,22 +109,24 @@ class BucketTier:
         return found
 
     def _of_one_id(
-        self, topic: str, names: dict[str, ObjectName], wanted: UUID | None
+        self, topic: str, names: dict[str, ObjectName], requested: UUID | None
     ) -> dict[str, ObjectName]:
         ids = {name.partition.topic_id for name in names.values()}
-        if wanted is None and len(ids) > 1:
+        if requested is None and len(ids) > 1:
             newest = [max(some, key=lambda key: names[key].start_offset) for some in _by_partition(names)]
             copied = self._read({key: names[key] for key in newest})
-            wanted = max(copied, key=lambda segment: segment.event_timestamp_ms).topic_id_partition.topic_id
-        elif wanted is not None and wanted not in ids:
-            there = ", ".join(sorted(map(uuid_text, ids))) or "none"
+            requested = max(
+                copied, key=lambda segment: segment.event_timestamp_ms
+            ).topic_id_partition.topic_id
+        elif requested is not None and requested not in ids:
+            present = ", ".join(sorted(map(uuid_text, ids))) or "none"
             raise RemoteStorageError(
-                f"topic {topic} has nothing of id {uuid_text(wanted)} in the bucket; there are: {there}"
+                f"topic {topic} has no segment of id {uuid_text(requested)} in the bucket; it has {present}"
             )
-        return {key: name for key, name in names.items() if wanted in (None, name.partition.topic_id)}
+        return {key: name for key, name in names.items() if requested in (None, name.partition.topic_id)}
 
     def _read(self, names: Mapping[str, ObjectName]) -> list[RemoteLogSegmentMetadata]:
-        """What manifests describe; without those that have gone meanwhile."""
+        """Return the segments that the manifests describe, without those that were deleted meanwhile."""
         new = [key for key in names if key not in self._described]
         read = in_threads(lambda key: self._described_by(key, names[key]), new)
         for key, segment in zip(new, read, strict=True):
@@ -139,9 +141,9 @@ class BucketTier:
             return None
         except DecodeError as error:
             raise RemoteStorageError(f"{self.bucket.shown(key)}: {error}") from error
-        said = segment.remote_log_segment_id
-        if (said.id, said.topic_id_partition) != (name.segment_id, name.partition):
-            raise RemoteStorageError(f"{self.bucket.shown(key)}: it describes {said}")
+        described = segment.remote_log_segment_id
+        if (described.id, described.topic_id_partition) != (name.segment_id, name.partition):
+            raise RemoteStorageError(f"{self.bucket.shown(key)}: it describes {described}")
         return segment
 
     def _partition(

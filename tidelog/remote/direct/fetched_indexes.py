@@ -1,6 +1,6 @@
-"""The indexes of remote segments straight out of the tier, for those who look at each but a few times.
+"""The indexes of remote segments, fetched directly, for readers that use each of them only a few times.
 
-I/O: blocks, through the storage manager, which keeps some of the small files in memory.
+I/O: blocks, through the storage manager, which caches some indexes in memory.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tidelog.remote.index_cache.file_names import CachedFile, CachedIndex
-from tidelog.remote.index_cache.index_files import Index, fetched_index
+from tidelog.remote.index_cache.index_files import Index, fetch_index
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.ports.storage_manager import RemoteStorageManager
 from tidelog.storage.segment.offset_index import OffsetIndex
@@ -18,34 +18,34 @@ from tidelog.storage.segment.txn_index import TransactionIndex
 
 
 class FetchedIndexes:
-    """As `SegmentIndexes` says; nothing is kept here."""
+    """Implements `SegmentIndexes` without a cache."""
 
     def __init__(self, storage: RemoteStorageManager) -> None:
         self._storage = storage
 
     @contextmanager
     def offset_index(self, metadata: RemoteLogSegmentMetadata) -> Iterator[OffsetIndex]:
-        """The segment's offset index."""
+        """Provide the segment's offset index."""
         index = self._fetched(metadata, CachedIndex.OFFSET)
         assert isinstance(index, OffsetIndex), index
         yield index
 
     @contextmanager
     def time_index(self, metadata: RemoteLogSegmentMetadata) -> Iterator[TimeIndex]:
-        """The segment's time index."""
+        """Provide the segment's time index."""
         index = self._fetched(metadata, CachedIndex.TIME)
         assert isinstance(index, TimeIndex), index
         yield index
 
     @contextmanager
     def transaction_index(self, metadata: RemoteLogSegmentMetadata) -> Iterator[TransactionIndex]:
-        """The segment's transaction index, an empty one when nothing was aborted."""
+        """Provide the segment's transaction index; it is empty if no transaction was aborted."""
         index = self._fetched(metadata, CachedIndex.TRANSACTION)
         assert isinstance(index, TransactionIndex), index
         yield index
 
     def forget(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Nothing is kept."""
+        """Do nothing: nothing is cached."""
 
     def _fetched(self, metadata: RemoteLogSegmentMetadata, kind: CachedIndex) -> Index:
-        return fetched_index(self._storage, CachedFile.of(metadata, kind), metadata)
+        return fetch_index(self._storage, CachedFile.of(metadata, kind), metadata)

@@ -1,10 +1,11 @@
-"""The tier as brokers know it: the records of `__remote_log_metadata`, read once and then followed (shell).
+"""Remote storage as known to brokers: the records of `__remote_log_metadata`, read once and then followed
+(shell).
 
-First the leaders' epochs are asked, then the metadata is read to its end: what is learned of segments is
-never older than the lineage that chooses among them. The epochs of a partition are asked again only when
-its leader has changed: within an epoch a leader only appends.
+First the leaders' epochs are requested, then the metadata is read to its end: metadata of segments is never
+older than the lineage that selects among them. The epochs of a partition are requested again only after its
+leader has changed: within an epoch, a leader only appends.
 
-Bounds: per segment about 70 bytes, of the partitions asked about alone. Errors: KafkaError.
+Bounds: about 70 bytes for each segment of the requested partitions. Errors: KafkaError.
 """
 
 from __future__ import annotations
@@ -35,14 +36,18 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class _MetadataPartition:
-    """How far one partition of the metadata topic was read, and for whom."""
+    """The position up to which a partition of the metadata topic was read, and the user partitions it was
+    read for.
+    """
 
     next_offset: Offset = 0
     partitions: set[TopicIdPartition] = field(default_factory=set)
 
 
 class MetadataTier:
-    """Asks through `admin`; reads the metadata topic by clients with `reader_options` (of ConsumerConfig)."""
+    """Sends requests through `admin`; reads the metadata topic with clients with `reader_options` (of
+    ConsumerConfig).
+    """
 
     def __init__(self, admin: Admin, reader_options: Mapping[str, Any]) -> None:
         self._admin = admin
@@ -51,10 +56,10 @@ class MetadataTier:
         self._read: dict[int, _MetadataPartition] = {}
         self._lineages: dict[TopicIdPartition, tuple[LeaderEpoch, tuple[EpochEntry, ...]]] = {}
         self.records_read = 0
-        """Of the metadata topic, since this was made."""
+        """The number of records of the metadata topic that were read."""
 
     async def tiers(self, names: Collection[TopicPartition]) -> dict[TopicPartition, PartitionTier]:
-        """What is in the tier of those of `names` that exist, as of now."""
+        """Return the present remote data of those of `names` that exist."""
         if not names:
             return {}
         described = await self._admin.describe_topics(sorted({name.topic for name in names}))
@@ -70,7 +75,7 @@ class MetadataTier:
                 if name in names:
                     partitions[name] = TopicIdPartition(topic.topic_id, *name)
                     epochs[name] = entry.leader_epoch
-        await self._learn_lineages(partitions, epochs)
+        await self._update_lineages(partitions, epochs)
         await self._follow(partitions.values())
         return {
             name: PartitionTier(partition, self._lineages[partition][1], self._store)
@@ -79,7 +84,7 @@ class MetadataTier:
 
     # --- lineage --------------------------------------------------------------------------
 
-    async def _learn_lineages(
+    async def _update_lineages(
         self,
         partitions: Mapping[TopicPartition, TopicIdPartition],
         epochs: Mapping[TopicPartition, LeaderEpoch],
@@ -93,9 +98,11 @@ class MetadataTier:
             return
         starts = await self._admin.list_offsets(dict.fromkeys(unknown, int(OffsetSpec.EARLIEST)))
         walks = {name: LineageWalk(epochs[name], _result(starts[name]).offset) for name in unknown}
-        while asked := {name: walk.next_epoch for name, walk in walks.items() if walk.next_epoch is not None}:
-            for name, end in (await self._admin.epoch_end_offsets(asked)).items():
-                walks[name].answer(*_result(end))
+        while requested := {
+            name: walk.next_epoch for name, walk in walks.items() if walk.next_epoch is not None
+        }:
+            for name, end in (await self._admin.epoch_end_offsets(requested)).items():
+                walks[name].add_response(*_result(end))
         for name, walk in walks.items():
             self._lineages[partitions[name]] = (epochs[name], walk.entries)
 
@@ -110,25 +117,25 @@ class MetadataTier:
                 self._store.mark_ready(partition)
             if count:
                 by_number.setdefault(metadata_partition(partition, count), set()).add(partition)
-        for number, wanted in by_number.items():
+        for number, requested in by_number.items():
             read = self._read.setdefault(number, _MetadataPartition())
-            if not wanted <= read.partitions:
-                self._forget(read, wanted)
+            if not requested <= read.partitions:
+                self._read_again(read, requested)
         bounds = await self._bounds(by_number)
-        places = asyncio.Semaphore(_READERS)
+        slots = asyncio.Semaphore(_READERS)
 
         async def read_new(number: int, start: Offset, end: Offset) -> None:
             read = self._read[number]
             if not start <= read.next_offset <= end and read.next_offset:
-                # It was cut, or made again: what was learned may not hold.
-                self._forget(read, set())
+                # It was truncated or re-created: the metadata may be obsolete.
+                self._read_again(read, set())
             first = max(start, read.next_offset)
             if first < end:
-                async with places:
+                async with slots:
                     await self._read_records(number, first, end, read)
             read.next_offset = end
 
-        # Ends with all of them: one that read on would bring old events to the next attempt.
+        # Waits for all tasks: one that continued would apply old events to the next attempt.
         try:
             async with asyncio.TaskGroup() as group:
                 for number in by_number:
@@ -136,8 +143,8 @@ class MetadataTier:
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
 
-    def _forget(self, read: _MetadataPartition, also: set[TopicIdPartition]) -> None:
-        """Learn everything again, of `also` too."""
+    def _read_again(self, read: _MetadataPartition, also: set[TopicIdPartition]) -> None:
+        """Read the metadata again from the start, for the partitions in `also` too."""
         read.next_offset = 0
         read.partitions |= also
         for partition in read.partitions:
@@ -146,7 +153,7 @@ class MetadataTier:
             self._store.mark_ready(partition)
 
     async def _metadata_partition_count(self) -> int:
-        """0 while nothing was ever copied."""
+        """Return the number of partitions of the metadata topic; 0 if it does not exist."""
         found = (await self._admin.describe_topics([METADATA_TOPIC]))[METADATA_TOPIC]
         if not isinstance(found, KafkaError):
             return len(found.partitions)
@@ -171,7 +178,7 @@ class MetadataTier:
                 try:
                     event = decode_event(record.value or b"")
                 except DecodeError as error:
-                    _log.error("%s, offset %d is passed over: %s", name, record.offset, error)
+                    _log.error("Ignoring the record of %s at offset %d: %s", name, record.offset, error)
                     continue
                 if partition_of(event) in into.partitions:
                     self._store.apply(event)

@@ -1,4 +1,4 @@
-"""One partition in the tier, for those who read it without a broker. Plain.
+"""One partition in remote storage, for readers without a broker. Pure.
 
 Brokers use the same lineage (`tidelog.remote.reading.lineage`), so that both read the same records.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.protocol.ids import Offset
-from tidelog.remote.metadata.store import CacheQuestions
+from tidelog.remote.metadata.store import CacheQueries
 from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
@@ -23,29 +23,35 @@ _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 @dataclass(frozen=True, slots=True)
 class PartitionTier:
-    """`lineage` are the leader epochs of the log, oldest first; `known` goes on to learn of segments."""
+    """The remote segments of one partition.
+
+    `lineage` contains the leader epochs of the log, oldest first; `known` continues to receive metadata of
+    segments.
+    """
 
     partition: TopicIdPartition
     lineage: tuple[EpochEntry, ...]
-    known: CacheQuestions
+    known: CacheQueries
 
     @property
     def epochs(self) -> LeaderEpochCache:
-        """The lineage, to be asked."""
+        """Return the lineage as a cache for queries."""
         return LeaderEpochCache.of(self.lineage)
 
     @property
     def segments(self) -> list[RemoteLogSegmentMetadata]:
-        """Every segment that is whole and not being deleted, by start offset, of whatever lineage."""
+        """Return every finished segment that is not being deleted, by start offset, of any lineage."""
         listed = self.known.list_remote_log_segments(self.partition)
         return [segment for segment in listed if segment.state is _FINISHED]
 
     def parts(self, start_offset: Offset, end_offset: Offset) -> list[SegmentPart]:
-        """What the tier serves from `start_offset` on without a gap, up to `end_offset` (exclusive)."""
+        """Return the parts that serve `start_offset` and the following offsets without a gap, up to
+        `end_offset` (exclusive).
+        """
         return served_parts(self.known, self.partition, self.lineage, start_offset, end_offset)
 
     def next_served(self, offset: Offset) -> Offset | None:
-        """The first offset from `offset` on that the tier serves; None when there is none."""
+        """Return the first served offset at or after `offset`; None if there is none."""
         starts = [offset, *(epoch.start_offset for epoch in self.lineage)]
         starts += [segment.start_offset for segment in self.segments]
         for start in sorted({start for start in starts if start >= offset}):

@@ -1,16 +1,17 @@
-"""Deleting all remote data of a partition: its topic is gone, or is tiered no more.
+"""Deletion of all remote data of a partition whose topic was deleted or is no longer tiered.
 
-    DELETE_PARTITION_MARKED    somebody found out that it has to go
-    DELETE_PARTITION_STARTED   somebody is at it; each segment goes as it does for retention
-    DELETE_PARTITION_FINISHED  nothing is left; what was known of the partition is forgotten
+    DELETE_PARTITION_MARKED    a node found that it must be deleted
+    DELETE_PARTITION_STARTED   a node is deleting it; each segment is deleted as by retention
+    DELETE_PARTITION_FINISHED  nothing is left; the metadata of the partition is dropped
 
-Work is by topic id: a topic of the same name that is made again has another id, and nothing in common.
-Every step may be taken twice and by several nodes. The node that led the partition begins at once; one
-that followed, or that finds another's deletion in the metadata, waits a while and then sees what is left.
-A partition that comes back (remote storage was switched on again) keeps its new leader from copying until
-the deletion is over, see `is_pending`. What is copied then is not this deletion's: a node that hears of the
-end deletes nothing more, and only who was told to begins a deletion, once. One that has not begun by then
-never does: nobody has heard of it, and followers count on the segments again.
+Work is by topic id: a re-created topic of the same name has another id, and nothing in common. Every step may
+be repeated, also by several nodes. The former leader begins at once; a former follower, or a node that finds
+an unfinished deletion in the metadata, waits a while and then deletes the rest.
+
+If remote storage is enabled again for the partition, its new leader does not copy until the deletion has
+finished, see `is_pending`. Later copies do not belong to this deletion: a node that receives its end deletes
+nothing more. A deletion is begun at most once, and only by a node with `may_begin`. A deletion that has not
+begun by then never begins: no other node knows of it, and followers rely on the segments again.
 
 Source: KIP-405 (RemotePartitionRemover), KIP-950; KAFKA-15313, KAFKA-15414, KAFKA-16511.
 """
@@ -20,13 +21,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from functools import cache
-from typing import Final, Protocol, TypeGuard, runtime_checkable
+from typing import Final
 
 from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.remote.expiry.segment_deletion import delete_segment
 from tidelog.remote.ports.metadata_manager import (
-    RemoteLogMetadataManager,
     RemoteMetadataError,
     RemoteMetadataNotReady,
 )
@@ -39,13 +38,13 @@ from tidelog.remote.ports.segment_metadata import (
 )
 from tidelog.remote.tasks.context import RemoteLogContext
 from tidelog.remote.tasks.fault_points import FaultPoint
-from tidelog.remote.tasks.turns import Turns
+from tidelog.remote.tasks.slots import TaskSlots
 
 TAKEOVER_INTERVALS: Final = 2
-"""Task intervals after which a deletion that another node began may be taken over."""
+"""The task intervals after which a deletion that another node began may be resumed."""
 
 FAILURES_IN_A_ROW_MAX: Final = 3
-"""Segments whose deletions fail one after the other before the rest waits for the next attempt."""
+"""The number of consecutive failed deletions of segments after which the rest waits for the next attempt."""
 
 _MARKED, _STARTED, _FINISHED = RemotePartitionDeleteState
 _DELETING: Final = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
@@ -53,42 +52,25 @@ _DELETING: Final = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 _log = logging.getLogger(__name__)
 
 
-@runtime_checkable
-class KnowsPartitionDeletions(Protocol):
-    """What a metadata manager offers beyond its port, so that deletions go on after a crash."""
-
-    def partition_deletions(self) -> list[RemotePartitionDeleteMetadata]:
-        """The deletions of partitions that have begun and not ended, the last record of each."""
-        ...
-
-
-@cache
-def _tells_deletions(kind: type) -> bool:
-    # Asked of each partition at each turn; to look at a protocol's members takes 20 us.
-    return issubclass(kind, KnowsPartitionDeletions)
-
-
-def _knows_deletions(metadata: RemoteLogMetadataManager) -> TypeGuard[KnowsPartitionDeletions]:
-    return _tells_deletions(type(metadata))
-
-
 async def remove_partition(
-    context: RemoteLogContext, partition: TopicIdPartition, *, begins: bool = True
+    context: RemoteLogContext, partition: TopicIdPartition, *, may_begin: bool = True
 ) -> None:
-    """Delete everything of `partition`, or what is left of it; without `begins` only if that is under way.
+    """Delete all data of `partition`; without `begins`, only if its deletion has begun already.
 
-    Errors: RemoteMetadataError and the storage manager's; to be called again then.
+    Errors: RemoteMetadataError and errors of the storage manager; call it again then.
     """
     metadata, faults = context.metadata, context.faults
     if not metadata.is_ready(partition):
-        raise RemoteMetadataNotReady(f"the remote metadata of {partition} is not read yet")
+        raise RemoteMetadataNotReady(f"the remote metadata of {partition} has not been read yet")
     state = pending_state(context, partition)
     is_empty = next(metadata.list_remote_log_segments(partition), None) is None
-    if state is None and (is_empty or not begins):
-        return  # nothing was ever copied, or somebody else has done it
+    if state is None and (is_empty or not may_begin):
+        return  # nothing was ever copied, or another node has deleted it
     if state is None:
         if not context.is_confirmed():
-            raise RemoteMetadataError("the controller was not heard of: the topic may be tiered again")
+            raise RemoteMetadataError(
+                "the controller has not responded recently: the topic may be tiered again"
+            )
         faults(FaultPoint.BEFORE_PARTITION_MARKED)
         await _put(context, partition, _MARKED)
         faults(FaultPoint.AFTER_PARTITION_MARKED)
@@ -101,9 +83,9 @@ async def remove_partition(
         if segment.remote_log_segment_id.id not in context.in_progress
     ]:
         if not await _delete_all(context, partition, segments):
-            return  # another node has ended it: what is there now came afterwards
+            return  # another node has ended it: the present segments were copied afterwards
     if next(metadata.list_remote_log_segments(partition), None) is not None:
-        raise RemoteMetadataError(f"{partition}: a copy is still under way")
+        raise RemoteMetadataError(f"{partition}: a copy is still in progress")
     faults(FaultPoint.AFTER_PARTITION_EMPTIED)
     await _put(context, partition, _FINISHED)
     faults(FaultPoint.AFTER_PARTITION_FINISHED)
@@ -112,12 +94,12 @@ async def remove_partition(
 async def _delete_all(
     context: RemoteLogContext, partition: TopicIdPartition, segments: Sequence[RemoteLogSegmentMetadata]
 ) -> bool:
-    """Delete `segments`, as long as the deletion of `partition` has not ended.
+    """Delete `segments`; return False if the deletion of `partition` has ended meanwhile.
 
-    Errors: the last one, after all were tried or some have failed one after the other.
+    Errors: the last one, after all were tried or several have failed consecutively.
     """
     failures_in_a_row, last_error = 0, None
-    # What was begun before comes last: segments which can never be deleted do not keep the others.
+    # Unfinished deletions come last: segments that can never be deleted do not delay the others.
     for segment in sorted(segments, key=lambda each: each.state is _DELETING):
         if _has_ended(context, partition):
             return False
@@ -137,20 +119,16 @@ async def _delete_all(
 def pending_state(
     context: RemoteLogContext, partition: TopicIdPartition
 ) -> RemotePartitionDeleteState | None:
-    """How far a deletion of `partition` is that has begun and not ended."""
-    metadata = context.metadata
-    if not _knows_deletions(metadata):
-        return None
-    for deletion in metadata.partition_deletions():
+    """Return the state of the deletion of `partition`; None if there is none or it has ended."""
+    for deletion in context.metadata.partition_deletions():
         if deletion.topic_id_partition == partition:
             return deletion.state
     return None
 
 
 def _has_ended(context: RemoteLogContext, partition: TopicIdPartition) -> bool:
-    """Whether the deletion that was under way is not any more."""
-    is_known = _knows_deletions(context.metadata)
-    return is_known and pending_state(context, partition) is None
+    """Return whether the deletion is no longer in progress."""
+    return pending_state(context, partition) is None
 
 
 async def _put(
@@ -162,20 +140,21 @@ async def _put(
 
 
 class RemotePartitionRemover:
-    """The deletions of partitions that this node works on; one task each, a few at once.
+    """The deletions of partitions on which this node works; one task each, a few at a time.
 
-    `is_assigned` says whether a partition is led or followed here: then its metadata stays when it is done.
+    `is_assigned` returns whether this node has a replica of a partition: then its metadata is kept after the
+    deletion.
     """
 
     def __init__(
         self,
         context: RemoteLogContext,
-        turns: Turns,
+        slots: TaskSlots,
         backoff: ExponentialBackoff,
         is_assigned: Callable[[TopicIdPartition], bool],
     ) -> None:
         self._context = context
-        self._turns = turns
+        self._slots = slots
         self._backoff = backoff
         self._is_assigned = is_assigned
         self._jobs: dict[TopicIdPartition, asyncio.Task[None]] = {}
@@ -184,11 +163,11 @@ class RemotePartitionRemover:
 
     @property
     def partitions(self) -> frozenset[TopicIdPartition]:
-        """Those that are being deleted here."""
+        """Return the partitions that this node is deleting."""
         return frozenset(self._jobs)
 
     def is_pending(self, partition: TopicIdPartition) -> bool:
-        """Whether a deletion of `partition` has begun, here or elsewhere, and has not ended."""
+        """Return whether a deletion of `partition` has begun on any node and has not ended."""
         return partition in self._jobs or pending_state(self._context, partition) is not None
 
     def remove(
@@ -197,47 +176,45 @@ class RemotePartitionRemover:
         *,
         after: Callable[[], Awaitable[None]] | None = None,
         delay_ms: int = 0,
-        begins: bool = False,
+        may_begin: bool = False,
     ) -> None:
-        """Delete all of `partition`, `delay_ms` after what `after` gives is over; one job each.
+        """Delete all data of `partition`, `delay_ms` after `after` has returned; one job for each partition.
 
-        Without `begins` a deletion that is under way is finished, and none is begun.
+        Without `begins`, finish a deletion that has begun already, but begin none.
         """
         if partition not in self._jobs:
             job = asyncio.get_running_loop().create_task(
-                self._remove(partition, after, delay_ms, begins), name=f"remote-partition-remover-{partition}"
+                self._remove(partition, after, delay_ms, may_begin),
+                name=f"remote-partition-remover-{partition}",
             )
             self._jobs[partition] = job
-            job.add_done_callback(lambda ended: self._ended(partition, ended))
+            job.add_done_callback(lambda ended: self._on_job_ended(partition, ended))
 
-    def call_off(self, partition: TopicIdPartition) -> None:
-        """`partition`, which is led here, is tiered again: what has not begun does not begin."""
+    def cancel_unless_begun(self, partition: TopicIdPartition) -> None:
+        """Cancel the deletion of `partition`, which is tiered again with this leader, unless it has begun."""
         has_begun = partition in self._begun or pending_state(self._context, partition) is not None
         if not has_begun:
             self._cancel(partition)
 
-    def leave(self, partition: TopicIdPartition) -> None:
-        """Another node leads `partition` now, and finishes its deletion if there is one that has begun."""
+    def stop_working_on(self, partition: TopicIdPartition) -> None:
+        """Stop working on the deletion of `partition`: its new leader finishes it."""
         self._cancel(partition)
 
-    def take_over(self) -> None:
-        """Go on with deletions that this node began, and those of others that have stood still."""
+    def resume_deletions(self) -> None:
+        """Resume deletions that this node began, and those of other nodes without progress."""
         context = self._context
-        metadata = context.metadata
-        if not _knows_deletions(metadata):
-            return
         waited_ms = TAKEOVER_INTERVALS * context.settings.remote_log_manager_task_interval_ms
         now_ms = context.clock.wall_ms()
-        for deletion in metadata.partition_deletions():
+        for deletion in context.metadata.partition_deletions():
             partition = deletion.topic_id_partition
-            is_mine = deletion.broker_id == context.broker_id
+            began_here = deletion.broker_id == context.broker_id
             if self._is_assigned(partition):
-                continue  # its leader does it
-            if is_mine or now_ms - deletion.event_timestamp_ms >= waited_ms:
+                continue  # its leader resumes it
+            if began_here or now_ms - deletion.event_timestamp_ms >= waited_ms:
                 self.remove(partition)
 
     async def close(self) -> None:
-        """Break off what is under way; it is found again."""
+        """Cancel the jobs; the next start finds the deletions again."""
         for partition in list(self._jobs):
             self._cancel(partition)
         if self._cancelled:
@@ -248,9 +225,9 @@ class RemotePartitionRemover:
         if job is not None:
             self._cancelled.add(job)
             job.cancel()
-            self._forget(partition)  # at once: the partition may have to be deleted after all
+            self._forget(partition)  # at once: another deletion of the partition may be requested
 
-    def _ended(self, partition: TopicIdPartition, job: asyncio.Task[None]) -> None:
+    def _on_job_ended(self, partition: TopicIdPartition, job: asyncio.Task[None]) -> None:
         self._cancelled.discard(job)
         if self._jobs.get(partition) is job:
             self._forget(partition)
@@ -264,7 +241,7 @@ class RemotePartitionRemover:
         partition: TopicIdPartition,
         after: Callable[[], Awaitable[None]] | None,
         delay_ms: int,
-        begins: bool,
+        may_begin: bool,
     ) -> None:
         context = self._context
         if after is not None:
@@ -276,16 +253,18 @@ class RemotePartitionRemover:
             try:
                 if not context.metadata.is_ready(partition):
                     context.metadata.on_partition_leadership_changes((), (partition,))
-                async with self._turns:
+                async with self._slots:
                     if context.metadata.is_ready(partition):
                         self._begun.add(partition)
-                    # Once it has begun it may end without us, and is not begun again.
-                    begins = begins and pending_state(context, partition) is None
-                    await remove_partition(context, partition, begins=begins)
+                    # Another node may end a deletion that has begun; it must not begin again.
+                    may_begin = may_begin and pending_state(context, partition) is None
+                    await remove_partition(context, partition, may_begin=may_begin)
                 break
             except Exception as error:
                 level = logging.DEBUG if isinstance(error, RemoteMetadataNotReady) else logging.WARNING
-                _log.log(level, "%s is not deleted yet from remote storage: %s", partition, error)
+                _log.log(
+                    level, "Cannot delete %s from remote storage yet, trying again: %s", partition, error
+                )
             await context.pause(self._backoff.delay_ms(attempt, context.randomness))
             attempt += 1
         if not self._is_assigned(partition):

@@ -1,17 +1,17 @@
 """Which remote segments a leader deletes, and where the log starts afterwards: pure decisions.
 
-    time, size       the oldest segments of the log, until the first that may stay; the log start moves first
-    log start        what is wholly below it (DeleteRecords, or a former leader did not come to the end)
-    epoch            what was written in epochs before all of the log's: nobody reads it (unclean election)
-    dangling copy    a copy that its leader never finished, once another segment holds the same records
-    deletion         one that was started and not finished, by whomever
+    time, size       the oldest segments of the log, up to the first that may stay; the log start moves first
+    log start        segments completely below it (DeleteRecords, or a former leader's unfinished deletion)
+    epoch            segments of epochs before all of the log's: they are never read (unclean election)
+    dangling copy    a copy that its leader never finished, once another segment contains the same records
+    deletion         a deletion that any node has started and not finished
 
-What counts for size is what is only on local disk, and finished segments of the log; where two of them
-overlap, because another leader copied some records again, the overlap counts once. Bytes that were counted
-twice would make the log look too large and delete what should be kept (KAFKA-17062, KAFKA-20732).
+The size consists of records that are only on local disk, and of finished segments of the log. Where two of
+them overlap, because another leader copied records again, the overlap counts once. Bytes that count twice
+would make the log look too large and delete records that must be kept (KAFKA-17062, KAFKA-20732).
 
-A dangling copy is safe to delete only when it is not needed: its leader may be alive and finish it at this
-very moment, and whoever hears of that counts on it.
+A dangling copy is deleted only if it is not needed: its leader may be alive and finish it at this moment, and
+other replicas would then rely on it.
 
 Source: RemoteLogManager.RLMExpirationTask of Apache Kafka 4.3; KAFKA-15352, KAFKA-15414, KAFKA-17428.
 """
@@ -35,13 +35,13 @@ _DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 
 
 class Reason(Enum):
-    """Why a segment goes; see the module."""
+    """The reason of a deletion; see the module."""
 
     RETENTION_TIME = "it is older than retention.ms"
     RETENTION_SIZE = "the log is larger than retention.bytes"
-    LOG_START = "the log starts behind it"
-    UNREACHABLE_EPOCH = "the log knows none of its epochs and starts in a later one"
-    DANGLING_COPY = "its copy was not finished, and another segment holds the same records"
+    LOG_START = "it is below the log start offset"
+    UNREACHABLE_EPOCH = "the log has none of its leader epochs and starts in a later one"
+    DANGLING_COPY = "its copy was not finished, and another segment contains the same records"
     UNFINISHED_DELETION = "its deletion was not finished"
 
 
@@ -61,7 +61,7 @@ class Retention:
 
     @classmethod
     def of(cls, config: LogConfig) -> Retention:
-        """The limits of a topic: none when its cleanup.policy does not delete (KIP-1161)."""
+        """Return the limits of a topic: none if its cleanup.policy does not delete (KIP-1161)."""
         if not config.is_deleted_by_retention:
             return cls()
         return cls(
@@ -72,44 +72,44 @@ class Retention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpirationView:
-    """What a decision is made from, all of it of one moment.
+    """The input of a decision, all of it of the same moment.
 
-    Invariant: `segments` are those that the metadata has in any state but DELETE_SEGMENT_FINISHED.
+    Invariant: `segments` are those in the metadata in any state but DELETE_SEGMENT_FINISHED.
     """
 
     segments: Sequence[RemoteLogSegmentMetadata]
     epochs: Sequence[tuple[LeaderEpoch, Offset]]
-    """The log's leader epochs and where each starts."""
+    """The log's leader epochs with their start offsets."""
     log_start_offset: Offset
     high_watermark: Offset
     log_end_offset: Offset
     copied_offset: Offset
-    """The last offset in remote storage; all from the log start up to it is in finished segments."""
+    """The last offset in remote storage; all offsets from the log start to it are in finished segments."""
     local_only_bytes: int
     in_progress: Collection[UUID] = ()
-    """Segments that a task of this node works on."""
+    """Segments on which a task of this node works."""
     retention: Retention = Retention()
     now_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class QuietWithin:
-    """How far time and the log may go on until there may be something to delete, all else being equal.
+class IdleBounds:
+    """How far time and the log may advance until there may be something to delete, if nothing else changes.
 
-    What has to be equal: the segments, the log's epochs, where it starts, also on local disk, its retention.
+    These must not change: the segments, the log's epochs, its start, its local start, and its retention.
     """
 
     segments_end_offset: Offset
-    """Behind the last segment; the log must not be cut to here."""
+    """The offset after the last segment; the log must not be truncated below it."""
     expires_ms: int | None
-    """When the oldest segment is too old; None is never."""
+    """When the oldest segment becomes too old; None is never."""
     local_only_bytes_max: int | None
-    """So many bytes on local disk only leave the log small enough for the oldest segment; None is any."""
+    """The maximum of bytes on local disk only with which the log is not too large; None is no limit."""
 
-    def holds(
+    def contains(
         self, now_ms: int, local_only_bytes: int, high_watermark: Offset, log_end_offset: Offset
     ) -> bool:
-        """Whether there is still nothing to delete."""
+        """Return whether there is still nothing to delete."""
         return (
             self.segments_end_offset <= min(high_watermark, log_end_offset)
             and (self.expires_ms is None or now_ms < self.expires_ms)
@@ -119,24 +119,24 @@ class QuietWithin:
 
 @dataclass(frozen=True, slots=True)
 class ExpirationPlan:
-    """First the log start moves, then the segments go, in this order."""
+    """A plan: first the log start moves, then the segments are deleted, in this order."""
 
     log_start_offset: Offset | None
-    """Where the log starts from now on; None leaves it."""
+    """The new log start; None if it does not change."""
     deletions: tuple[Deletion, ...]
-    quiet: QuietWithin | None = field(default=None, compare=False)
-    """When there is nothing to do and that can be foretold: until when."""
+    idle: IdleBounds | None = field(default=None, compare=False)
+    """Until when there is nothing to delete; None if that is not known, or if there is something now."""
 
 
 def plan_expiration(view: ExpirationView) -> ExpirationPlan:
-    """What to delete; nothing that a task of this node works on."""
+    """Return what to delete, except segments on which a task of this node works."""
     lineage = EpochLineage(view.epochs)
     chosen: dict[UUID, Deletion] = {}
     kept: list[RemoteLogSegmentMetadata] = []
     for segment in sorted(view.segments, key=lambda each: (each.start_offset, each.end_offset)):
         reason = None
         if segment.remote_log_segment_id.id not in view.in_progress:
-            reason = _reason_whatever_its_age(segment, view, lineage)
+            reason = _reason_besides_retention(segment, view, lineage)
         if reason is None:
             kept.append(segment)
         else:
@@ -147,36 +147,38 @@ def plan_expiration(view: ExpirationView) -> ExpirationPlan:
         log_start_offset = max(log_start_offset or 0, deletion.segment.end_offset + 1)
     if log_start_offset is not None and log_start_offset <= view.log_start_offset:
         log_start_offset = None
-    quiet = None if chosen else _quiet(kept, view, lineage)
-    return ExpirationPlan(log_start_offset, tuple(chosen.values()), quiet)
+    idle = None if chosen else _idle_bounds(kept, view, lineage)
+    return ExpirationPlan(log_start_offset, tuple(chosen.values()), idle)
 
 
-def _quiet(
+def _idle_bounds(
     segments: Sequence[RemoteLogSegmentMetadata], view: ExpirationView, lineage: EpochLineage
-) -> QuietWithin | None:
-    """Until when nothing goes of `segments`, none of which goes now: until its oldest does."""
+) -> IdleBounds | None:
+    """Return until when none of `segments`, none of which is deleted now, is deleted: until its oldest one
+    is.
+    """
     if any(
         segment.state is not _FINISHED or segment.remote_log_segment_id.id in view.in_progress
         for segment in segments
     ):
         return None
     end_offset = max((segment.end_offset + 1 for segment in segments), default=0)
-    oldest = next(_counted(segments, view, lineage), None)
+    oldest = next(_with_counted_bytes(segments, view, lineage), None)
     if end_offset > min(view.high_watermark, view.log_end_offset):
         return None
     if oldest is None:
-        return QuietWithin(end_offset, None, None)
+        return IdleBounds(end_offset, None, None)
     segment, counted_bytes = oldest
     retention, expires_ms, local_max = view.retention, None, None
     if retention.retention_ms is not None:
         expires_ms = segment.max_timestamp_ms + retention.retention_ms
     if retention.retention_bytes is not None:
-        remote_bytes = _remote_bytes_at_most(segments, view, lineage, retention.retention_bytes)
+        remote_bytes = _remote_bytes_bound(segments, view, lineage, retention.retention_bytes)
         local_max = retention.retention_bytes - remote_bytes + max(counted_bytes, 1) - 1
-    return QuietWithin(end_offset, expires_ms, local_max)
+    return IdleBounds(end_offset, expires_ms, local_max)
 
 
-def _reason_whatever_its_age(
+def _reason_besides_retention(
     segment: RemoteLogSegmentMetadata, view: ExpirationView, lineage: EpochLineage
 ) -> Reason | None:
     if segment.state is _DELETING:
@@ -193,10 +195,11 @@ def _reason_whatever_its_age(
 def _is_of_unreachable_epochs(
     segment: RemoteLogSegmentMetadata, view: ExpirationView, lineage: EpochLineage
 ) -> bool:
-    """Whether a log that knows who wrote all of it knows none of the segment's epochs as old as they are.
+    """Return whether all epochs of the segment are older than those of a log that knows the epochs of all its
+    records.
 
-    A replica that came here lately may know its newest epochs only. Then its oldest one starts behind the
-    log start, and older segments are in use.
+    A replica that was created recently may know its newest epochs only. Then its oldest epoch starts after
+    the log start, and older segments are in use.
     """
     first_epoch, first_offset = lineage.first_epoch, lineage.first_offset
     if first_epoch is None or first_offset is None or first_offset > view.log_start_offset:
@@ -207,9 +210,10 @@ def _is_of_unreachable_epochs(
 def _expired(
     segments: Sequence[RemoteLogSegmentMetadata], view: ExpirationView, lineage: EpochLineage
 ) -> Iterator[Deletion]:
-    """The longest run of segments from the log's oldest on that are too old or too much.
+    """Return the longest run of segments from the log's oldest one that are too old or exceed the size.
 
-    `segments` are sorted. What is not a finished part of the log neither goes nor ends the run.
+    `segments` are sorted. Segments that are not a finished part of the log are not deleted, and do not end
+    the run.
     """
     retention = view.retention
     if retention.retention_ms is None and retention.retention_bytes is None:
@@ -218,7 +222,7 @@ def _expired(
     expired_before_ms = None
     if retention.retention_ms is not None and view.now_ms >= retention.retention_ms:
         expired_before_ms = view.now_ms - retention.retention_ms
-    for segment, counted_bytes in _counted(segments, view, lineage):
+    for segment, counted_bytes in _with_counted_bytes(segments, view, lineage):
         if segment.remote_log_segment_id.id in view.in_progress or segment.end_offset >= view.high_watermark:
             return
         if expired_before_ms is not None and segment.max_timestamp_ms <= expired_before_ms:
@@ -236,29 +240,30 @@ def _excess_bytes(
     limit = view.retention.retention_bytes
     if limit is None:
         return 0
-    return max(0, view.local_only_bytes + _remote_bytes_at_most(segments, view, lineage, limit) - limit)
+    return max(0, view.local_only_bytes + _remote_bytes_bound(segments, view, lineage, limit) - limit)
 
 
-def _remote_bytes_at_most(
+def _remote_bytes_bound(
     segments: Sequence[RemoteLogSegmentMetadata], view: ExpirationView, lineage: EpochLineage, limit: int
 ) -> int:
-    """Bytes of the log in the tier; those of all segments where that many leave it within `limit`, too."""
-    at_most = sum(segment.segment_size_bytes for segment in segments if segment.state is _FINISHED)
-    if view.local_only_bytes + at_most <= limit:
-        return at_most  # what follows looks at the epochs of every segment
-    return sum(counted for _, counted in _counted(segments, view, lineage))
+    """Return the size of the log in remote storage, or an upper bound that is within `limit`."""
+    upper_bound = sum(segment.segment_size_bytes for segment in segments if segment.state is _FINISHED)
+    if view.local_only_bytes + upper_bound <= limit:
+        return upper_bound  # the exact size needs the epochs of every segment
+    return sum(counted for _, counted in _with_counted_bytes(segments, view, lineage))
 
 
-def _counted(
+def _with_counted_bytes(
     segments: Sequence[RemoteLogSegmentMetadata], view: ExpirationView, lineage: EpochLineage
 ) -> Iterator[tuple[RemoteLogSegmentMetadata, int]]:
-    """The finished segments of the log and how many of their bytes no earlier one has.
+    """Return the finished segments of the log, each with the number of its bytes that no earlier one
+    contains.
 
-    Where two overlap, the share is that of the offsets, rounded down: rather too few than too many.
+    Where two overlap, the share is that of the offsets, rounded down: rather too few bytes than too many.
     """
     counted_up_to = -1
     for segment in segments:
-        if segment.state is not _FINISHED or not lineage.holds(segment, view.log_end_offset):
+        if segment.state is not _FINISHED or not lineage.contains(segment, view.log_end_offset):
             continue
         offsets = segment.end_offset - segment.start_offset + 1
         new_offsets = segment.end_offset - max(segment.start_offset, counted_up_to + 1) + 1

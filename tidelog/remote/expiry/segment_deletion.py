@@ -1,6 +1,6 @@
-"""Deleting one remote segment: DELETE_SEGMENT_STARTED, its objects, DELETE_SEGMENT_FINISHED.
+"""Deletion of one remote segment: DELETE_SEGMENT_STARTED, its objects, DELETE_SEGMENT_FINISHED.
 
-Each step may be taken again by whoever finds the segment in DELETE_SEGMENT_STARTED.
+Each step may be repeated by any node that finds the segment in DELETE_SEGMENT_STARTED.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _log = logging.getLogger(__name__)
 
 
 async def delete_segment(context: RemoteLogContext, segment: RemoteLogSegmentMetadata) -> None:
-    """Delete `segment`, whatever state it is in.
+    """Delete `segment` in any state.
 
-    Errors: RemoteMetadataError, and what the storage manager raises.
+    Errors: RemoteMetadataError, and errors of the storage manager.
     """
     segment_id = segment.remote_log_segment_id.id
     context.in_progress.add(segment_id)
@@ -39,43 +39,47 @@ async def delete_segment(context: RemoteLogContext, segment: RemoteLogSegmentMet
 
 
 async def discard_copy(context: RemoteLogContext, segment: RemoteLogSegmentMetadata) -> None:
-    """Delete what a copy of this node left that was not finished, as far as that is possible now.
+    """Delete the objects of an unfinished copy of this node, as far as possible now.
 
-    The objects go even if nobody can be told: no one else knows whether they were written. What is left
-    of the metadata is a dangling copy, which the leader deletes when it finds it.
+    They are deleted even if the metadata cannot be written: no other node knows whether they exist. The
+    metadata that remains is a dangling copy, which the leader deletes.
     """
     segment_id = segment.remote_log_segment_id
-    is_told = True
+    is_recorded = True
     try:
         await context.metadata.update_remote_log_segment_metadata(context.update_of(segment, _DELETING))
     except RemoteMetadataError as error:
-        is_told = False
-        _log.info("the deletion of the unfinished copy %s is not noted: %s", segment_id, error)
+        is_recorded = False
+        _log.info("Cannot record the deletion of the unfinished copy %s: %s", segment_id, error)
     try:
         context.faults(FaultPoint.AFTER_DELETE_STARTED)
         await _delete_objects(context, segment)
         context.faults(FaultPoint.AFTER_DELETE_STORED)
-        if is_told:
+        if is_recorded:
             await context.metadata.update_remote_log_segment_metadata(context.update_of(segment, _DELETED))
             context.faults(FaultPoint.AFTER_DELETE_FINISHED)
     except Exception as error:
-        context.leftovers[segment_id.id] = segment
-        _log.warning(
-            "the unfinished copy %s could not be deleted, this is tried again: %s", segment_id, error
-        )
+        context.undeleted_copies[segment_id.id] = segment
+        _log.warning("Cannot delete the unfinished copy %s, trying again later: %s", segment_id, error)
 
 
-async def delete_leftovers(context: RemoteLogContext) -> None:
-    """Try again to delete the objects of unfinished copies of this node; errors leave them for next time."""
-    for segment_id, segment in list(context.leftovers.items()):
+async def delete_undeleted_copies(context: RemoteLogContext) -> None:
+    """Try again to delete the objects of unfinished copies of this node; failed ones wait for the
+    next call.
+    """
+    for segment_id, segment in list(context.undeleted_copies.items()):
         try:
             await _delete_objects(context, segment)
         except Exception as error:
-            _log.warning("what is left of %s stays for now: %s", segment.remote_log_segment_id, error)
-            # A store that is away is not asked for each of them; next time another one comes first.
-            context.leftovers[segment_id] = context.leftovers.pop(segment_id)
+            _log.warning(
+                "Cannot delete the objects of the unfinished copy %s, trying again later: %s",
+                segment.remote_log_segment_id,
+                error,
+            )
+            # An unavailable store is not called for each of them; the next call starts with another one.
+            context.undeleted_copies[segment_id] = context.undeleted_copies.pop(segment_id)
             return
-        context.leftovers.pop(segment_id, None)
+        context.undeleted_copies.pop(segment_id, None)
 
 
 async def _delete_objects(context: RemoteLogContext, segment: RemoteLogSegmentMetadata) -> None:
@@ -88,8 +92,8 @@ async def _delete_objects(context: RemoteLogContext, segment: RemoteLogSegmentMe
         raise
 
 
-def is_still(context: RemoteLogContext, segment: RemoteLogSegmentMetadata) -> bool:
-    """Whether the metadata has `segment` in the state in which it was seen before.
+def is_unchanged(context: RemoteLogContext, segment: RemoteLogSegmentMetadata) -> bool:
+    """Return whether the metadata still has `segment` in the same state.
 
     Errors: RemoteMetadataError.
     """

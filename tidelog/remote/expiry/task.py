@@ -1,4 +1,4 @@
-"""The task of a leader that deletes remote segments which nobody is to read any more."""
+"""The task of a leader that deletes expired remote segments."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from tidelog.remote.expiry.plan import (
     Deletion,
     ExpirationPlan,
     ExpirationView,
-    QuietWithin,
+    IdleBounds,
     Reason,
     Retention,
     plan_expiration,
 )
-from tidelog.remote.expiry.segment_deletion import delete_segment, is_still
+from tidelog.remote.expiry.segment_deletion import delete_segment, is_unchanged
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.tasks.context import RemoteLogContext
 from tidelog.remote.tasks.fault_points import FaultPoint
 from tidelog.remote.tasks.local_segments import local_only_bytes, local_segments
-from tidelog.remote.tasks.remote_state import note_copied_offset, raise_log_start
+from tidelog.remote.tasks.remote_state import advance_log_start, update_copied_offset
 from tidelog.remote.tasks.replica import Role
 
 FAILURES_IN_A_ROW_MAX: Final = 3
-"""Deletions that fail one after the other before the rest waits for the next run."""
-SEGMENTS_A_TURN: Final = 500
-"""Segments that are listed before the loop may do something else, and decided on without a thread."""
+"""The number of consecutive failed deletions after which the rest waits for the next run."""
+SEGMENTS_PER_SLICE: Final = 500
+"""The number of segments that are listed without a pause of the event loop, and planned without a thread."""
 
 _log = logging.getLogger(__name__)
 
@@ -38,39 +38,40 @@ class ExpirationTask:
     def __init__(self, context: RemoteLogContext, role: Role) -> None:
         self._context = context
         self._role = role
-        self._quiet: tuple[object, QuietWithin] | None = None
+        self._idle: tuple[object, IdleBounds] | None = None
 
     async def run(self) -> None:
-        """Delete all that is to go now.
+        """Delete all expired segments.
 
-        Errors: RemoteMetadataError, KafkaError and the storage manager's; what is left goes next time.
+        Errors: RemoteMetadataError, KafkaError and errors of the storage manager; the next run deletes the
+        rest.
         """
         role = self._role
         if not role.is_current or not role.replica.log.remote_log_enabled:
             return
-        note_copied_offset(self._context, role.replica)
-        given = self._given()
-        if self._is_quiet(given):
-            return  # to list 100,000 segments costs a second or more
-        segments = await self._listed()
+        update_copied_offset(self._context, role.replica)
+        inputs = self._inputs()
+        if self._is_idle(inputs):
+            return  # listing 100,000 segments takes a second or more
+        segments = await self._list_segments()
         if not role.is_current:
             return
-        raise_log_start(role.replica, segments)
+        advance_log_start(role.replica, segments)
         plan = await self._plan(segments)
         if not role.is_current:
             return
         if plan.log_start_offset is not None:
-            # Before anything goes, so that nobody is sent to what is not there any more (KAFKA-15352).
+            # Before any deletion, so that no reader is directed to a deleted segment (KAFKA-15352).
             self._context.faults(FaultPoint.BEFORE_LOG_START_MOVED)
             role.replica.log.advance_log_start_offset_from_remote(plan.log_start_offset)
             self._context.faults(FaultPoint.AFTER_LOG_START_MOVED)
         await self._delete(plan.deletions)
         log = role.replica.log
-        is_settled = plan.quiet is not None and log.local_log_start_offset <= log.high_watermark
-        self._quiet = (given, plan.quiet) if plan.quiet is not None and is_settled else None
+        is_idle = plan.idle is not None and log.local_log_start_offset <= log.high_watermark
+        self._idle = (inputs, plan.idle) if plan.idle is not None and is_idle else None
 
-    def _given(self) -> object:
-        """All that decides what goes, but for time and what is appended."""
+    def _inputs(self) -> object:
+        """Return all inputs of the plan except the time and appended records."""
         replica, log = self._role.replica, self._role.replica.log
         return (
             self._context.metadata.segments_version(replica.topic_id_partition),
@@ -80,21 +81,23 @@ class ExpirationTask:
             Retention.of(log.config),
         )
 
-    def _is_quiet(self, given: object) -> bool:
-        """Whether the last run found nothing to delete, and nothing has happened that would change that."""
-        if self._quiet is None or self._quiet[0] != given:
+    def _is_idle(self, inputs: object) -> bool:
+        """Return whether the last run found nothing to delete, and nothing has changed that."""
+        if self._idle is None or self._idle[0] != inputs:
             return False
         log = self._role.replica.log
         local_bytes = local_only_bytes(local_segments(log), log.highest_offset_in_remote_storage)
         now_ms = self._context.clock.wall_ms()
-        return self._quiet[1].holds(now_ms, local_bytes, log.high_watermark, log.log_end_offset)
+        return self._idle[1].contains(now_ms, local_bytes, log.high_watermark, log.log_end_offset)
 
-    async def _listed(self) -> list[RemoteLogSegmentMetadata]:
-        """All segments of the partition; there may be very many, so the loop gets its turns meanwhile."""
+    async def _list_segments(self) -> list[RemoteLogSegmentMetadata]:
+        """Return all segments of the partition; yield to the event loop meanwhile, as there may be
+        very many.
+        """
         segments = []
         for segment in self._context.metadata.list_remote_log_segments(self._role.replica.topic_id_partition):
             segments.append(segment)
-            if len(segments) % SEGMENTS_A_TURN == 0:
+            if len(segments) % SEGMENTS_PER_SLICE == 0:
                 await asyncio.sleep(0)
         return segments
 
@@ -108,13 +111,13 @@ class ExpirationTask:
             log_start_offset=log.log_start_offset,
             high_watermark=log.high_watermark,
             log_end_offset=log.log_end_offset,
-            copied_offset=note_copied_offset(context, self._role.replica),
+            copied_offset=update_copied_offset(context, self._role.replica),
             local_only_bytes=local_only_bytes(local_segments(log), log.highest_offset_in_remote_storage),
             in_progress=frozenset(context.in_progress),
             retention=Retention.of(log.config),
             now_ms=context.clock.wall_ms(),
         )
-        if len(segments) <= SEGMENTS_A_TURN:
+        if len(segments) <= SEGMENTS_PER_SLICE:
             plan = plan_expiration(view)
         else:
             plan = await context.run_deletion(plan_expiration, view)
@@ -127,10 +130,10 @@ class ExpirationTask:
 
     async def _delete(self, deletions: Sequence[Deletion]) -> None:
         failures_in_a_row, last_error = 0, None
-        # What was begun before comes last: segments which can never be deleted do not keep the others.
+        # Unfinished deletions come last: segments that can never be deleted do not delay the others.
         deletions = sorted(deletions, key=lambda each: each.reason is Reason.UNFINISHED_DELETION)
         left, left_bytes = len(deletions), sum(each.segment.segment_size_bytes for each in deletions)
-        self._note_lag(left, left_bytes)
+        self._update_lag(left, left_bytes)
         for deletion in deletions:
             if not self._role.is_current:
                 return
@@ -140,11 +143,13 @@ class ExpirationTask:
                 await self._delete_one(deletion)
             except Exception as error:
                 failures_in_a_row, last_error = failures_in_a_row + 1, error
-                _log.warning("%s was not deleted: %s", deletion.segment.remote_log_segment_id, error)
+                _log.warning(
+                    "Cannot delete remote segment %s: %s", deletion.segment.remote_log_segment_id, error
+                )
             else:
                 failures_in_a_row = 0
                 left, left_bytes = left - 1, left_bytes - deletion.segment.segment_size_bytes
-                self._note_lag(left, left_bytes)
+                self._update_lag(left, left_bytes)
         if last_error is not None:
             raise last_error
 
@@ -152,12 +157,12 @@ class ExpirationTask:
         segment = deletion.segment
         if segment.remote_log_segment_id.id in self._context.in_progress:
             return
-        if deletion.reason is Reason.DANGLING_COPY and not is_still(self._context, segment):
+        if deletion.reason is Reason.DANGLING_COPY and not is_unchanged(self._context, segment):
             return  # it was finished while other segments were deleted
-        _log.info("deleting %s: %s", segment.remote_log_segment_id, deletion.reason.value)
+        _log.info("Deleting remote segment %s: %s", segment.remote_log_segment_id, deletion.reason.value)
         await delete_segment(self._context, segment)
 
-    def _note_lag(self, segments: int, size_bytes: int) -> None:
+    def _update_lag(self, segments: int, size_bytes: int) -> None:
         if self._role.is_current:
             figures = self._context.figures.partition(self._role.replica.topic_id_partition)
             figures.delete_lag_segments, figures.delete_lag_bytes = segments, size_bytes

@@ -1,1 +1,1 @@
-"""Indexes of remote segments on the local disk: bounded, shared by all readers, kept over restarts."""
+"""Indexes of remote segments on the local disk: bounded, shared by all readers, kept across restarts."""

@@ -1,16 +1,17 @@
-"""The index cache: what is on the disk, what is open, and who fetches what is neither.
+"""The index cache: which indexes are on disk, which are open, and which are being opened.
 
-    asked for -> open: handed out
-              -> on the disk, or in the tier only: one thread opens or fetches it, the others wait for it
-    too many bytes -> the least recently used file loses its name; who reads from it still can
+    request -> open: returned
+            -> on disk, or in remote storage only: one thread opens or fetches it, the others wait for it
+    too many bytes -> the least recently used file is unlinked; a reader that has it open can still read it
 
-Invariant: `_sizes` holds the files of the directory, least recently used first; `_open` those of them that
-are open, and indexes that found no room on the disk while somebody reads them.
-Bounds: bytes on the disk by `remote.log.index.file.cache.total.size.bytes`, files by FILES_MAX, open files
-by OPEN_FILES_MAX, each plus what is in use. A larger index than all that is fetched, used and dropped.
-I/O: blocks; any thread may call. Errors: RemoteStorageError; those of the disk are none, see `index_files`.
-Source: RemoteIndexCache of Apache Kafka 4.3, which keeps the indexes of a segment together and fetches all
-of them at once; here each comes when it is needed.
+Invariant: `_sizes` contains the files of the directory, least recently used first. `_open` contains those of
+them that are open, and indexes in memory that could not be written to disk while they are in use.
+Bounds: bytes on disk by `remote.log.index.file.cache.total.size.bytes`, files by FILES_MAX, open files by
+OPEN_FILES_MAX, each plus what is in use. An index that is larger than the limit is fetched, used and dropped.
+I/O: blocks; any thread may call. Errors: RemoteStorageError; errors of the disk are handled, see
+`index_files`.
+Source: RemoteIndexCache of Apache Kafka 4.3, which keeps the indexes of a segment together and fetches all of
+them at once; here each index is fetched when it is needed.
 """
 
 from __future__ import annotations
@@ -38,19 +39,19 @@ OPEN_FILES_MAX: Final = 512
 
 
 class _OpenIndex:
-    """An index that readers share; closed when nobody reads it and it is no longer kept."""
+    """An open index that readers share; closed when it has no reader and is no longer cached."""
 
-    __slots__ = ("in_memory_only", "index", "is_kept", "readers")
+    __slots__ = ("in_memory_only", "index", "is_cached", "readers")
 
     def __init__(self, index: Index) -> None:
         self.index = index
         self.in_memory_only = isinstance(index.file, MemoryFile)
         self.readers = 0
-        self.is_kept = True
+        self.is_cached = True
 
 
 class RemoteIndexCache:
-    """Hands out the indexes of remote segments for as long as a `with` block lasts."""
+    """Provides the indexes of remote segments, each for the duration of a `with` block."""
 
     def __init__(
         self, fs: FileSystem, log_directory: str, storage: RemoteStorageManager, size_bytes_max: int
@@ -65,58 +66,58 @@ class RemoteIndexCache:
         self._total_bytes = 0
         self._is_closed = False
         self.openings = 0
-        """How many times an index was opened, from its file or from the tier."""
+        """The number of indexes that were opened, from their file or from remote storage."""
 
     @property
     def directory(self) -> str:
-        """Where the files are."""
+        """Return the directory of the files."""
         return self._files.directory
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files."""
+        """Return the size of all files in bytes."""
         return self._total_bytes
 
     def __len__(self) -> int:
         return len(self._sizes)
 
     def load(self) -> None:
-        """Take over what an earlier run left; to be called once, before anything else.
+        """Add the files that an earlier run left; called once, before any other method.
 
-        Errors: OSError when the directory cannot be made or listed.
+        Errors: OSError if the directory cannot be created or listed.
         """
         present = self._files.present()
         with self._lock:
             for file, size_bytes in present.items():
-                self._note(file, size_bytes)
+                self._add_file(file, size_bytes)
             self._trim()
 
     # -- reading
 
     @contextmanager
     def offset_index(self, metadata: RemoteLogSegmentMetadata) -> Iterator[OffsetIndex]:
-        """The segment's offset index."""
+        """Provide the segment's offset index."""
         with self._index(metadata, CachedIndex.OFFSET) as index:
             assert isinstance(index, OffsetIndex), index
             yield index
 
     @contextmanager
     def time_index(self, metadata: RemoteLogSegmentMetadata) -> Iterator[TimeIndex]:
-        """The segment's time index."""
+        """Provide the segment's time index."""
         with self._index(metadata, CachedIndex.TIME) as index:
             assert isinstance(index, TimeIndex), index
             yield index
 
     @contextmanager
     def transaction_index(self, metadata: RemoteLogSegmentMetadata) -> Iterator[TransactionIndex]:
-        """The segment's transaction index, an empty one when nothing was aborted."""
+        """Provide the segment's transaction index; it is empty if no transaction was aborted."""
         with self._index(metadata, CachedIndex.TRANSACTION) as index:
             assert isinstance(index, TransactionIndex), index
             yield index
 
     def holds_offset_index(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        """Whether the segment's offset index is on the disk, so that nobody needs to fetch it."""
-        # One look at a dict: the lock may be held while files are removed, and the event loop asks.
+        """Return whether the segment's offset index is on disk, so that it need not be fetched."""
+        # No lock: it may be held while files are removed, and the event loop must not wait for it.
         return CachedFile.of(metadata, CachedIndex.OFFSET) in self._sizes
 
     @contextmanager
@@ -131,12 +132,12 @@ class RemoteIndexCache:
                 if opened.in_memory_only and not opened.readers and self._open.get(file) is opened:
                     del self._open[file]
                 self._trim()
-                self._close_unless_wanted(opened)
+                self._close_if_unused(opened)
 
     def _acquire(self, file: CachedFile, metadata: RemoteLogSegmentMetadata) -> _OpenIndex:
         while True:
             with self._lock:
-                self._refuse_when_closed()
+                self._require_open()
                 opened = self._open.get(file)
                 if opened is not None:
                     self._open.move_to_end(file)
@@ -162,7 +163,7 @@ class RemoteIndexCache:
             with self._lock:
                 self._opening.end(file, opening)
             # The waiting readers get another error object: one object must not be raised in many threads.
-            opening.set_exception(RemoteStorageError(f"the index {file.name} could not be read: {error}"))
+            opening.set_exception(RemoteStorageError(f"cannot read index {file.name}: {error}"))
             raise
         opening.set_result(None)
         return opened
@@ -172,61 +173,61 @@ class RemoteIndexCache:
         opened = _OpenIndex(index)
         opened.readers = 1
         if self._is_closed:
-            opened.is_kept = False
+            opened.is_cached = False
             return opened
         self._open[file] = opened
         if not opened.in_memory_only:
-            self._note(file, index.size_bytes)
+            self._add_file(file, index.size_bytes)
             self._partitions[file] = metadata.topic_id_partition
         return opened
 
-    # -- letting go
+    # -- removing
 
     def resize(self, size_bytes_max: int) -> None:
-        """Follow a changed `remote.log.index.file.cache.total.size.bytes`."""
+        """Apply a changed `remote.log.index.file.cache.total.size.bytes`."""
         with self._lock:
             self._size_bytes_max = size_bytes_max
             self._trim()
 
     def forget(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Remove the indexes of a segment, because it is gone or because they proved to be wrong."""
+        """Remove the indexes of a segment that was deleted, or whose indexes are damaged."""
         with self._lock:
             for kind in CachedIndex:
                 self._drop(CachedFile.of(metadata, kind))
 
     def remove_partition(self, partition: TopicIdPartition) -> None:
-        """Remove the indexes of a partition that is here no more, as far as this run asked for them."""
+        """Remove the indexes of a partition that left this node, if they were used in this run."""
         with self._lock:
             for file in [file for file, owner in self._partitions.items() if owner == partition]:
                 self._drop(file)
 
     def close(self) -> None:
-        """Close what nobody reads, and the rest when it has been read; the files stay for the next run."""
+        """Close indexes without readers now, and the others after their last reader; keep the files."""
         with self._lock:
             self._is_closed = True
             while self._open:
                 _, opened = self._open.popitem()
-                opened.is_kept = False
-                self._close_unless_wanted(opened)
+                opened.is_cached = False
+                self._close_if_unused(opened)
 
-    def _note(self, file: CachedFile, size_bytes: int) -> None:
+    def _add_file(self, file: CachedFile, size_bytes: int) -> None:
         self._total_bytes += size_bytes - self._sizes.get(file, 0)
         self._sizes[file] = size_bytes
         self._sizes.move_to_end(file)
 
     def _drop(self, file: CachedFile) -> None:
-        # The name goes while nobody else can fetch the file anew.
+        # Under the lock, so that no other thread fetches the file again before it is unlinked.
         self._total_bytes -= self._sizes.pop(file, 0)
         self._partitions.pop(file, None)
         self._files.remove(file)
         opened = self._open.pop(file, None)
         if opened is not None:
-            opened.is_kept = False
-            self._close_unless_wanted(opened)
+            opened.is_cached = False
+            self._close_if_unused(opened)
 
     def _trim(self) -> None:
         while self._sizes and (self._total_bytes > self._size_bytes_max or len(self._sizes) > FILES_MAX):
-            file = next((file for file in self._sizes if not self._is_read(file)), None)
+            file = next((file for file in self._sizes if not self._has_readers(file)), None)
             if file is None:
                 return
             self._drop(file)
@@ -236,14 +237,14 @@ class RemoteIndexCache:
                 return
             self._open.pop(file).index.close()
 
-    def _is_read(self, file: CachedFile) -> bool:
+    def _has_readers(self, file: CachedFile) -> bool:
         opened = self._open.get(file)
         return opened is not None and opened.readers > 0
 
-    def _close_unless_wanted(self, opened: _OpenIndex) -> None:
-        if not opened.is_kept and not opened.readers:
+    def _close_if_unused(self, opened: _OpenIndex) -> None:
+        if not opened.is_cached and not opened.readers:
             opened.index.close()
 
-    def _refuse_when_closed(self) -> None:
+    def _require_open(self) -> None:
         if self._is_closed:
             raise RemoteStorageError("the index cache is closed")

@@ -1,6 +1,6 @@
-"""How the files of the index cache are named: `<start offset>_<segment id>.index`, `.timeindex`, `.txnindex`.
+"""The file names of the index cache: `<start offset>_<segment id>.index`, `.timeindex`, `.txnindex`.
 
-Apache Kafka's names, so that its brokers can go on with our cache and we with theirs.
+They are Apache Kafka's names, so that its brokers can use our cache and we can use theirs.
 Source: RemoteIndexCache.generateFileNamePrefixForIndex of Apache Kafka 4.3.
 """
 
@@ -29,7 +29,7 @@ class CachedIndex(Enum):
 
     @property
     def remote_type(self) -> IndexType:
-        """What a storage manager calls it."""
+        """Return the index type of the storage manager."""
         return _REMOTE_TYPES[self]
 
 
@@ -52,17 +52,17 @@ class CachedFile(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name within the directory."""
+        """Return its name in the directory."""
         return f"{self.start_offset}_{uuid_text(self.segment_id)}{self.kind.value}"
 
     @classmethod
     def of(cls, metadata: RemoteLogSegmentMetadata, kind: CachedIndex) -> CachedFile:
-        """The file for an index of a segment."""
+        """Return the file of an index of a segment."""
         return cls(metadata.start_offset, metadata.remote_log_segment_id.id, kind)
 
     @classmethod
     def parse(cls, name: str) -> CachedFile | None:
-        """The file that has this name; None for a name that is not of the cache."""
+        """Return the file with this name; None if it is not a name of the cache."""
         match = _NAME.fullmatch(name)
         if match is None:
             return None

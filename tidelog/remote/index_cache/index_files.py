@@ -1,8 +1,9 @@
-"""Getting one index of a remote segment: from the cache's directory if it is sound there, else from the tier.
+"""Opens an index of a remote segment: from the cache's directory if the file is valid, else from remote
+storage.
 
-A fetched index is written beside its place and renamed, so that a file that has its name is whole, unless
-the disk lost it; then it is fetched again. A disk that takes no file does not keep anybody from reading:
-the index stays in memory for those who asked.
+A fetched index is written to a temporary file and renamed, so that a file with its final name is complete
+unless the disk lost data; then it is fetched again. A disk that cannot store the file does not prevent
+reading: the index stays in memory for the readers that requested it.
 
 I/O: blocks; called from reader threads.
 """
@@ -36,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class IndexFiles:
-    """The directory of the cache and the tier behind it, one index at a time."""
+    """The directory of the cache and the remote storage behind it, one index at a time."""
 
     def __init__(self, fs: FileSystem, directory: str, storage: RemoteStorageManager) -> None:
         self._fs = fs
@@ -44,9 +45,9 @@ class IndexFiles:
         self._storage = storage
 
     def present(self) -> dict[CachedFile, int]:
-        """The files that an earlier run left, with their sizes; leftovers of unfinished fetches are removed.
+        """Return the files of an earlier run with their sizes, and remove the files of unfinished fetches.
 
-        Errors: OSError when there can be no such directory.
+        Errors: OSError if the directory cannot be created.
         """
         self._fs.makedirs(self.directory)
         found = {}
@@ -59,42 +60,42 @@ class IndexFiles:
         return found
 
     def open(self, file: CachedFile, metadata: RemoteLogSegmentMetadata) -> Index:
-        """The index, read from its file if there is a sound one, else fetched.
+        """Return the index, from its file if that is valid, else from remote storage.
 
-        Errors: RemoteStorageError, also when what the tier has is no such index.
+        Errors: RemoteStorageError, also if the object in remote storage is not such an index.
         """
         path = f"{self.directory}/{file.name}"
         try:
-            index = _sound(self._fs.open(path, create=False), file, metadata)
+            index = _validated_index(self._fs.open(path, create=False), file, metadata)
         except FileNotFoundError:
             return self._fetch(path, file, metadata)
         except (CorruptIndex, OSError) as damage:
-            _log.warning("The cached index %s is fetched again: %s", path, damage)
+            _log.warning("Fetching damaged index %s again: %s", path, damage)
             return self._fetch(path, file, metadata)
-        # What a crash may leave: a name without bytes, or zeros behind the entries.
-        is_empty = not index.size_bytes and not _is_empty_in_the_tier(file, metadata)
+        # A crash may leave an empty file, or zeros after the entries.
+        is_empty = not index.size_bytes and not _is_empty_in_remote_storage(file, metadata)
         if is_empty or index.size_bytes != index.file.size():
             index.close()
             return self._fetch(path, file, metadata)
         return index
 
     def remove(self, file: CachedFile) -> None:
-        """Remove the file's name; whoever reads from it goes on undisturbed."""
+        """Unlink the file; a reader that has it open is not affected."""
         self._unlink(f"{self.directory}/{file.name}")
 
     def _fetch(self, path: str, file: CachedFile, metadata: RemoteLogSegmentMetadata) -> Index:
-        data = _from_the_tier(self._storage, file, metadata)
+        data = _fetch_bytes(self._storage, file, metadata)
         try:
             self._write(path, data)
             opened = self._fs.open(path, create=False)
         except (OSError, StorageFailure) as error:
-            _log.warning("The index %s stays in memory: %s", path, error)
+            _log.warning("Cannot write index %s to disk, keeping it in memory: %s", path, error)
             opened = MemoryFile(path, data)
         try:
-            return _sound(opened, file, metadata)
+            return _validated_index(opened, file, metadata)
         except CorruptIndex as damage:
             self._unlink(path)
-            raise RemoteStorageError(f"the tier has a damaged index: {damage}") from damage
+            raise RemoteStorageError(f"remote storage has a damaged index: {damage}") from damage
 
     def _write(self, path: str, data: bytes) -> None:
         temporary = path + TEMPORARY_SUFFIX
@@ -115,48 +116,49 @@ class IndexFiles:
         except FileNotFoundError:
             pass
         except OSError as error:
-            _log.warning("%s could not be removed from the index cache: %s", path, error)
+            _log.warning("Cannot remove %s from the index cache: %s", path, error)
 
 
-def fetched_index(
-    storage: RemoteStorageManager, file: CachedFile, metadata: RemoteLogSegmentMetadata
-) -> Index:
-    """The index as the tier has it, in memory. Errors: RemoteStorageError, also for what is no such index."""
-    opened = MemoryFile(file.name, _from_the_tier(storage, file, metadata))
+def fetch_index(storage: RemoteStorageManager, file: CachedFile, metadata: RemoteLogSegmentMetadata) -> Index:
+    """Return the index from remote storage, in memory.
+
+    Errors: RemoteStorageError, also if the object is not such an index.
+    """
+    opened = MemoryFile(file.name, _fetch_bytes(storage, file, metadata))
     try:
-        return _sound(opened, file, metadata)
+        return _validated_index(opened, file, metadata)
     except CorruptIndex as damage:
-        raise RemoteStorageError(f"the tier has a damaged index: {damage}") from damage
+        raise RemoteStorageError(f"remote storage has a damaged index: {damage}") from damage
 
 
-def _from_the_tier(
+def _fetch_bytes(
     storage: RemoteStorageManager, file: CachedFile, metadata: RemoteLogSegmentMetadata
 ) -> bytes:
-    if _is_empty_in_the_tier(file, metadata):
+    if _is_empty_in_remote_storage(file, metadata):
         return b""
     try:
         return read_all(storage.fetch_index(metadata, file.kind.remote_type), INDEX_BYTES_MAX)
     except RemoteResourceNotFound:
         if file.kind is not CachedIndex.TRANSACTION:
             raise
-    # A segment in which nothing was aborted has no transaction index; one that is gone tells nothing.
+    # A segment without aborted transactions has no transaction index; a deleted segment has no offset index.
     storage.fetch_index(metadata, IndexType.OFFSET).close()
     return b""
 
 
-def _sound(opened: File, file: CachedFile, metadata: RemoteLogSegmentMetadata) -> Index:
-    """The index in `opened`, which is closed when that cannot be an index of the segment."""
+def _validated_index(opened: File, file: CachedFile, metadata: RemoteLogSegmentMetadata) -> Index:
+    """Return the index in `opened`; close the file if it cannot be an index of the segment."""
     try:
         index = _index_in(opened, file)
         index.sanity_check()
-        _require_fitting(index, metadata)
+        _require_entries_of(index, metadata)
     except BaseException:
         opened.close()
         raise
     return index
 
 
-def _is_empty_in_the_tier(file: CachedFile, metadata: RemoteLogSegmentMetadata) -> bool:
+def _is_empty_in_remote_storage(file: CachedFile, metadata: RemoteLogSegmentMetadata) -> bool:
     return file.kind is CachedIndex.TRANSACTION and metadata.is_txn_index_empty
 
 
@@ -170,16 +172,21 @@ def _index_in(opened: File, file: CachedFile) -> Index:
             return TransactionIndex(opened, file.start_offset)
 
 
-def _require_fitting(index: Index, metadata: RemoteLogSegmentMetadata) -> None:
-    """Raise CorruptIndex when the last entry is not one of this segment."""
+def _require_entries_of(index: Index, metadata: RemoteLogSegmentMetadata) -> None:
+    """Raise CorruptIndex if the last entry is not an entry of this segment."""
     last = -1
     if isinstance(index, OffsetIndex):
         last = index.last_offset
         if index.entry_count and index.entry(index.entry_count - 1).position >= metadata.segment_size_bytes:
-            raise CorruptIndex(index.file.path, f"it points behind {metadata.segment_size_bytes} bytes")
+            raise CorruptIndex(
+                index.file.path,
+                f"its last position is beyond the segment's {metadata.segment_size_bytes} bytes",
+            )
     elif isinstance(index, TimeIndex):
         last = index.last_entry.offset
     elif index.last_offset is not None:
         last = index.last_offset
     if last > metadata.end_offset:
-        raise CorruptIndex(index.file.path, f"its last offset {last} is behind {metadata.end_offset}")
+        raise CorruptIndex(
+            index.file.path, f"its last offset {last} is above the segment's end offset {metadata.end_offset}"
+        )

@@ -1,4 +1,4 @@
-"""An index that found no room on the disk: it is read from memory, by those who wait for it just now."""
+"""An index in memory that could not be written to disk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidelog.storage.disk.read_only_files import UnwritableFile
 
 
 class MemoryFile(UnwritableFile):
-    """Bytes that look like a file opened for reading."""
+    """Bytes with the interface of a file that is open for reading."""
 
     __slots__ = ("_data", "path")
 
@@ -23,7 +23,7 @@ class MemoryFile(UnwritableFile):
         return self._data[position : position + length]
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is open."""
 
     def fileno(self) -> int:
         raise io.UnsupportedOperation(f"{self.path} is in memory only")

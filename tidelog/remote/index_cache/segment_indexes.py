@@ -1,4 +1,4 @@
-"""What those who read segments ask of whoever keeps indexes: each for as long as a `with` block lasts."""
+"""The port through which readers of segments get indexes, each for the duration of a `with` block."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class SegmentIndexes(Protocol):
     """The indexes of remote segments. Errors: RemoteStorageError; RemoteResourceNotFound."""
 
     def offset_index(self, metadata: RemoteLogSegmentMetadata) -> AbstractContextManager[OffsetIndex]:
-        """The segment's offset index."""
+        """Provide the segment's offset index."""
         ...
 
     def time_index(self, metadata: RemoteLogSegmentMetadata) -> AbstractContextManager[TimeIndex]:
-        """The segment's time index."""
+        """Provide the segment's time index."""
         ...
 
     def transaction_index(
         self, metadata: RemoteLogSegmentMetadata
     ) -> AbstractContextManager[TransactionIndex]:
-        """The segment's transaction index, an empty one when nothing was aborted."""
+        """Provide the segment's transaction index; it is empty if no transaction was aborted."""
         ...
 
     def forget(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Do not keep what proved to be wrong."""
+        """Remove damaged indexes of the segment."""
         ...

@@ -1,7 +1,7 @@
-"""The object store as fsck looks at it: lists, manifests, sizes (shell).
+"""The object store as fsck reads it: listings, manifests, sizes (shell).
 
-I/O: blocks; manifests are fetched by a few threads. Errors: RemoteStorageError when the store does not
-answer; ConfigError for settings that make no store.
+I/O: blocks; manifests are fetched by a few threads. Errors: RemoteStorageError if the store does not respond;
+ConfigError for invalid settings of the store.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CHUNK_CACHE: Final = "fetch.chunk.cache."
 
 
 class Bucket:
-    """The store behind `storage`, read and never written."""
+    """The store behind `storage`; it is never written."""
 
     def __init__(self, storage: ObjectStorageManager) -> None:
         self.storage = storage
@@ -50,13 +50,13 @@ class Bucket:
 
     @classmethod
     def open(cls, values: Mapping[str, str]) -> Bucket:
-        """The store of a broker's `rsm.config.` values; its chunk cache is left alone."""
+        """Return the store of a broker's `rsm.config.` values; its chunk cache is not used."""
         own = {key: text for key, text in values.items() if not key.startswith(_CHUNK_CACHE)}
         return cls(storage_manager_from_config({**own, f"{_CHUNK_CACHE}class": "none"}))
 
     @property
     def prefix(self) -> str:
-        """What the keys of all objects begin with."""
+        """Return the common prefix of all keys."""
         return self._keys.prefix
 
     def close(self) -> None:
@@ -64,39 +64,41 @@ class Bucket:
         self.storage.close()
 
     def keys(self, metadata: RemoteLogSegmentMetadata) -> SegmentKeys:
-        """The keys of a segment's objects. Errors: RemoteStorageError for damaged custom metadata."""
+        """Return the keys of a segment's objects. Errors: RemoteStorageError for damaged custom metadata."""
         try:
             return self._keys.of(metadata)
         except DecodeError as error:
             raise RemoteStorageError(f"{metadata.remote_log_segment_id}: {error}") from error
 
     def shown(self, key: str) -> str:
-        """`key` as it may be printed."""
+        """Return `key` as output may show it."""
         return SegmentKeys(self.prefix, "", self._keys.masks_prefix).shown(key)
 
     def objects(self, prefix: str | None = None) -> Iterator[ObjectInfo]:
-        """The objects whose keys begin with `prefix`, None for all of the configured prefix."""
+        """Return the objects whose keys begin with `prefix`; None is the configured prefix."""
         return self.storage.store.list(self.prefix if prefix is None else prefix)
 
     def sizes(self, partition: TopicIdPartition) -> dict[str, int]:
-        """The objects of one partition."""
+        """Return the objects of one partition with their sizes."""
         return dict(self.objects(partition_prefix(self.prefix, partition)))
 
     def manifest_bytes(self, key: str) -> bytes:
-        """A manifest as it is stored."""
+        """Return a manifest as it is stored."""
         with closing(self.storage.store.get(key)) as stream:
             return stream.read(MANIFEST_BYTES_MAX + 1)
 
     def manifest(self, key: str) -> SegmentManifest:
-        """A manifest. Errors: DecodeError; RemoteResourceNotFound."""
+        """Return a manifest. Errors: DecodeError; RemoteResourceNotFound."""
         return decode_manifest(self.manifest_bytes(key), self.storage.settings.key_ring)
 
-    # --- what is wrong --------------------------------------------------------------------
+    # --- findings -------------------------------------------------------------------------
 
     def findings(
         self, view: PartitionView, sizes: Mapping[str, int], on_segment: Callable[[], None] = lambda: None
     ) -> list[Finding]:
-        """Objects of the finished segments of `view`, and orphans among the `sizes` of what is listed."""
+        """Return findings about the objects of the finished segments of `view`, and orphans in the listing
+        `sizes`.
+        """
         segments = view.segments
         named: set[str] = set()
         found: list[Finding] = []
@@ -107,10 +109,10 @@ class Bucket:
                 found.append(_of(Kind.MISSING_OBJECT, segment, "custom metadata", str(error)))
         visible = [segment for segment in segments if segment.state is _FINISHED and self._has_keys(segment)]
 
-        def look(segment: RemoteLogSegmentMetadata) -> list[Finding]:
+        def inspect(segment: RemoteLogSegmentMetadata) -> list[Finding]:
             return self._segment_findings(segment, sizes)
 
-        for each in in_threads(look, visible):
+        for each in in_threads(inspect, visible):
             found += each
             on_segment()
         return found + orphan_findings(
@@ -123,7 +125,7 @@ class Bucket:
         )
 
     def stray_findings(self, known: Iterable[TopicIdPartition]) -> Iterator[Finding]:
-        """Objects below the prefix that belong to no `known` partition."""
+        """Return the objects below the prefix that belong to no `known` partition."""
         places = {(partition.topic_id, partition.partition) for partition in known}
         for info in self.objects():
             name = parse_key(info.key, self.prefix)
@@ -157,7 +159,7 @@ class Bucket:
         return list(size_findings(segment, keys, manifest, sizes))
 
     def _size(self, key: str) -> int | None:
-        """For what was not listed: it may be under another prefix, or have come since."""
+        """Return the size of an object that was not listed: it may have another prefix, or be newer."""
         try:
             return self.storage.store.size(key)
         except RemoteResourceNotFound:
@@ -167,7 +169,7 @@ class Bucket:
 def in_threads(
     work: Callable[[_Item], _Result], items: Iterable[_Item], threads: int = THREADS
 ) -> Iterator[_Result]:
-    """`work` on each of `items`, in their order, a few at a time."""
+    """Return the results of `work` for each of `items`, in their order; a few run at a time."""
     with ThreadPoolExecutor(threads, thread_name_prefix="tier-inspection") as pool:
         yield from pool.map(work, items)
 

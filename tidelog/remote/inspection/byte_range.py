@@ -1,4 +1,5 @@
-"""Where in the bucket the batch with an offset is: offset index, batch headers, chunks of the manifest.
+"""The position in the bucket of the batch with an offset: offset index, batch headers, chunks of the
+manifest.
 
 I/O: blocks. Errors: RemoteStorageError.
 """
@@ -27,7 +28,7 @@ _INDEX_BYTES_MAX = 1 << 30
 class ByteRange:
     """The batch of offsets [`base_offset`, `last_offset`]: bytes [`log_start`, `log_end`) of the log file.
 
-    They are in [`stored_start`, `stored_end`) of object `key`: whole chunks where those are transformed.
+    They are in [`stored_start`, `stored_end`) of object `key`: complete chunks if the log is transformed.
     """
 
     key: str
@@ -42,7 +43,7 @@ class ByteRange:
 
 
 def byte_range(bucket: Bucket, segment: RemoteLogSegmentMetadata, offset: Offset) -> ByteRange:
-    """Where `offset` of `segment` is."""
+    """Return the position of `offset` of `segment`."""
     keys = bucket.keys(segment)
     data = read_all(bucket.storage.fetch_index(segment, IndexType.OFFSET), _INDEX_BYTES_MAX)
     try:
@@ -53,7 +54,9 @@ def byte_range(bucket: Bucket, segment: RemoteLogSegmentMetadata, offset: Offset
     except (DecodeError, CorruptIndex) as error:
         raise RemoteStorageError(f"{keys.shown(keys.indexes)}: {error}") from error
     if not start < manifest.chunk_index.original_file_size:
-        raise RemoteStorageError(f"{keys.shown(keys.indexes)}: the offset index leads to byte {start}")
+        raise RemoteStorageError(
+            f"{keys.shown(keys.indexes)}: the offset index has position {start}, which is beyond the log"
+        )
     with closing(bucket.storage.fetch_log_segment(segment, start)) as stream:
         batch = BatchStream(segment, stream, start, indexed_offset).first_reaching(offset, PIECE_BYTES)
     if batch is None:
@@ -74,7 +77,7 @@ def byte_range(bucket: Bucket, segment: RemoteLogSegmentMetadata, offset: Offset
 
 
 def _stored(manifest: SegmentManifest, start: int, end: int) -> tuple[int, int]:
-    """Whole chunks where stored bytes are not the original ones."""
+    """Return the stored range: complete chunks if the stored bytes are not the original ones."""
     if manifest.transform.is_identity:
         return start, end
     chunks = manifest.chunk_index

@@ -1,10 +1,10 @@
-"""Gathering what brokers know: offsets, epochs, configs, and the records of `__remote_log_metadata` (shell).
+"""Data of brokers: offsets, epochs, configs, and the records of `__remote_log_metadata` (shell).
 
-Order matters, as brokers go on meanwhile: first the offsets, then the metadata to its end, then the log
-start again. So what is below the local start has been noted as copied, and what was deleted has moved the
-log start.
+The order matters, because brokers continue to work: first the offsets, then the metadata to its end, then the
+log start again. Therefore the copies of all records below the local start are in the metadata, and deletions
+have moved the log start.
 
-Errors: KafkaError when the cluster, a topic or a leader does not answer.
+Errors: KafkaError if the cluster, a topic or a leader does not respond.
 """
 
 from __future__ import annotations
@@ -64,24 +64,24 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What was gathered: views of the partitions asked about, in order, and the metadata they come from."""
+    """The gathered data: views of the requested partitions, in order, and their metadata."""
 
     partitions: tuple[PartitionView, ...]
     history: MetadataHistory
     topic_ids: frozenset[UUID]
-    """Of every topic there is."""
+    """The ids of all existing topics."""
     now_ms: int
 
 
 class Gatherer:
-    """Asks one cluster through `admin`, and reads its metadata topic through clients of its own."""
+    """Sends requests to one cluster through `admin`, and reads its metadata topic with clients of its own."""
 
     def __init__(self, admin: Admin, bootstrap_servers: str) -> None:
         self._admin = admin
         self._bootstrap_servers = bootstrap_servers
 
     async def tiered_topics(self) -> list[str]:
-        """The topics with remote.storage.enable, by name."""
+        """Return the topics with remote.storage.enable, by name."""
         names = list(await self._admin.list_topics())
         configs = await self._configs(names)
         return [name for name in names if configs[name].remote_storage_enable]
@@ -89,9 +89,9 @@ class Gatherer:
     async def view(
         self, names: Sequence[str], numbers: Iterable[int] | None = None, *, whole_history: bool = False
     ) -> ClusterView:
-        """The partitions of the topics `names`, of one topic those with `numbers`.
+        """Return the partitions of the topics `names`, of one topic those with `numbers`.
 
-        `whole_history` reads every metadata partition, else only those that tell of these.
+        With `whole_history`, read every metadata partition, else only those of these partitions.
         """
         topics = [_result(found) for found in (await self._admin.describe_topics(names)).values()]
         partitions = [
@@ -116,10 +116,10 @@ class Gatherer:
         for partition in partitions:
             name = partition.topic_partition
             walk = walks[name]
-            answered = _offsets(offsets[name], walk, leader_epochs[name])
+            partition_offsets = _offsets(offsets[name], walk, leader_epochs[name])
             view = PartitionView(
                 partition=partition,
-                offsets=answered,
+                offsets=partition_offsets,
                 lineage=walk.entries,
                 history=history.of(partition),
                 config=configs[partition.topic],
@@ -155,13 +155,13 @@ class Gatherer:
     async def _offsets(
         self, names: Sequence[TopicPartition]
     ) -> dict[TopicPartition, dict[int | None, Offset | None]]:
-        """What each leader answers by spec; None is the key of the last stable offset."""
-        answers: dict[TopicPartition, dict[int | None, Offset | None]] = {name: {} for name in names}
+        """Return each leader's response by spec; None is the key of the last stable offset."""
+        responses: dict[TopicPartition, dict[int | None, Offset | None]] = {name: {} for name in names}
         for spec in _SPECS:
-            asked = dict.fromkeys(names, int(spec))
+            requested = dict.fromkeys(names, int(spec))
             is_optional = spec is OffsetSpec.EARLIEST_PENDING_UPLOAD
             try:
-                found = await self._admin.list_offsets(asked)
+                found = await self._admin.list_offsets(requested)
             except KafkaError:
                 if not is_optional:
                     raise
@@ -169,11 +169,11 @@ class Gatherer:
             for name, listed in found.items():
                 if isinstance(listed, KafkaError) and not is_optional:
                     raise listed
-                answers[name][spec] = None if isinstance(listed, KafkaError) else listed.offset
+                responses[name][spec] = None if isinstance(listed, KafkaError) else listed.offset
         latest = dict.fromkeys(names, int(OffsetSpec.LATEST))
         for name, listed in (await self._admin.list_offsets(latest, read_committed=True)).items():
-            answers[name][None] = _result(listed).offset
-        return answers
+            responses[name][None] = _result(listed).offset
+        return responses
 
     async def _listed(
         self, names: Iterable[TopicPartition], spec: OffsetSpec
@@ -185,13 +185,15 @@ class Gatherer:
         self, leader_epochs: dict[TopicPartition, LeaderEpoch], starts: dict[TopicPartition, ListedOffset]
     ) -> dict[TopicPartition, LineageWalk]:
         walks = {name: LineageWalk(leader_epochs[name], start.offset) for name, start in starts.items()}
-        while asked := {name: walk.next_epoch for name, walk in walks.items() if walk.next_epoch is not None}:
-            for name, end in (await self._admin.epoch_end_offsets(asked)).items():
-                walks[name].answer(*_result(end))
+        while requested := {
+            name: walk.next_epoch for name, walk in walks.items() if walk.next_epoch is not None
+        }:
+            for name, end in (await self._admin.epoch_end_offsets(requested)).items():
+                walks[name].add_response(*_result(end))
         return walks
 
     async def _local_sizes(self, topics: Iterable[TopicDescription]) -> dict[TopicPartition, int]:
-        """Bytes on the disks of leaders; without those that are not told."""
+        """Return the bytes on the disks of leaders; partitions without a response are omitted."""
         leaders = {
             TopicPartition(topic.name, entry.partition): entry.leader
             for topic in topics
@@ -224,7 +226,7 @@ class Gatherer:
             raise found
         count = len(found.partitions)
         numbers = range(count) if whole else {metadata_partition(each, count) for each in partitions}
-        await _a_few_at_a_time([partial(self._read, number, history) for number in sorted(numbers)])
+        await _run_concurrently([partial(self._read, number, history) for number in sorted(numbers)])
         return history
 
     async def _read(self, number: int, history: MetadataHistory) -> None:
@@ -232,42 +234,42 @@ class Gatherer:
         async with PartitionReader(self._bootstrap_servers, name) as reader:
             start, _ = await reader.range()
             if start > 0:
-                history.cut[number] = start
+                history.truncated[number] = start
             async for record in reader.records():
                 history.record(RecordPlace(number, record.offset), record.value)
 
 
 def _offsets(
-    answers: dict[int | None, Offset | None], walk: LineageWalk, leader_epoch: LeaderEpoch
+    responses: dict[int | None, Offset | None], walk: LineageWalk, leader_epoch: LeaderEpoch
 ) -> PartitionOffsets:
-    def told(spec: int | None, otherwise: Offset = NOTHING) -> Offset:
-        offset = answers.get(spec)
+    def value(spec: int | None, otherwise: Offset = NOTHING) -> Offset:
+        offset = responses.get(spec)
         return otherwise if offset is None or offset < 0 else offset
 
-    start, high_watermark = told(OffsetSpec.EARLIEST, 0), told(OffsetSpec.LATEST, 0)
-    pending = told(OffsetSpec.EARLIEST_PENDING_UPLOAD)
+    start, high_watermark = value(OffsetSpec.EARLIEST, 0), value(OffsetSpec.LATEST, 0)
+    pending = value(OffsetSpec.EARLIEST_PENDING_UPLOAD)
     return PartitionOffsets(
         log_start_offset=start,
-        local_log_start_offset=max(start, told(OffsetSpec.EARLIEST_LOCAL, start)),
-        highest_offset_in_remote_storage=told(OffsetSpec.LATEST_TIERED),
+        local_log_start_offset=max(start, value(OffsetSpec.EARLIEST_LOCAL, start)),
+        highest_offset_in_remote_storage=value(OffsetSpec.LATEST_TIERED),
         earliest_pending_upload_offset=None if pending < 0 else pending,
-        last_stable_offset=told(None, high_watermark),
+        last_stable_offset=value(None, high_watermark),
         high_watermark=high_watermark,
         log_end_offset=max(high_watermark, walk.log_end_offset or 0),
         leader_epoch=leader_epoch,
     )
 
 
-async def _a_few_at_a_time(works: Iterable[Callable[[], Awaitable[None]]]) -> None:
-    places = asyncio.Semaphore(_READERS)
+async def _run_concurrently(jobs: Iterable[Callable[[], Awaitable[None]]]) -> None:
+    slots = asyncio.Semaphore(_READERS)
 
     async def one(work: Callable[[], Awaitable[None]]) -> None:
-        async with places:
+        async with slots:
             await work()
 
     try:
         async with asyncio.TaskGroup() as group:
-            for work in works:
+            for work in jobs:
                 group.create_task(one(work))
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None

@@ -1,11 +1,11 @@
-"""Is every offset of the tier held, and how often? Proven by the leader epochs of the log. Pure.
+"""Whether remote storage contains every offset, and how often: proven by the leader epochs of the log. Pure.
 
-A segment holds an offset for the log when it has it in the very epoch in which the log has it: that is what
-readers go by. So each segment is cut at its epochs, each piece is cut to where the log has that epoch, and
-the pieces are swept over.
+A segment contains an offset for the log if it has it in the same epoch as the log: readers use the same rule.
+So each segment is divided at its epochs, each piece is limited to the log's range of that epoch, and the
+pieces are swept over.
 
     log       (5, 0) (7, 100)
-    segment   0-149 (5, 0) (7, 120)       holds 0-99 in epoch 5 and 120-149 in epoch 7, but not 100-119
+    segment   0-149 (5, 0) (7, 120)       contains 0-99 in epoch 5 and 120-149 in epoch 7, but not 100-119
 
 Source: KIP-405, "log divergence with remote storage"; RemoteLogManager.fetchRemoteLogSegmentMetadata of
 Apache Kafka 4.3.
@@ -27,7 +27,7 @@ from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 
 
 class Piece(NamedTuple):
-    """Offsets that a segment holds for the log; `end_offset` is exclusive."""
+    """Offsets that a segment contains for the log; `end_offset` is exclusive."""
 
     start_offset: Offset
     end_offset: Offset
@@ -35,7 +35,7 @@ class Piece(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Offsets that the same segments hold; `end_offset` is exclusive."""
+    """Offsets that the same segments contain; `end_offset` is exclusive."""
 
     start_offset: Offset
     end_offset: Offset
@@ -43,7 +43,7 @@ class Stretch(NamedTuple):
 
 
 def pieces(view: PartitionView, segment: RemoteLogSegmentMetadata) -> Iterator[Piece]:
-    """What of `segment` is part of the log."""
+    """Return the parts of `segment` that belong to the log."""
     spans = view.epoch_spans
     own = [EpochEntry(*entry) for entry in segment.segment_leader_epochs]
     for epoch, start, end in epoch_spans(own, segment.end_offset + 1):
@@ -54,23 +54,23 @@ def pieces(view: PartitionView, segment: RemoteLogSegmentMetadata) -> Iterator[P
 
 
 def stretches(held: Iterable[Piece], start_offset: Offset, end_offset: Offset) -> Iterator[Stretch]:
-    """[`start_offset`, `end_offset`) from the first to the last offset, cut where the holders change."""
+    """Return [`start_offset`, `end_offset`) in order, divided where the segments change."""
     begins: dict[Offset, list[Piece]] = {}
-    cuts = {start_offset, end_offset}
+    boundaries = {start_offset, end_offset}
     for piece in held:
-        first, behind = max(piece.start_offset, start_offset), min(piece.end_offset, end_offset)
-        if first < behind:
+        first, end = max(piece.start_offset, start_offset), min(piece.end_offset, end_offset)
+        if first < end:
             begins.setdefault(first, []).append(piece)
-            cuts.update((first, behind))
+            boundaries.update((first, end))
     holding: list[Piece] = []
-    ordered = sorted(cuts)
+    ordered = sorted(boundaries)
     for start, end in pairwise(ordered):
         holding = [piece for piece in holding if piece.end_offset > start] + begins.get(start, [])
         yield Stretch(start, end, tuple(piece.segment for piece in holding))
 
 
 def coverage_findings(view: PartitionView) -> list[Finding]:
-    """Gaps, overlaps, and segments that are no part of the log."""
+    """Return gaps, overlaps, and segments that do not belong to the log."""
     offsets, name = view.offsets, view.partition.topic_partition
     visible = finished(view.segments)
     held = {segment.remote_log_segment_id: list(pieces(view, segment)) for segment in visible}
@@ -94,20 +94,20 @@ def coverage_findings(view: PartitionView) -> list[Finding]:
 
 
 def disagreement(view: PartitionView) -> Finding | None:
-    """Whether the leader's highest remote offset is another than that of its metadata."""
+    """Return a finding if the leader's highest remote offset differs from that of its metadata, else None."""
     offsets = view.offsets
     computed = highest_remote_offset(
         LeaderEpochCache.of(view.lineage), offsets.log_end_offset, view.history.cache.highest_offset
     )
-    told = offsets.highest_offset_in_remote_storage
+    reported = offsets.highest_offset_in_remote_storage
     below = offsets.log_start_offset - 1
-    if max(told, below) == max(computed, below):
+    if max(reported, below) == max(computed, below):
         return None
     return Finding(
         Kind.DISAGREEMENT,
         view.partition.topic_partition,
-        f"highest remote offset {told}",
-        f"the metadata says {computed}",
+        f"highest remote offset {reported}",
+        f"in the metadata it is {computed}",
     )
 
 
@@ -124,7 +124,7 @@ def _stretch_findings(view: PartitionView, stretch: Stretch, local_start: Offset
 
 
 def _joined(cut: Iterator[Stretch]) -> Iterator[Stretch]:
-    """Stretches that follow each other and have the same holders are one."""
+    """Join consecutive stretches with the same segments."""
     last: Stretch | None = None
     for stretch in cut:
         if last is not None and _ids(last) == _ids(stretch):

@@ -1,15 +1,15 @@
-"""Every byte of one remote segment: batches, indexes, and the small files that travel with it.
+"""Verification of every byte of one remote segment: batches, indexes, and the other small files.
 
 | what | must hold |
 |---|---|
-| batches | checksums; offsets without a hole from first to last; epochs and largest timestamp as noted |
-| indexes | what `tidelog.storage.segment.index_checks` says, as for local segments |
-| transaction index | an entry for every abort of a transaction with records here; none when so noted |
-| producer snapshot | its checksum; no offset behind the segment |
-| leader epochs | they rise, and are those of the metadata within the segment |
+| batches | checksums; offsets without a gap; epochs and largest timestamp as in the metadata |
+| indexes | the checks of `tidelog.storage.segment.index_checks`, as for local segments |
+| transaction index | an entry for every abort of a transaction with records here; empty if in the metadata |
+| producer snapshot | its checksum; no offset after the segment |
+| leader epochs | they increase, and within the segment they are those of the metadata |
 
 Bounds: one megabyte of the log, or one batch, and the small files. I/O: blocks; reads every byte once.
-Errors: RemoteStorageError when the store does not answer; damage is a finding.
+Errors: RemoteStorageError if the store does not respond; damage is a finding.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _INDEXES: Final = {
 
 
 def is_damage(error: RemoteStorageError) -> bool:
-    """Whether the store answered, but with what cannot be right."""
+    """Return whether the store responded with invalid data."""
     causes = (DecodeError, DamagedChunk, ShortRead)
     return isinstance(error, RemoteResourceNotFound) or isinstance(error.__cause__, causes)
 
@@ -67,7 +67,7 @@ def inspect_segment(
     metadata: RemoteLogSegmentMetadata,
     on_bytes: Callable[[int], None] = lambda size: None,
 ) -> list[Finding]:
-    """What is wrong with the segment; `on_bytes` hears of every part of its log that was read."""
+    """Return the findings of the segment; `on_bytes` is called for every part of its log that was read."""
     return _SegmentCheck(storage, metadata, on_bytes).run()
 
 
@@ -93,10 +93,10 @@ class _SegmentCheck:
         }
         log = StreamedFile(path, self._storage, self._metadata, self._on_bytes)
         inspection = SegmentInspection(TierFiles(log, indexes), path)
-        batches = _BatchesSeen(self._metadata)
+        batches = _BatchChecks(self._metadata)
         try:
             for batch in inspection.batches():
-                batches.saw(batch)
+                batches.check(batch)
         except RemoteStorageError as error:
             self._damaged("log", error)
         except ValueError as error:
@@ -133,7 +133,7 @@ class _SegmentCheck:
             self._add(kind, suffix.lstrip("."), damage.reason)
 
     def _transactions(
-        self, batches: _BatchesSeen, inspection: SegmentInspection, indexes: dict[str, bytes]
+        self, batches: _BatchChecks, inspection: SegmentInspection, indexes: dict[str, bytes]
     ) -> None:
         path = inspection.index_path(TXN_INDEX_SUFFIX)
         if any(damage.path == path for damage in inspection.damages):
@@ -144,11 +144,11 @@ class _SegmentCheck:
             index = TransactionIndex(files.open(path, create=False), self._metadata.start_offset)
             listed = {entry.last_offset for entry in index.entries()}
         if listed and self._metadata.is_txn_index_empty:
-            detail = f"it has {len(listed)} entries, the metadata says none"
+            detail = f"it has {len(listed)} entries, in the metadata it is empty"
             self._add(Kind.BAD_TRANSACTION_INDEX, "txnindex", detail)
         missing = sorted(batches.aborts - listed)
         if missing:
-            detail = f"the abort at offset {missing[0]} is not in it, {len(missing)} in all"
+            detail = f"it lacks the abort at offset {missing[0]}, {len(missing)} in total"
             self._add(Kind.BAD_TRANSACTION_INDEX, "txnindex", detail)
 
     def _producers(self, data: bytes) -> None:
@@ -159,7 +159,7 @@ class _SegmentCheck:
             return
         last = max((entry.last_offset for entry in entries), default=-1)
         if last > self._metadata.end_offset:
-            detail = f"it knows of offset {last}, the segment ends with {self._metadata.end_offset}"
+            detail = f"it has offset {last}, the segment ends with {self._metadata.end_offset}"
             self._add(Kind.BAD_PRODUCER_SNAPSHOT, "producer snapshot", detail)
 
     def _epochs(self, data: bytes) -> None:
@@ -172,9 +172,9 @@ class _SegmentCheck:
             return
         known = LeaderEpochCache.of(entries)
         within = known.entries_in_range(metadata.start_offset, metadata.end_offset + 1)
-        said = LeaderEpochCache.of(metadata.segment_leader_epochs).entries  # type: ignore[arg-type]
-        if within != said:
-            detail = f"{_epochs_text(within)} in the segment, the metadata says {_epochs_text(said)}"
+        recorded = LeaderEpochCache.of(metadata.segment_leader_epochs).entries  # type: ignore[arg-type]
+        if within != recorded:
+            detail = f"{_epochs_text(within)} in the segment, {_epochs_text(recorded)} in the metadata"
             self._add(Kind.BAD_LEADER_EPOCHS, "leader epochs", detail)
 
     def _damaged(self, what: str, error: RemoteStorageError) -> None:
@@ -186,8 +186,8 @@ class _SegmentCheck:
         self._found.append(_finding(kind, self._metadata, what, detail))
 
 
-class _BatchesSeen:
-    """What the batches of a segment say, one after the other, against its metadata."""
+class _BatchChecks:
+    """Compares the batches of a segment with its metadata, one after the other."""
 
     def __init__(self, metadata: RemoteLogSegmentMetadata) -> None:
         self._metadata = metadata
@@ -197,36 +197,36 @@ class _BatchesSeen:
         self._open: set[ProducerId] = set()
         self.aborts: set[Offset] = set()
 
-    def saw(self, batch: CheckedBatch) -> None:
-        """The next batch."""
+    def check(self, batch: CheckedBatch) -> None:
+        """Check the next batch."""
         header = batch.header
         place = f"batch {header.base_offset}-{header.last_offset} at byte {batch.position}"
         if header.base_offset != self._next_offset:
-            between = f"{self._next_offset} is due"
-            self._first.setdefault(Kind.WRONG_OFFSETS, f"{place} where offset {between}")
+            expected = f"expected is offset {self._next_offset}"
+            self._first.setdefault(Kind.WRONG_OFFSETS, f"{place}, {expected}")
         self._next_offset = header.next_offset
         if header.last_offset > self._metadata.end_offset:
-            self._first.setdefault(Kind.WRONG_OFFSETS, f"{place} reaches behind the segment's end")
+            self._first.setdefault(Kind.WRONG_OFFSETS, f"{place} ends after the segment's end")
         epoch = _epoch_at(self._metadata.segment_leader_epochs, header.base_offset)
-        # Below its first epoch the segment was below the log start already when it was copied.
+        # Offsets before its first epoch were below the log start already when it was copied.
         if epoch is not None and header.partition_leader_epoch != epoch:
             self._first.setdefault(
                 Kind.WRONG_EPOCH,
-                f"{place} is of epoch {header.partition_leader_epoch}, the metadata says {epoch}",
+                f"{place} is of epoch {header.partition_leader_epoch}, in the metadata it is {epoch}",
             )
         self._largest_timestamp = max(self._largest_timestamp, header.max_timestamp)
         if header.is_transactional:
             self._transaction(batch, header)
 
     def findings(self) -> Iterator[Finding]:
-        """What was wrong, the first of each kind, when all was seen."""
+        """Return the findings after all batches, the first of each kind."""
         metadata = self._metadata
         if self._next_offset <= metadata.end_offset:
             missing = offsets_text(self._next_offset, metadata.end_offset)
             self._first.setdefault(Kind.WRONG_OFFSETS, f"{missing} are missing at the end")
         if self._largest_timestamp > metadata.max_timestamp_ms:
             self._first[Kind.WRONG_TIMESTAMP] = (
-                f"{self._largest_timestamp} ms, the metadata says {metadata.max_timestamp_ms}"
+                f"{self._largest_timestamp} ms, in the metadata it is {metadata.max_timestamp_ms}"
             )
         for kind, detail in self._first.items():
             yield _finding(kind, metadata, "log", detail)

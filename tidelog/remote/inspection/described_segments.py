@@ -1,6 +1,6 @@
-"""Segments as manifests describe them, put together as brokers would tell of them.
+"""Segments as described by manifests, combined in the same way as brokers combine metadata.
 
-I/O: `lineage_in` blocks; the rest is pure. Errors: RemoteStorageError when the store does not answer.
+I/O: `lineage_in` blocks; the rest is pure. Errors: RemoteStorageError if the store does not respond.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _EPOCH_BYTES_MAX: Final = 64 << 20
 
 
 def place_in_log(segment: RemoteLogSegmentMetadata) -> tuple[LeaderEpoch, Offset]:
-    """What orders segments: the newest has the highest last epoch, and of these the highest end."""
+    """Return the sort key of segments: the newest has the highest last epoch, then the highest end offset."""
     return segment.segment_leader_epochs[-1].epoch, segment.end_offset
 
 
 def events_of(
     segments: Iterable[RemoteLogSegmentMetadata],
 ) -> Iterator[RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate]:
-    """The copies of `segments` as the metadata topic would have them.
+    """Return the copies of `segments` as events of the metadata topic.
 
-    The order of events decides which of two copies readers get: that of the brokers' clocks.
+    The order of events decides which of two copies serves readers: it is that of the brokers' clocks.
     """
     for segment in sorted(segments, key=lambda each: each.event_timestamp_ms):
         yield replace(segment, state=_STARTED)
@@ -47,12 +47,14 @@ def events_of(
 
 
 def log_start_in(lineage: Sequence[EpochEntry], segments: Iterable[RemoteLogSegmentMetadata]) -> Offset:
-    """Where the log started at the latest when the newest segment was copied; below, it may be half gone."""
+    """Return the log start at the copy of the newest segment; segments below it may be partly deleted."""
     return max(min(segment.start_offset for segment in segments), lineage[0].start_offset)
 
 
 def lineage_in(bucket: Bucket, segments: Iterable[RemoteLogSegmentMetadata]) -> tuple[EpochEntry, ...]:
-    """The epochs of the newest segment's checkpoint; what segments say where none can be read."""
+    """Return the epochs of the newest readable checkpoint; if there is none, the epochs of the newest
+    segment.
+    """
     newest_first = sorted(segments, key=place_in_log, reverse=True)
     for segment in newest_first:
         try:

@@ -1,4 +1,4 @@
-"""What can be wrong with the tier, and what each of it means."""
+"""The possible findings about remote storage, and what each of them means."""
 
 from __future__ import annotations
 
@@ -10,66 +10,72 @@ from tidelog.protocol.ids import TopicPartition
 
 
 class Severity(Enum):
-    """How bad it is; notes do not count as findings for an exit status."""
+    """The severity of a finding; notes do not count for the exit status."""
 
     LOSS = "records that cannot be read, or will not be"
-    DAMAGE = "something that is read around, or that gives wrong answers"
-    LEFTOVER = "bytes or records that are kept and needed by nobody"
+    DAMAGE = "damage that readers work around, or that causes wrong results"
+    LEFTOVER = "unused data that is still stored"
     NOTE = "unusual but legal"
 
 
 class Kind(Enum):
-    """What was found: how bad it is, and what it means."""
+    """The kind of a finding: its severity and its meaning."""
 
-    GAP = Severity.LOSS, "no segment of the log holds these offsets: they cannot be read"
-    GAP_AHEAD = Severity.LOSS, "not in the tier although what is behind is: lost when local segments go"
-    UNKNOWN_EPOCH = Severity.LOSS, "the leader does not know in which epoch these were written: unreadable"
-    MISSING_OBJECT = Severity.LOSS, "the metadata counts on an object that is not there"
-    WRONG_SIZE = Severity.LOSS, "an object does not have the size that it was written with"
-    BAD_MANIFEST = Severity.LOSS, "without its manifest a segment cannot be read"
-    DAMAGED_OBJECT = Severity.LOSS, "stored bytes are not what was written"
-    BAD_BATCH = Severity.LOSS, "from this byte on the segment cannot be read"
-    WRONG_OFFSETS = Severity.LOSS, "the segment's batches are not the offsets that its metadata promises"
-    WRONG_EPOCH = Severity.DAMAGE, "batches are of other leader epochs than the metadata says"
+    GAP = Severity.LOSS, "no segment of the log contains these offsets: they cannot be read"
+    GAP_AHEAD = (
+        Severity.LOSS,
+        "not in remote storage although later offsets are: lost when local segments are deleted",
+    )
+    UNKNOWN_EPOCH = Severity.LOSS, "the leader does not know the leader epoch of these offsets: unreadable"
+    MISSING_OBJECT = Severity.LOSS, "an object that the metadata requires is missing"
+    WRONG_SIZE = Severity.LOSS, "an object does not have its original size"
+    BAD_MANIFEST = Severity.LOSS, "a segment cannot be read without its manifest"
+    DAMAGED_OBJECT = Severity.LOSS, "stored bytes are not those that were written"
+    BAD_BATCH = Severity.LOSS, "the segment cannot be read from this byte"
+    WRONG_OFFSETS = Severity.LOSS, "the segment's batches do not have the offsets in its metadata"
+    WRONG_EPOCH = Severity.DAMAGE, "batches have other leader epochs than the metadata"
     WRONG_TIMESTAMP = (
         Severity.DAMAGE,
-        "records are newer than the metadata says: they may be deleted too early",
+        "records are newer than in the metadata: they may be deleted too early",
     )
-    BAD_INDEX = Severity.DAMAGE, "look-ups by this index fail or lead to the wrong place"
-    BAD_TRANSACTION_INDEX = Severity.DAMAGE, "read_committed shows records of aborted transactions"
+    BAD_INDEX = Severity.DAMAGE, "look-ups in this index fail or return a wrong position"
+    BAD_TRANSACTION_INDEX = Severity.DAMAGE, "read_committed returns records of aborted transactions"
     BAD_PRODUCER_SNAPSHOT = (
         Severity.DAMAGE,
-        "a follower that starts behind the segment cannot know its producers",
+        "a follower that starts after the segment cannot load its producers",
     )
-    BAD_LEADER_EPOCHS = Severity.DAMAGE, "a follower that starts behind the segment cannot know its epochs"
-    DANGLING_COPY = Severity.LEFTOVER, "a copy that began and never ended"
-    UNFINISHED_DELETION = Severity.LEFTOVER, "a deletion that began and never ended"
-    UNFINISHED_PARTITION_DELETION = Severity.LEFTOVER, "the deletion of a partition never ended"
-    ABANDONED_PARTITION = Severity.LEFTOVER, "the cluster has no such topic, and nobody deletes its segments"
-    UNREACHABLE = Severity.LEFTOVER, "of epochs or offsets that the log does not have: nobody reads it"
-    ORPHAN = Severity.LEFTOVER, "an object that no metadata names"
+    BAD_LEADER_EPOCHS = Severity.DAMAGE, "a follower that starts after the segment cannot load its epochs"
+    DANGLING_COPY = Severity.LEFTOVER, "a copy that was started and not finished"
+    UNFINISHED_DELETION = Severity.LEFTOVER, "a deletion that was started and not finished"
+    UNFINISHED_PARTITION_DELETION = Severity.LEFTOVER, "the deletion of a partition was not finished"
+    ABANDONED_PARTITION = (
+        Severity.LEFTOVER,
+        "the topic does not exist, and its segments are not being deleted",
+    )
+    UNREACHABLE = Severity.LEFTOVER, "its epochs or offsets are not in the log: it is never read"
+    ORPHAN = Severity.LEFTOVER, "an object without metadata"
     UNFINISHED_OBJECTS = Severity.LEFTOVER, "objects without a manifest: a copy or a deletion stopped halfway"
-    OVERLAP = Severity.NOTE, "held by several segments: readers get it once, from the copy that ended last"
-    BELOW_START = Severity.NOTE, "wholly below the log start: waits for its deletion"
-    ILLEGAL_RECORD = Severity.NOTE, "a metadata record that does not follow from those before; it is ignored"
-    UNREADABLE_RECORD = Severity.NOTE, "a metadata record that nobody can decode; it is passed over"
-    LOST_HISTORY = Severity.NOTE, "old records of the metadata topic are gone: segments may be forgotten"
-    DISAGREEMENT = Severity.NOTE, "the leader counts on another end of the tier than its metadata gives"
-    FOREIGN_OBJECT = Severity.NOTE, "under the key prefix, but not named as objects of segments are"
+    OVERLAP = Severity.NOTE, "contained in several segments: readers use the copy that was finished last"
+    BELOW_START = Severity.NOTE, "completely below the log start: waiting for its deletion"
+    ILLEGAL_RECORD = Severity.NOTE, "a metadata record that does not follow the earlier ones; it is ignored"
+    UNREADABLE_RECORD = Severity.NOTE, "a metadata record that cannot be decoded; it is ignored"
+    LOST_HISTORY = Severity.NOTE, "old records of the metadata topic were deleted: segments may be missing"
+    DISAGREEMENT = Severity.NOTE, "the leader's highest remote offset differs from its metadata"
+    FOREIGN_OBJECT = Severity.NOTE, "has the key prefix, but not the name of a segment's object"
 
     @property
     def severity(self) -> Severity:
-        """How bad it is."""
+        """Return the severity."""
         return self.value[0]
 
     @property
     def meaning(self) -> str:
-        """What it means, in a line."""
+        """Return the meaning in one line."""
         return self.value[1]
 
 
 class Finding(NamedTuple):
-    """One thing that was found: `place` says where, as offsets, a segment, an object or a byte of one."""
+    """One finding; `place` is its location, such as offsets, a segment, an object or a byte of an object."""
 
     kind: Kind
     partition: TopicPartition | None
@@ -86,7 +92,7 @@ class Finding(NamedTuple):
 
 
 BROKEN_OBJECTS: Final = frozenset({Kind.MISSING_OBJECT, Kind.WRONG_SIZE, Kind.BAD_MANIFEST})
-"""A segment with one of these is not worth reading."""
+"""A segment with one of these findings is not read by the deep check."""
 
 DEEP: Final = frozenset(
     {
@@ -101,9 +107,9 @@ DEEP: Final = frozenset(
         Kind.BAD_LEADER_EPOCHS,
     }
 )
-"""What only reading every byte finds."""
+"""Findings of the deep check only."""
 
 
 def offsets_text(start: int, end: int) -> str:
-    """Offsets of which `end` is the last."""
+    """Return a text for the offsets from `start` to `end`, both inclusive."""
     return f"offset {start}" if start == end else f"offsets {start}-{end}"

@@ -1,7 +1,7 @@
-"""The whole of fsck over what was gathered (shell): metadata, then objects, then every byte.
+"""The complete fsck of the gathered data (shell): metadata, then objects, then every byte.
 
-Brokers go on while it looks. So what was found is looked for a second time with everything gathered anew,
-and only what is there both times is told.
+Brokers continue to work meanwhile. Therefore findings are confirmed by a second pass over newly gathered
+data, and only findings of both passes are reported.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _DEEP_THREADS = 4
 
 
 def metadata_findings(view: PartitionView, patience_ms: int = PATIENCE_MS) -> list[Finding]:
-    """What metadata and leader say of one partition, without a look into the bucket."""
-    odd = disagreement(view)
+    """Return findings about one partition from its metadata and its leader, without the bucket."""
+    difference = disagreement(view)
     return [
         *coverage_findings(view),
         *state_findings(view, patience_ms),
-        *(() if odd is None else (odd,)),
+        *(() if difference is None else (difference,)),
     ]
 
 
 def bucket_findings(
     bucket: Bucket, view: PartitionView, on_segment: Callable[[], None] = lambda: None
 ) -> list[Finding]:
-    """What is wrong with the objects of one partition."""
+    """Return findings about the objects of one partition."""
     return bucket.findings(view, bucket.sizes(view.partition), on_segment)
 
 
@@ -42,7 +42,9 @@ def deep_findings(
     shallow: Sequence[Finding],
     on_bytes: Callable[[int], None] = lambda size: None,
 ) -> list[Finding]:
-    """Every byte of the finished segments, without those whose objects are known to be damaged."""
+    """Return findings about every byte of the finished segments, except those whose objects are known to be
+    damaged.
+    """
     found: list[Finding] = []
     for each in in_threads(
         lambda segment: inspect_segment(bucket.storage, segment, on_bytes),
@@ -56,7 +58,7 @@ def deep_findings(
 def segments_to_read(
     views: Iterable[PartitionView], shallow: Sequence[Finding]
 ) -> list[RemoteLogSegmentMetadata]:
-    """What `deep_findings` reads."""
+    """Return the segments that `deep_findings` reads."""
     damaged = {finding.segment for finding in shallow if finding.kind in BROKEN_OBJECTS and finding.segment}
     return [
         segment
@@ -69,18 +71,19 @@ def segments_to_read(
 def confirmed(
     first: Iterable[Finding], second: Iterable[Finding], views: Iterable[PartitionView]
 ) -> list[Finding]:
-    """Those of the `first` look that the `second` found, too; of deep ones those of segments still there.
+    """Return the findings of the `first` pass that the `second` one has too, and deep ones of segments that
+    still exist.
 
-    `views` are those of the second look.
+    `views` are those of the second pass.
     """
-    again = {(finding.kind, finding.partition, finding.place) for finding in second}
-    there = {segment.remote_log_segment_id.id for view in views for segment in finished(view.segments)}
+    repeated = {(finding.kind, finding.partition, finding.place) for finding in second}
+    existing = {segment.remote_log_segment_id.id for view in views for segment in finished(view.segments)}
     return [
         finding
         for finding in first
         if (
-            finding.segment in there
+            finding.segment in existing
             if finding.kind in DEEP
-            else (finding.kind, finding.partition, finding.place) in again
+            else (finding.kind, finding.partition, finding.place) in repeated
         )
     ]

@@ -1,8 +1,7 @@
-"""The records of `__remote_log_metadata` as somebody reads them who wants to know what happened, too.
+"""The records of `__remote_log_metadata` with their history.
 
-Beside what is known now (`tidelog.remote.metadata.cache`) it is kept which segments there once were, and
-which
-records did not follow from those before.
+In addition to the present metadata (`tidelog.remote.metadata.cache`), it keeps which segments have existed,
+and which records did not follow the earlier ones.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
 
 class RecordPlace(NamedTuple):
-    """A record of the metadata topic."""
+    """The position of a record in the metadata topic."""
 
     metadata_partition: int
     offset: Offset
@@ -43,7 +42,7 @@ class RecordPlace(NamedTuple):
 
 
 class FailedCopies(NamedTuple):
-    """Attempts to copy a segment that were given up, one after the other, and none succeeded since."""
+    """Consecutive attempts to copy a segment that were given up, without a later success."""
 
     start_offset: Offset
     end_offset: Offset
@@ -53,7 +52,7 @@ class FailedCopies(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionHistory:
-    """One partition; `deleted` are the ids of segments that are gone, `illegal` what was ignored and why."""
+    """One partition; `deleted` are the ids of deleted segments, `illegal` the records that were ignored."""
 
     cache: RemoteLogMetadataCache
     deleted: set[UUID] = field(default_factory=set)
@@ -64,11 +63,11 @@ class PartitionHistory:
 
     @classmethod
     def empty(cls, partition: TopicIdPartition) -> PartitionHistory:
-        """Nothing was ever written of `partition`."""
+        """Return the history of `partition` without records."""
         return cls(RemoteLogMetadataCache(partition))
 
     def apply(self, event: RemoteLogEvent, place: RecordPlace) -> None:
-        """The next record of the partition."""
+        """Apply the next record of the partition."""
         if isinstance(event, RemotePartitionDeleteMetadata):
             self._apply_deletion(event)
             return
@@ -86,9 +85,9 @@ class PartitionHistory:
         if event.state is _DELETED:
             self.deleted.add(segment_id)
         if before is not None and before.state is _STARTED:
-            self._copy_ended(before, event.state, event.event_timestamp_ms)
+            self._on_copy_end(before, event.state, event.event_timestamp_ms)
 
-    def _copy_ended(
+    def _on_copy_end(
         self, segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState, timestamp_ms: int
     ) -> None:
         start, end = segment.start_offset, segment.end_offset
@@ -108,19 +107,19 @@ class PartitionHistory:
 
 
 class MetadataHistory:
-    """What the metadata topic tells of every partition that it names."""
+    """The history of every partition in the metadata topic."""
 
     def __init__(self) -> None:
         self._partitions: dict[tuple[UUID, int], tuple[TopicIdPartition, PartitionHistory]] = {}
         self.unreadable: list[tuple[RecordPlace, str]] = []
-        self.cut: dict[int, Offset] = {}
-        """Metadata partitions that do not begin with offset 0, and where they begin."""
+        self.truncated: dict[int, Offset] = {}
+        """Metadata partitions that do not begin with offset 0, with their first offsets."""
 
     def __iter__(self) -> Iterator[tuple[TopicIdPartition, PartitionHistory]]:
         return iter(self._partitions.values())
 
     def record(self, place: RecordPlace, value: bytes | None) -> None:
-        """The next record of a metadata partition."""
+        """Apply the next record of a metadata partition."""
         try:
             event = decode_event(value or b"")
         except DecodeError as error:
@@ -129,7 +128,7 @@ class MetadataHistory:
         self.of(partition_of(event)).apply(event, place)
 
     def of(self, partition: TopicIdPartition) -> PartitionHistory:
-        """The history of one partition, an empty one when nothing was written of it."""
+        """Return the history of one partition; it is empty if there are no records."""
         key = (partition.topic_id, partition.partition)
         found = self._partitions.get(key)
         if found is None:
@@ -138,10 +137,10 @@ class MetadataHistory:
 
 
 def segment_name(segment: RemoteLogSegmentMetadata) -> str:
-    """A segment as findings name it: its offsets and its id."""
+    """Return the name of a segment in findings: its offsets and its id."""
     return f"segment {segment.start_offset}-{segment.end_offset} {id_text(segment.remote_log_segment_id)}"
 
 
 def id_text(segment_id: RemoteLogSegmentId) -> str:
-    """The id alone, as it stands in object keys."""
+    """Return the id alone, as in object keys."""
     return str(segment_id).rpartition("/")[2]

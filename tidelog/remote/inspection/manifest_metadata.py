@@ -1,6 +1,6 @@
-"""What a manifest says of its segment: enough to look at a bucket when no broker answers.
+"""The segment that a manifest describes: enough to inspect a bucket without a broker.
 
-Brokers never read this back; it is there for people, and for those who have lost the metadata topic.
+Brokers never read these fields; they are for humans, and for the loss of the metadata topic.
 
 Source: SegmentManifestV1 of Aiven's RemoteStorageManager.
 """
@@ -22,35 +22,37 @@ from tidelog.remote.ports.segment_metadata import (
 
 
 def described_segment(manifest: bytes) -> RemoteLogSegmentMetadata:
-    """The segment that `manifest` belongs to, as a finished copy. Errors: DecodeError."""
+    """Return the segment of `manifest`, as a finished copy. Errors: DecodeError."""
     try:
         fields = json.loads(manifest)
-        said = fields["remoteLogSegmentMetadata"]
+        described = fields["remoteLogSegmentMetadata"]
         size_bytes = int(fields["chunkIndex"]["originalFileSize"])
-        epochs = sorted(EpochStart(int(epoch), int(at)) for epoch, at in said["segmentLeaderEpochs"].items())
-        start, end = int(said["startOffset"]), int(said["endOffset"])
+        epochs = sorted(
+            EpochStart(int(epoch), int(at)) for epoch, at in described["segmentLeaderEpochs"].items()
+        )
+        start, end = int(described["startOffset"]), int(described["endOffset"])
         if not epochs or end < start:
-            raise DecodeError(f"a segment of offsets {start}-{end} and epochs {epochs}")
+            raise DecodeError(f"invalid segment with offsets {start}-{end} and epochs {epochs}")
         return RemoteLogSegmentMetadata(
-            _segment_id(said["remoteLogSegmentId"]),
+            _segment_id(described["remoteLogSegmentId"]),
             start,
             end,
-            int(said["maxTimestampMs"]),
-            int(said["brokerId"]),
-            int(said["eventTimestampMs"]),
+            int(described["maxTimestampMs"]),
+            int(described["brokerId"]),
+            int(described["eventTimestampMs"]),
             size_bytes,
             tuple(epochs),
             RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
-            is_txn_index_empty=bool(said.get("txnIdxEmpty", False)),
+            is_txn_index_empty=bool(described.get("txnIdxEmpty", False)),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DecodeError(f"not a segment manifest: {type(error).__name__}: {error}") from error
 
 
 def _segment_id(fields: dict[str, Any]) -> RemoteLogSegmentId:
-    said = fields["topicIdPartition"]
-    named = said["topicPartition"]
+    described = fields["topicIdPartition"]
+    topic_partition = described["topicPartition"]
     partition = TopicIdPartition(
-        uuid_from_text(said["topicId"]), str(named["topic"]), int(named["partition"])
+        uuid_from_text(described["topicId"]), str(topic_partition["topic"]), int(topic_partition["partition"])
     )
     return RemoteLogSegmentId(partition, uuid_from_text(fields["id"]))

@@ -1,4 +1,4 @@
-"""Do the objects in the bucket fit what the metadata says? Pure.
+"""Comparison of the objects in the bucket with the metadata. Pure.
 
     <prefix><topic>-<topic id>/<partition>/<20-digit offset>-<segment id>.{log,indexes,rsm-manifest}
 
@@ -28,7 +28,7 @@ _KEY: Final = re.compile(
 
 
 class ObjectName(NamedTuple):
-    """What the key of a segment's object says."""
+    """The parts of the key of a segment's object."""
 
     partition: TopicIdPartition
     start_offset: Offset
@@ -37,12 +37,12 @@ class ObjectName(NamedTuple):
 
 
 def partition_prefix(prefix: str, partition: TopicIdPartition) -> str:
-    """What the keys of all objects of a partition begin with."""
+    """Return the common prefix of the keys of a partition."""
     return f"{prefix}{partition.topic}-{uuid_text(partition.topic_id)}/{partition.partition}/"
 
 
 def parse_key(key: str, prefix: str) -> ObjectName | None:
-    """What `key` says; None when it is not made as keys of segments are."""
+    """Return the parts of `key`; None if it is not the key of a segment's object."""
     if not key.startswith(prefix):
         return None
     found = _KEY.fullmatch(key, len(prefix))
@@ -54,7 +54,7 @@ def parse_key(key: str, prefix: str) -> ObjectName | None:
 
 
 def expected_sizes(keys: SegmentKeys, manifest: SegmentManifest) -> dict[str, int]:
-    """What log and indexes have in bytes, as the manifest says."""
+    """Return the sizes in bytes of log and indexes according to the manifest."""
     chunks = manifest.chunk_index
     log_bytes = chunks.chunk(chunks.count - 1).transformed_end if chunks.count else 0
     index_bytes = max((place.position + place.size for place in manifest.indexes.values()), default=0)
@@ -67,18 +67,20 @@ def size_findings(
     manifest: SegmentManifest,
     sizes: Mapping[str, int | None],
 ) -> Iterator[Finding]:
-    """Objects of one segment that are missing or of another size; `sizes` has None for what is not there."""
+    """Return objects of one segment that are missing or have another size; `sizes` has None for
+    missing ones.
+    """
     name, segment_id = segment.topic_id_partition.topic_partition, segment.remote_log_segment_id.id
     for key, expected in expected_sizes(keys, manifest).items():
         size = sizes[key]
         if size is None:
             yield Finding(Kind.MISSING_OBJECT, name, keys.shown(key), segment=segment_id)
         elif size != expected:
-            detail = f"{size} bytes, the manifest says {expected}"
+            detail = f"{size} bytes, in the manifest it is {expected}"
             yield Finding(Kind.WRONG_SIZE, name, keys.shown(key), detail, segment_id)
     log_bytes = manifest.chunk_index.original_file_size
     if log_bytes != segment.segment_size_bytes:
-        detail = f"a log of {log_bytes} bytes, the metadata says {segment.segment_size_bytes}"
+        detail = f"a log of {log_bytes} bytes, in the metadata it is {segment.segment_size_bytes}"
         yield Finding(Kind.WRONG_SIZE, name, keys.shown(keys.manifest), detail, segment_id)
 
 
@@ -91,14 +93,18 @@ def orphan_findings(
     prefix: str,
     shown: Callable[[str], str] = str,
 ) -> list[Finding]:
-    """Those of the `listed` keys of one partition that none of the `named` ones is."""
-    known, gone = set(named), set(deleted)
+    """Return those of the `listed` keys of one partition that are not in `named`."""
+    known, deleted_ids = set(named), set(deleted)
     found = []
     for key in sorted(set(listed) - known):
         parsed = parse_key(key, prefix)
         if parsed is None:
             found.append(Finding(Kind.FOREIGN_OBJECT, name, shown(key)))
             continue
-        detail = "its segment was deleted" if parsed.segment_id in gone else "its copy was never noted"
+        detail = (
+            "its segment was deleted"
+            if parsed.segment_id in deleted_ids
+            else "its copy is not in the metadata"
+        )
         found.append(Finding(Kind.ORPHAN, name, shown(key), detail, parsed.segment_id))
     return found

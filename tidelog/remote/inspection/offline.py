@@ -1,10 +1,10 @@
-"""A bucket without a cluster: what the manifests say, put together (shell over pure parts).
+"""Inspection of a bucket without a cluster, by its manifests (shell over pure parts).
 
-A manifest names its segment whole, and the newest segment's leader-epoch checkpoint tells the epochs of the
-log up to its end. Where the log starts and ends, and what is being copied or deleted, only brokers know: of
-each partition the offsets between the first and the last segment are looked at.
+A manifest describes its segment completely, and the newest segment's leader-epoch checkpoint has the epochs
+of the log up to its end. Only brokers know where the log starts and ends, and which segments are being copied
+or deleted: for each partition, the offsets from the first to the last segment are inspected.
 
-I/O: blocks. Errors: RemoteStorageError when the store does not answer.
+I/O: blocks. Errors: RemoteStorageError if the store does not respond.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ _SUFFIXES = ("log", "indexes", MANIFEST_SUFFIX)
 def offline_views(
     bucket: Bucket, topics: Collection[str], on_segment: Callable[[], None] = lambda: None
 ) -> tuple[list[PartitionView], list[Finding]]:
-    """A view of each partition of `topics` (empty: of all) in the bucket, and what could not be taken in."""
+    """Return a view of each partition of `topics` (empty: all topics) in the bucket, and findings about other
+    objects.
+    """
     names: dict[str, ObjectName] = {}
     found: list[Finding] = []
     for info in bucket.objects():
@@ -83,7 +85,7 @@ def _view(
     for number, event in enumerate(events_of(segments)):
         history.apply(event, RecordPlace(-1, number))
     lineage = lineage_in(bucket, segments)
-    # The log started there at the latest when the newest segment was copied; what is below may be half gone.
+    # The log start at the copy of the newest segment; segments below it may be partly deleted.
     start = log_start_in(lineage, segments)
     end = 1 + max(segment.end_offset for segment in segments)
     offsets = PartitionOffsets(

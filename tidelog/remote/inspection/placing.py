@@ -1,10 +1,9 @@
-"""Where an offset is, and why it is not in the tier yet. Pure.
+"""The location of an offset, and why it is not in remote storage yet. Pure.
 
     log start          local start            highest remote          last stable     high watermark
         |-- remote ----------|-- both -----------------|-- local ---------------------------|  beyond the end
 
-Local segments are not shown by any request of the protocol, so that the active one is known only by what
-rules the others out.
+No request of the protocol returns local segments, so that the active one can only be inferred.
 
 Source: KIP-405; RemoteLogManager.RLMCopyTask of Apache Kafka 4.3; KIP-950, KIP-1241.
 """
@@ -17,28 +16,28 @@ from enum import Enum
 from typing import NamedTuple
 
 from tidelog.protocol.ids import LeaderEpoch, Offset
-from tidelog.remote.inspection.departures import local_only_bytes
 from tidelog.remote.inspection.findings import offsets_text
 from tidelog.remote.inspection.history import segment_name
-from tidelog.remote.inspection.states import copy_under_way, dangling_copies
+from tidelog.remote.inspection.scheduled_deletions import local_only_bytes
+from tidelog.remote.inspection.states import copy_in_progress, dangling_copies
 from tidelog.remote.inspection.views import PartitionView
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 
 
 class Place(Enum):
-    """Where an offset is."""
+    """The location of an offset."""
 
     BELOW_START = "below the log start: deleted"
-    REMOTE = "in the tier"
-    BOTH = "in the tier and on the leader's disk"
+    REMOTE = "in remote storage"
+    BOTH = "in remote storage and on the leader's disk"
     LOCAL = "on the leader's disk only"
     BEYOND_END = "not written yet"
-    NOWHERE = "it should be in the tier, but no segment holds it"
+    NOWHERE = "it should be in remote storage, but no segment contains it"
 
 
 @dataclass(frozen=True, slots=True)
-class Whereabouts:
-    """Where `offset` is; `segment` is the one that readers are given."""
+class OffsetLocation:
+    """The location of `offset`; `segment` is the one that serves readers."""
 
     offset: Offset
     place: Place
@@ -47,51 +46,51 @@ class Whereabouts:
 
 
 class Obstacle(Enum):
-    """Why an offset is not in the tier."""
+    """The reason why an offset is not in remote storage."""
 
     TOPIC_NOT_TIERED = "remote.storage.enable is false"
     COPY_DISABLED = "remote.log.copy.disable is true (KIP-950)"
-    NOT_STABLE = "not below the last stable offset: a transaction is open, or followers lack it"
-    COPYING = "a copy is under way"
-    FAILED_COPY = "a copy began and did not end: look for errors in the leader's log"
-    BACKLOG = "more than the active segment waits: copies are slow, limited, or fail"
-    EARLIER_FIRST = "segments are copied in their order, earlier ones wait too"
-    COPY_LAG = "young segments wait (KIP-1241)"
-    ACTIVE = "otherwise its segment is the active one, which is copied after it rolls"
+    NOT_STABLE = "not below the last stable offset: a transaction is open, or it is not replicated yet"
+    COPYING = "a copy is in progress"
+    FAILED_COPY = "a copy was started and not finished: see the leader's log for errors"
+    BACKLOG = "more than the active segment is waiting: copies are slow, throttled, or fail"
+    EARLIER_FIRST = "segments are copied in order, and earlier ones are waiting"
+    COPY_LAG = "the copy of recent segments is delayed (KIP-1241)"
+    ACTIVE = "it may be in the active segment, which is copied after it is rolled"
 
 
 class UploadReason(NamedTuple):
-    """One obstacle, with its figures."""
+    """One reason with its values."""
 
     obstacle: Obstacle
     detail: str = ""
 
 
-def locate(view: PartitionView, offset: Offset) -> Whereabouts:
-    """Where `offset` is."""
+def locate(view: PartitionView, offset: Offset) -> OffsetLocation:
+    """Return the location of `offset`."""
     offsets = view.offsets
     if offset < offsets.log_start_offset:
-        return Whereabouts(offset, Place.BELOW_START)
+        return OffsetLocation(offset, Place.BELOW_START)
     if offset >= offsets.high_watermark:
-        return Whereabouts(offset, Place.BEYOND_END)
+        return OffsetLocation(offset, Place.BEYOND_END)
     epoch = view.epoch_lineage.epoch_at(offset)
     segment = None if epoch is None else view.history.cache.segment(epoch, offset)
     is_local = offset >= offsets.local_log_start_offset
     if segment is None:
-        return Whereabouts(offset, Place.LOCAL if is_local else Place.NOWHERE, epoch)
-    return Whereabouts(offset, Place.BOTH if is_local else Place.REMOTE, epoch, segment)
+        return OffsetLocation(offset, Place.LOCAL if is_local else Place.NOWHERE, epoch)
+    return OffsetLocation(offset, Place.BOTH if is_local else Place.REMOTE, epoch, segment)
 
 
 def pending_offset(view: PartitionView) -> Offset:
-    """The first offset that is to be copied next."""
+    """Return the first offset that is copied next."""
     offsets = view.offsets
     first = max(offsets.highest_offset_in_remote_storage + 1, offsets.log_start_offset)
-    told = offsets.earliest_pending_upload_offset
-    return first if told is None or told < first else told
+    reported = offsets.earliest_pending_upload_offset
+    return first if reported is None or reported < first else reported
 
 
 def upload_reasons(view: PartitionView, offset: Offset) -> Iterator[UploadReason]:
-    """Why `offset`, which is only local, is not in the tier: what is certain first."""
+    """Return why `offset`, which is only local, is not in remote storage; certain reasons first."""
     offsets, config = view.offsets, view.config
     if not config.remote_storage_enable:
         yield UploadReason(Obstacle.TOPIC_NOT_TIERED)
@@ -104,7 +103,7 @@ def upload_reasons(view: PartitionView, offset: Offset) -> Iterator[UploadReason
         if offsets.last_stable_offset < offsets.high_watermark:
             detail += f", the high watermark is {offsets.high_watermark}"
         yield UploadReason(Obstacle.NOT_STABLE, detail)
-    yield from _begun_copies(view, offset)
+    yield from _started_copies(view, offset)
     first = pending_offset(view)
     if first < offset:
         yield UploadReason(Obstacle.EARLIER_FIRST, f"next is offset {first}")
@@ -122,10 +121,10 @@ def upload_reasons(view: PartitionView, offset: Offset) -> Iterator[UploadReason
         yield UploadReason(Obstacle.ACTIVE, detail)
 
 
-def _begun_copies(view: PartitionView, offset: Offset) -> Iterator[UploadReason]:
-    """Copies at or before `offset` that are under way, or came to nothing."""
+def _started_copies(view: PartitionView, offset: Offset) -> Iterator[UploadReason]:
+    """Return copies at or before `offset` that are in progress, or that failed."""
     highest = view.offsets.highest_offset_in_remote_storage
-    copying = copy_under_way(view)
+    copying = copy_in_progress(view)
     if copying is not None and copying.start_offset <= offset:
         yield UploadReason(Obstacle.COPYING, segment_name(copying))
     for segment, reason in dangling_copies(view):

@@ -1,7 +1,7 @@
-"""Segments and partitions that stand still halfway through their lives. Pure.
+"""Segments and partitions whose copy or deletion does not progress. Pure.
 
-A leader copies one segment of a partition at a time. So a copy that began is under way only when nothing
-began after it, nothing else holds its records, and it is not older than `patience_ms`.
+A leader copies one segment of a partition at a time. Therefore a copy is in progress only if no copy began
+after it, no other segment contains its records, and it is not older than `patience_ms`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tidelog.remote.ports.segment_metadata import (
 )
 
 PATIENCE_MS: Final = 10 * 60 * 1000
-"""How long a copy or a deletion may take before it counts as given up."""
+"""The time after which a copy or a deletion is considered abandoned."""
 
 _STARTED: Final = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _DELETING: Final = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 
 
 def state_findings(view: PartitionView, patience_ms: int = PATIENCE_MS) -> list[Finding]:
-    """Copies and deletions that did not end, and records that made no sense."""
+    """Return unfinished copies and deletions, and invalid records."""
     name = view.partition.topic_partition
     found = []
     for segment, reason in dangling_copies(view, patience_ms):
@@ -48,26 +48,26 @@ def state_findings(view: PartitionView, patience_ms: int = PATIENCE_MS) -> list[
 def dangling_copies(
     view: PartitionView, patience_ms: int = PATIENCE_MS
 ) -> Iterator[tuple[RemoteLogSegmentMetadata, str]]:
-    """Copies that nobody goes on with, and how one can tell."""
-    begun = sorted(
+    """Return copies that no node continues, each with the evidence."""
+    started = sorted(
         (segment for segment in view.segments if segment.state is _STARTED),
         key=lambda segment: segment.event_timestamp_ms,
     )
-    if not begun:
+    if not started:
         return
     held = [piece for segment in finished(view.segments) for piece in pieces(view, segment)]
-    for number, segment in enumerate(begun, 1):
-        behind = segment.end_offset + 1
-        if all(stretch.segments for stretch in stretches(held, segment.start_offset, behind)):
-            yield segment, "another segment holds the same records"
-        elif number < len(begun):
+    for number, segment in enumerate(started, 1):
+        end = segment.end_offset + 1
+        if all(stretch.segments for stretch in stretches(held, segment.start_offset, end)):
+            yield segment, "another segment contains the same records"
+        elif number < len(started):
             yield segment, "another copy has begun since"
         elif _age_ms(segment, view) > patience_ms:
             yield segment, _since(segment, view)
 
 
-def copy_under_way(view: PartitionView, patience_ms: int = PATIENCE_MS) -> RemoteLogSegmentMetadata | None:
-    """The copy that somebody may be working on."""
+def copy_in_progress(view: PartitionView, patience_ms: int = PATIENCE_MS) -> RemoteLogSegmentMetadata | None:
+    """Return the copy that a node may be working on, None if there is none."""
     dangling = {segment.remote_log_segment_id for segment, _ in dangling_copies(view, patience_ms)}
     for segment in view.segments:
         if segment.state is _STARTED and segment.remote_log_segment_id not in dangling:
@@ -78,19 +78,19 @@ def copy_under_way(view: PartitionView, patience_ms: int = PATIENCE_MS) -> Remot
 def history_findings(
     history: MetadataHistory, live_topic_ids: Collection[UUID], now_ms: int, patience_ms: int = PATIENCE_MS
 ) -> list[Finding]:
-    """What is wrong with the metadata topic as a whole, and with partitions of topics that are gone."""
+    """Return findings about the metadata topic as a whole, and about partitions of deleted topics."""
     found = [
         Finding(Kind.UNREADABLE_RECORD, None, str(place), reason) for place, reason in history.unreadable
     ]
-    for number, start in sorted(history.cut.items()):
+    for number, start in sorted(history.truncated.items()):
         found.append(Finding(Kind.LOST_HISTORY, None, f"metadata partition {number}", f"begins at {start}"))
     for partition, known in history:
         if partition.topic_id not in live_topic_ids:
-            found += _gone_partition(partition, known, now_ms, patience_ms)
+            found += _deleted_partition_findings(partition, known, now_ms, patience_ms)
     return found
 
 
-def _gone_partition(
+def _deleted_partition_findings(
     partition: TopicIdPartition, known: PartitionHistory, now_ms: int, patience_ms: int
 ) -> Iterable[Finding]:
     place = f"topic id {uuid_text(partition.topic_id)}"

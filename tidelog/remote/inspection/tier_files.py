@@ -1,4 +1,4 @@
-"""A remote segment and its indexes as files for reading, so that they are inspected as local ones are.
+"""A remote segment and its indexes as read-only files, so that they are inspected like local ones.
 
 I/O: blocks. Errors: RemoteStorageError.
 """
@@ -18,9 +18,9 @@ from tidelog.storage.disk.read_only_files import ReadOnlyFileSystem, UnwritableF
 
 
 class StreamedFile(UnwritableFile):
-    """The log file of a segment, read by one request from the front; what lies behind is let go.
+    """The log file of a segment, read by one request from the front; earlier bytes are dropped.
 
-    Bounds: keeps what the last `pread` gave. Reading further back opens another stream.
+    Bounds: keeps the bytes of the last `pread`. Reading earlier bytes opens another stream.
     """
 
     def __init__(
@@ -88,5 +88,5 @@ class TierFiles(ReadOnlyFileSystem):
 
 
 def log_path(metadata: RemoteLogSegmentMetadata) -> str:
-    """What the log file of a segment is called, so that its indexes are found beside it."""
+    """Return the path of the log file of a segment, from which the paths of its indexes are derived."""
     return f"{metadata.topic_id_partition.topic_partition}/{metadata.start_offset:020d}{LOG_SUFFIX}"

@@ -1,4 +1,4 @@
-"""What was gathered of one partition, all of about one moment."""
+"""The gathered data of one partition, all of about the same time."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _FINISHED: Final = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOffsets:
-    """What the leader answers to ListOffsets and OffsetForLeaderEpoch."""
+    """The leader's responses to ListOffsets and OffsetForLeaderEpoch."""
 
     log_start_offset: Offset
     local_log_start_offset: Offset
     highest_offset_in_remote_storage: Offset = NOTHING
     earliest_pending_upload_offset: Offset | None = None
-    """None when the leader does not know, or is too old to be asked."""
+    """None if the leader does not know it, or is too old."""
     last_stable_offset: Offset
     high_watermark: Offset
     log_end_offset: Offset
@@ -39,9 +39,9 @@ class PartitionOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
-    """One partition; `lineage` are the leader epochs of its log, from the log start on.
+    """One partition; `lineage` contains the leader epochs of its log from the log start.
 
-    `now_ms` is the moment at which it was seen.
+    `now_ms` is the time of the view.
     """
 
     partition: TopicIdPartition
@@ -53,10 +53,10 @@ class PartitionView:
     now_ms: int = 0
 
     segments: tuple[RemoteLogSegmentMetadata, ...] = field(init=False, repr=False, compare=False)
-    """Every segment that is known and not deleted, by start offset."""
+    """Every known segment that is not deleted, by start offset."""
 
     epoch_spans: Mapping[LeaderEpoch, tuple[Offset, Offset]] = field(init=False, repr=False, compare=False)
-    """Where each epoch of the lineage starts, and the next one; the last one has no end."""
+    """The start of each epoch of the lineage, and of the next one; the last one has no end."""
 
     def __post_init__(self) -> None:
         spans = {epoch: (start, end) for epoch, start, end in epoch_spans(self.lineage, ENDLESS)}
@@ -65,24 +65,24 @@ class PartitionView:
 
     @property
     def epoch_lineage(self) -> EpochLineage:
-        """The lineage, to be asked."""
+        """Return the lineage for queries."""
         return EpochLineage(self.lineage)
 
     def with_log_start(self, log_start_offset: Offset) -> PartitionView:
-        """The same with a log start that was asked for later."""
-        later = max(self.offsets.log_start_offset, log_start_offset)
-        return replace(self, offsets=replace(self.offsets, log_start_offset=later))
+        """Return the same view with a log start that was requested later."""
+        log_start = max(self.offsets.log_start_offset, log_start_offset)
+        return replace(self, offsets=replace(self.offsets, log_start_offset=log_start))
 
 
 def finished(segments: Sequence[RemoteLogSegmentMetadata]) -> list[RemoteLogSegmentMetadata]:
-    """Those that readers may be given."""
+    """Return the segments that readers use."""
     return [segment for segment in segments if segment.state is _FINISHED]
 
 
 def epoch_spans(
     entries: Sequence[EpochEntry], end_offset: Offset
 ) -> Iterator[tuple[LeaderEpoch, Offset, Offset]]:
-    """Each epoch with its first offset and the one behind its last."""
+    """Return each epoch with its first offset and the offset after its last one."""
     ends = [*(entry.start_offset for entry in entries[1:]), end_offset]
     for (epoch, start), end in zip(entries, ends, strict=True):
         yield epoch, start, end

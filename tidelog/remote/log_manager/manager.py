@@ -1,10 +1,10 @@
-"""The RemoteLogManager: starts and stops the tasks of the partitions that are led and followed here.
+"""The RemoteLogManager: starts and stops the tasks of the partitions whose replicas this node has.
 
-    on_leadership_change   leader: copy and expire; follower: keep track. What was before ends first
-    stop_partitions        nothing more; with `deletes_remote` the remote data goes (topic deleted, KIP-950)
+    on_leadership_change   leader: copy and expire; follower: track the remote offset. Former tasks end first
+    stop_partitions        end the tasks; `deletes_remote` deletes the remote data (topic deleted, KIP-950)
 
-Lives on the event loop; only calls of the storage manager leave it. Storage and metadata manager belong to
-whoever gave them.
+It runs on the event loop; only calls of the storage manager run in threads. The caller owns the storage
+manager and the metadata manager.
 
 Source: RemoteLogManager of Apache Kafka 4.3; KIP-405, KIP-950, KIP-956, KIP-963, KIP-1105.
 """
@@ -19,7 +19,7 @@ from typing import Final
 from tidelog.base.bounded_pool import BoundedPool
 from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.remote.expiry.partition_remover import TAKEOVER_INTERVALS, RemotePartitionRemover
-from tidelog.remote.expiry.segment_deletion import delete_leftovers
+from tidelog.remote.expiry.segment_deletion import delete_undeleted_copies
 from tidelog.remote.log_manager.partition_tasks import PartitionTasks, TaskPools
 from tidelog.remote.log_manager.periodic import PeriodicTask
 from tidelog.remote.ports.metadata_manager import RemoteLogMetadataManager
@@ -30,7 +30,7 @@ from tidelog.remote.tasks.context import NodeServices, RemoteLogContext
 from tidelog.remote.tasks.figures import RemoteFigures
 from tidelog.remote.tasks.replica import Role, TieredReplica
 from tidelog.remote.tasks.settings import RemoteLogManagerSettings
-from tidelog.remote.tasks.turns import Turns
+from tidelog.remote.tasks.slots import TaskSlots
 
 CLOSE_TIMEOUT_S: Final = 10.0
 
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class RemoteLogManager:
-    """All remote segments of one node's partitions. Made and used on a running event loop."""
+    """The tasks of one node's partitions in remote storage. Created and used on a running event loop."""
 
     def __init__(
         self,
@@ -58,10 +58,10 @@ class RemoteLogManager:
             settings.remote_log_reader_threads,
             settings.remote_log_reader_max_pending_tasks,
         )
-        """For whoever reads from remote storage: remote.log.reader.threads and .max.pending.tasks."""
+        """Threads that read from remote storage: remote.log.reader.threads and .max.pending.tasks."""
         self.fetch_quota = ByteRate()
-        """What may be read from remote storage; `is_exceeded` before a read, `record` after it (KIP-956)."""
-        self.turns = TaskPools(Turns(1), Turns(1), Turns(1))
+        """The quota of reads: check `is_exceeded` before a read, call `record` after it (KIP-956)."""
+        self.slots = TaskPools(TaskSlots(1), TaskSlots(1), TaskSlots(1))
         self._context = RemoteLogContext(
             broker_id=node.broker_id,
             settings=settings,
@@ -80,7 +80,7 @@ class RemoteLogManager:
             settings.remote_log_manager_task_retry_jitter,
         )
         self._remover = RemotePartitionRemover(
-            self._context, self.turns.expiration, self._backoff, self._assigned_here
+            self._context, self.slots.expiration, self._backoff, self._assigned_here
         )
         self._partitions: dict[TopicIdPartition, PartitionTasks] = {}
         self._ending: set[PartitionTasks] = set()
@@ -91,35 +91,35 @@ class RemoteLogManager:
 
     @property
     def figures(self) -> RemoteFigures:
-        """What was counted so far, for metrics."""
+        """Return the counters for metrics."""
         return self._context.figures
 
     @property
     def copy_quota(self) -> ByteRate:
-        """How many bytes may be copied (KIP-956)."""
+        """Return the quota of copies (KIP-956)."""
         return self._context.copy_quota
 
     @property
     def removing(self) -> frozenset[TopicIdPartition]:
-        """The partitions whose remote data this node deletes at the moment."""
+        """Return the partitions whose remote data this node is deleting."""
         return self._remover.partitions
 
     def is_assigned(self, partition: TopicIdPartition) -> bool:
-        """Whether `partition` is led or followed here."""
+        """Return whether this node has a replica of `partition`."""
         return partition in self._partitions
 
     def update_settings(self, settings: RemoteLogManagerSettings) -> None:
-        """Follow changed settings: intervals, sizes of pools and quotas from now on."""
+        """Apply changed settings: intervals, sizes of pools, and quotas."""
         self._context.settings = settings
         copier, expiration = (
             settings.remote_log_manager_copier_thread_pool_size,
             settings.remote_log_manager_expiration_thread_pool_size,
         )
         self.copier_pool.resize(copier)
-        self.turns.copy.resize(copier)
+        self.slots.copy.resize(copier)
         self.expiration_pool.resize(expiration)
-        self.turns.expiration.resize(expiration)
-        self.turns.follower.resize(settings.remote_log_manager_follower_thread_pool_size)
+        self.slots.expiration.resize(expiration)
+        self.slots.follower.resize(settings.remote_log_manager_follower_thread_pool_size)
         self.reader_pool.resize(settings.remote_log_reader_threads)
         self.copy_quota.configure(
             settings.remote_log_manager_copy_max_bytes_per_second,
@@ -133,7 +133,7 @@ class RemoteLogManager:
         )
 
     def start(self) -> None:
-        """Begin to work; partitions may have been assigned before (KIP-1197)."""
+        """Start the tasks; partitions may have been assigned before (KIP-1197)."""
         assert not self._is_closed
         if self._is_started:
             return
@@ -146,15 +146,15 @@ class RemoteLogManager:
             interval_ms=self._interval_ms,
             backoff=self._backoff,
             randomness=self._context.randomness,
-            turns=Turns(1),
+            slots=TaskSlots(1),
         )
 
     def on_leadership_change(
         self, leaders: Iterable[TieredReplica], followers: Iterable[TieredReplica]
     ) -> None:
-        """These replicas lead or follow from now on. Those that are not tiered are passed over.
+        """Assign these replicas as leaders or followers; replicas that are not tiered are ignored.
 
-        Hearing the same again changes nothing; another leader epoch ends what is under way.
+        A repeated call changes nothing; another leader epoch ends work in progress.
         """
         if self._is_closed:
             return
@@ -165,18 +165,18 @@ class RemoteLogManager:
             [replica.topic_id_partition for replica in tiered_followers],
         )
         for replica in tiered_followers:
-            self._remover.leave(replica.topic_id_partition)
+            self._remover.stop_working_on(replica.topic_id_partition)
             self._assign(replica, is_leader=False)
-            self.figures.forget_partition(replica.topic_id_partition)
+            self.figures.remove_partition(replica.topic_id_partition)
         for replica in tiered_leaders:
-            self._remover.call_off(replica.topic_id_partition)
+            self._remover.cancel_unless_begun(replica.topic_id_partition)
             self._assign(replica, is_leader=True)
 
     def stop_partitions(self, partitions: Iterable[TopicIdPartition], *, deletes_remote: bool) -> None:
-        """These partitions are no more led or followed here.
+        """End the tasks of partitions whose replicas leave this node.
 
-        With `deletes_remote` their remote data goes: at once if this node led them, otherwise a while
-        later, in case that the leader did not come to it. May be called on every replica.
+        With `deletes_remote`, delete their remote data: at once if this node was leader, otherwise after a
+        delay, in case the leader could not do it. May be called on every replica.
         """
         if self._is_closed:
             return
@@ -184,25 +184,27 @@ class RemoteLogManager:
         for partition in stopped:
             tasks = self._partitions.pop(partition, None)
             if tasks is not None:
-                self._end(tasks)
-            self.figures.forget_partition(partition)
+                self._end_tasks(tasks)
+            self.figures.remove_partition(partition)
             if deletes_remote:
                 is_leader = tasks is not None and tasks.role.is_leader
                 delay_ms = 0 if is_leader else TAKEOVER_INTERVALS * self._interval_ms()
-                after = tasks.ended if tasks is not None else None
-                self._remover.remove(partition, after=after, delay_ms=delay_ms, begins=True)
+                after = tasks.wait_until_ended if tasks is not None else None
+                self._remover.remove(partition, after=after, delay_ms=delay_ms, may_begin=True)
         still_used = frozenset() if deletes_remote else self._remover.partitions
         if not deletes_remote:
             self._context.metadata.on_stop_partitions([each for each in stopped if each not in still_used])
 
     def keep_partitions(self, partitions: Iterable[TopicIdPartition]) -> None:
-        """These are tiered again and are not here: their deletion, if one has begun, is their leader's."""
+        """Stop deleting partitions that are tiered again and not assigned here: their leader finishes
+        that.
+        """
         for partition in partitions:
             if not self.is_assigned(partition):
-                self._remover.leave(partition)
+                self._remover.stop_working_on(partition)
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Stop everything; what is under way gets `timeout_s` to come to an end and is broken off then.
+        """End all tasks; work in progress has `timeout_s` to finish and is then cancelled.
 
         The storage manager and the metadata manager stay open.
         """
@@ -212,14 +214,16 @@ class RemoteLogManager:
         if self._tidying is not None:
             self._tidying.cancel()
         for tasks in self._partitions.values():
-            self._end(tasks)
+            self._end_tasks(tasks)
         self._partitions.clear()
         await self._remover.close()
-        ending = [asyncio.ensure_future(tasks.ended()) for tasks in list(self._ending)]
+        ending = [asyncio.ensure_future(tasks.wait_until_ended()) for tasks in list(self._ending)]
         if ending:
             _, unfinished = await asyncio.wait(ending, timeout=timeout_s)
             if unfinished:
-                _log.warning("remote tasks of %d partitions are broken off", len(unfinished))
+                _log.warning(
+                    "Cancelling the remote tasks of %d partitions that did not end in time", len(unfinished)
+                )
                 for tasks in list(self._ending):
                     tasks.cancel()
                 await asyncio.wait(unfinished)
@@ -232,11 +236,11 @@ class RemoteLogManager:
         if before is not None:
             if before.role.continues_as(replica, is_leader=is_leader):
                 return
-            self._end(before)
+            self._end_tasks(before)
         tasks = PartitionTasks(
             self._context,
             Role(replica, is_leader=is_leader),
-            self.turns,
+            self.slots,
             self._backoff,
             self._remover,
             before,
@@ -245,18 +249,16 @@ class RemoteLogManager:
         if self._is_started:
             tasks.start()
 
-    def _end(self, tasks: PartitionTasks) -> None:
+    def _end_tasks(self, tasks: PartitionTasks) -> None:
         tasks.stop()
         self._ending.add(tasks)
-        forget = asyncio.ensure_future(tasks.ended())
+        forget = asyncio.ensure_future(tasks.wait_until_ended())
         forget.add_done_callback(lambda _: self._ending.discard(tasks))
 
     async def _tidy_up(self) -> None:
-        self._remover.take_over()
-        self.figures.forget_topics_but(
-            {each.topic for each in (*self._partitions, *self._remover.partitions)}
-        )
-        await delete_leftovers(self._context)
+        self._remover.resume_deletions()
+        self.figures.retain_topics({each.topic for each in (*self._partitions, *self._remover.partitions)})
+        await delete_undeleted_copies(self._context)
 
     def _assigned_here(self, partition: TopicIdPartition) -> bool:
         return partition in self._partitions

@@ -1,4 +1,4 @@
-"""The tasks of one replica in one role: a leader copies and expires, a follower keeps track."""
+"""The tasks of one replica in one role: a leader copies and expires, a follower tracks the remote offset."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from tidelog.remote.log_manager.follower_task import FollowerTask
 from tidelog.remote.log_manager.periodic import PeriodicTask
 from tidelog.remote.tasks.context import RemoteLogContext
 from tidelog.remote.tasks.replica import Role
-from tidelog.remote.tasks.turns import Turns
+from tidelog.remote.tasks.slots import TaskSlots
 
 
 class TaskPools(NamedTuple):
-    """How many partitions each kind of task works on at once."""
+    """The limits of concurrent partitions for each kind of task."""
 
-    copy: Turns
-    expiration: Turns
-    follower: Turns
+    copy: TaskSlots
+    expiration: TaskSlots
+    follower: TaskSlots
 
 
 class PartitionTasks:
-    """Starts and stops the tasks of a role; they begin when those of the role before are over.
+    """Starts and stops the tasks of a role; they begin after those of the previous role have ended.
 
-    So a task of a partition never overlaps itself, whatever elections do.
+    Therefore a task of a partition never runs twice at the same time, whatever elections happen.
     """
 
     def __init__(
@@ -37,51 +37,51 @@ class PartitionTasks:
         pools: TaskPools,
         backoff: ExponentialBackoff,
         remover: RemotePartitionRemover,
-        before: PartitionTasks | None,
+        previous: PartitionTasks | None,
     ) -> None:
         self.role = role
         self._context = context
         self._pools = pools
         self._backoff = backoff
         self._remover = remover
-        self._before = before
+        self._previous = previous
         self._copy: CopyTask | None = None
         self._tasks: list[PeriodicTask] = []
 
     def start(self) -> None:
-        """Begin to run them."""
+        """Start the tasks."""
         assert not self._tasks
         if not self.role.is_leader:
             self._add("follower", self._follow, self._pools.follower)
             return
         self._copy = CopyTask(self._context, self.role)
-        self._add("copy", self._unless_deleted(self._copy.run), self._pools.copy)
+        self._add("copy", self._unless_deletion_pending(self._copy.run), self._pools.copy)
         expiration = ExpirationTask(self._context, self.role)
-        self._add("expiration", self._unless_deleted(expiration.run), self._pools.expiration)
+        self._add("expiration", self._unless_deletion_pending(expiration.run), self._pools.expiration)
 
     def stop(self) -> None:
-        """The role is over: no further step is taken."""
+        """End the role: no further step begins."""
         self.role.is_current = False
         for task in self._tasks:
             task.stop()
 
     def cancel(self) -> None:
-        """Break off what does not come to an end."""
+        """Cancel running steps."""
         self.stop()
         for task in self._tasks:
             task.cancel()
 
-    async def ended(self) -> None:
-        """Return once nothing of this role runs, nor of the one before."""
-        if self._before is not None:
-            await self._before.ended()
-            self._before = None
+    async def wait_until_ended(self) -> None:
+        """Return after all tasks of this role and of the previous one have ended."""
+        if self._previous is not None:
+            await self._previous.wait_until_ended()
+            self._previous = None
         for task in self._tasks:
-            await task.ended()
+            await task.wait_until_ended()
         if self._copy is not None and not self.role.is_current:
             self._copy.release()
 
-    def _add(self, kind: str, work: Callable[[], Awaitable[None]], turns: Turns) -> None:
+    def _add(self, kind: str, work: Callable[[], Awaitable[None]], slots: TaskSlots) -> None:
         self._tasks.append(
             PeriodicTask(
                 f"remote-{kind}-{self.role.replica.topic_id_partition.topic_partition}",
@@ -89,36 +89,38 @@ class PartitionTasks:
                 interval_ms=lambda: self._context.settings.remote_log_manager_task_interval_ms,
                 backoff=self._backoff,
                 randomness=self._context.randomness,
-                turns=turns,
-                predecessor=self._before_ended,
+                slots=slots,
+                predecessor=self._wait_for_previous,
             )
         )
 
-    async def _before_ended(self) -> None:
-        if self._before is not None:
-            await self._before.ended()
-            self._before = None
+    async def _wait_for_previous(self) -> None:
+        if self._previous is not None:
+            await self._previous.wait_until_ended()
+            self._previous = None
 
     async def _follow(self) -> None:
-        # What is in remote storage of a log that was not tiered for a while goes: nobody counts on it.
+        # The remote segments of a log that was not tiered for a while are deleted: the log must not rely on
+        # them.
         if self._remover.is_pending(self.role.replica.topic_id_partition):
-            self._count_on_nothing_remote()
+            self._disregard_remote_log()
         else:
             await FollowerTask(self._context, self.role).run()
 
-    def _count_on_nothing_remote(self) -> None:
+    def _disregard_remote_log(self) -> None:
         if self.role.is_current:
             self.role.replica.log.lose_remote_log()
 
-    def _unless_deleted(self, run: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-        async def run_unless_deleted() -> None:
-            # What was copied before remote storage was switched off and on again goes first.
+    def _unless_deletion_pending(self, run: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        async def run_unless_pending() -> None:
+            # Segments that were copied before remote storage was disabled and enabled again are deleted
+            # first.
             partition = self.role.replica.topic_id_partition
             if self._remover.is_pending(partition):
-                self._count_on_nothing_remote()
+                self._disregard_remote_log()
                 if self.role.is_current:
                     self._remover.remove(partition)
                 return
             await run()
 
-        return run_unless_deleted
+        return run_unless_pending

@@ -1,1 +1,1 @@
-"""What is known of remote segments, in memory and in `__remote_log_metadata` (KIP-405)."""
+"""The metadata of remote segments, in memory and in `__remote_log_metadata` (KIP-405)."""

@@ -1,12 +1,13 @@
-"""What is known of the remote segments of one partition, as its records tell it.
+"""The remote segments of one partition, as replayed from its records.
 
-    question                     STARTED   FINISHED   DELETE_STARTED   DELETE_FINISHED
+    query                        STARTED   FINISHED   DELETE_STARTED   DELETE_FINISHED
     segment, next_with_txn_index    -         yes           -                -
     segments                       yes        yes          yes               -
     size_bytes                      -         yes           -                -
     highest_offset                  -         yes          yes              yes
 
-Records may come twice and about segments that were deleted long ago: what changes nothing is dropped.
+Records may be repeated, and may be about segments that were deleted long ago: records without effect are
+dropped.
 
 Source: RemoteLogMetadataCache of Apache Kafka 4.3; KIP-405, KAFKA-16890, KAFKA-17062.
 """
@@ -35,20 +36,20 @@ DELETED: Final = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
 
 class Outcome(Enum):
-    """What a record changed."""
+    """The effect of a record."""
 
     APPLIED = auto()
     REPEATED = auto()
-    """The segment was in that state before."""
+    """The segment was in that state already."""
     UNKNOWN_SEGMENT = auto()
     ILLEGAL_MOVE = auto()
-    """Its state may not follow the present one."""
+    """The new state may not follow the present one."""
 
 
 class RemoteLogMetadataCache:
-    """One partition's segments; questions are answered by bisection over start offsets.
+    """One partition's segments; queries use bisection over start offsets.
 
-    Invariant: a segment of an epoch is in that epoch's `EpochSegments` from its start to its deletion.
+    Invariant: a segment with an epoch is in that epoch's `EpochSegments` from its start to its deletion.
     """
 
     __slots__ = ("_epochs", "_table", "changes")
@@ -57,16 +58,16 @@ class RemoteLogMetadataCache:
         self._table = SegmentTable(partition)
         self._epochs: dict[LeaderEpoch, EpochSegments] = {}
         self.changes = 0
-        """How many records have changed something."""
+        """The number of records that have changed something."""
 
     def __len__(self) -> int:
-        """How many segments are known, in whatever state."""
+        """Return the number of segments in any state."""
         return len(self._table)
 
     # --- records --------------------------------------------------------------------------
 
     def add(self, metadata: RemoteLogSegmentMetadata) -> Outcome:
-        """A copy that begins; a segment that is known already stays as it is."""
+        """Add a copy that begins; a segment that exists already is not changed."""
         if metadata.state is not STARTED:
             return Outcome.ILLEGAL_MOVE
         row = self._table.find(metadata.remote_log_segment_id.id)
@@ -77,7 +78,7 @@ class RemoteLogMetadataCache:
         return Outcome.APPLIED
 
     def update(self, update: RemoteLogSegmentMetadataUpdate) -> Outcome:
-        """A further step of a segment."""
+        """Apply the next state of a segment."""
         row = self._table.find(update.remote_log_segment_id.id)
         outcome = self._outcome_of(update, row)
         if row is None or outcome is Outcome.ILLEGAL_MOVE:
@@ -86,11 +87,11 @@ class RemoteLogMetadataCache:
         self._table.update(row, update)
         self.changes += 1
         if outcome is Outcome.APPLIED:
-            self._move(row, before, update.state)
+            self._change_state(row, before, update.state)
         return outcome
 
     def outcome_of(self, update: RemoteLogSegmentMetadataUpdate) -> Outcome:
-        """What `update` would do."""
+        """Return the effect that `update` would have."""
         return self._outcome_of(update, self._table.find(update.remote_log_segment_id.id))
 
     def restore(
@@ -98,42 +99,46 @@ class RemoteLogMetadataCache:
         segments: Iterable[RemoteLogSegmentMetadata],
         highest_offsets: Iterable[tuple[LeaderEpoch, Offset]],
     ) -> None:
-        """Take over what `segments` and `highest_offsets` gave; only into an empty cache."""
+        """Add `segments` and `highest_offsets` of a snapshot to an empty cache."""
         assert not self._epochs
         for metadata in segments:
             row = self._add(metadata)
             if metadata.state is FINISHED:
-                self._move(row, STARTED, FINISHED)
+                self._change_state(row, STARTED, FINISHED)
         for epoch, offset in highest_offsets:
             state = self._epoch(epoch)
             if state.highest_offset is None or state.highest_offset < offset:
                 state.highest_offset = offset
 
     def frozen(self) -> FrozenSegments:
-        """What is known now, for a snapshot to be written in another thread."""
+        """Return a copy of the present segments, so that another thread can write a snapshot."""
         return self._table.frozen()
 
-    # --- questions ------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------
 
     def segment(self, epoch: LeaderEpoch, offset: Offset) -> RemoteLogSegmentMetadata | None:
-        """The segment that holds `offset` as written in `epoch`, if readers may have it."""
+        """Return the readable segment that contains `offset` of leader epoch `epoch`, None if there
+        is none.
+        """
         state = self._epochs.get(epoch)
         row = None if state is None else state.serving(offset)
         return None if row is None else self._table.get(row)
 
     def next_with_txn_index(self, epoch: LeaderEpoch, offset: Offset) -> RemoteLogSegmentMetadata | None:
-        """The first that serves `offset` or more behind it in `epoch` and may have aborted transactions."""
+        """Return the first segment that serves `offset` or a later one of `epoch` and may have aborted
+        transactions.
+        """
         state = self._epochs.get(epoch)
         row = None if state is None else state.serving_with_txn_index(offset)
         return None if row is None else self._table.get(row)
 
     def highest_offset(self, epoch: LeaderEpoch) -> Offset | None:
-        """The last offset of `epoch` that was ever copied; deletions do not lower it."""
+        """Return the last offset of `epoch` that was ever copied; deletions do not lower it."""
         state = self._epochs.get(epoch)
         return None if state is None else state.highest_offset
 
     def highest_offsets(self) -> list[tuple[LeaderEpoch, Offset]]:
-        """`highest_offset` of every epoch that has one, by epoch."""
+        """Return `highest_offset` of every epoch that has one, by epoch."""
         return sorted(
             (epoch, state.highest_offset)
             for epoch, state in self._epochs.items()
@@ -141,25 +146,27 @@ class RemoteLogMetadataCache:
         )
 
     def segments(self, epoch: LeaderEpoch | None = None) -> Iterator[RemoteLogSegmentMetadata]:
-        """Those of `epoch` or all, by start offset: known now, each as it is when its turn comes."""
+        """Return the segments of `epoch`, or all, by start offset: those that exist now, each with its state
+        when it is yielded.
+        """
         if epoch is None:
             return self._table.segments(sorted(self._table.rows(), key=self._table.start_offset))
         state = self._epochs.get(epoch)
-        # The epoch has them by where their share of it starts, which may be another order.
+        # The epoch orders them by the start of their records of the epoch, which may be another order.
         rows = () if state is None else sorted(state.rows(), key=self._table.start_offset)
         return self._table.segments(rows)
 
     def get(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
-        """What is known of one segment, in whatever state."""
+        """Return one segment in any state; None if it does not exist."""
         row = self._table.find(segment_id.id)
         return None if row is None else self._table.get(row)
 
     def size_bytes(self, epoch: LeaderEpoch) -> int:
-        """Bytes of the finished segments that have something of `epoch`."""
+        """Return the size of the finished segments that have records of `epoch`, in bytes."""
         state = self._epochs.get(epoch)
         return 0 if state is None else state.finished_size_bytes
 
-    # --- inside ---------------------------------------------------------------------------
+    # --- private --------------------------------------------------------------------------
 
     def _outcome_of(self, update: RemoteLogSegmentMetadataUpdate, row: int | None) -> Outcome:
         if row is None:
@@ -172,24 +179,24 @@ class RemoteLogMetadataCache:
     def _add(self, metadata: RemoteLogSegmentMetadata) -> int:
         row = self._table.add(metadata)
         for entry in metadata.segment_leader_epochs:
-            self._epoch(entry.epoch).started(row)
+            self._epoch(entry.epoch).add_started(row)
         return row
 
-    def _move(self, row: int, before: RemoteLogSegmentState, now: RemoteLogSegmentState) -> None:
+    def _change_state(self, row: int, before: RemoteLogSegmentState, after: RemoteLogSegmentState) -> None:
         size_bytes = self._table.size_bytes(row)
-        if now is FINISHED:
-            self._table.note_finished(row)
+        if after is FINISHED:
+            self._table.set_finish_order(row)
         for number in self._table.epochs(row):
             epoch = self._epochs[number]
-            if now is FINISHED:
-                epoch.finished(row)
+            if after is FINISHED:
+                epoch.add_finished(row)
                 epoch.finished_size_bytes += size_bytes
-            elif now is DELETING:
-                epoch.withdrawn(row)
+            elif after is DELETING:
+                epoch.hide(row)
                 epoch.finished_size_bytes -= size_bytes * (before is FINISHED)
             else:
-                epoch.forgotten(row)
-        if now is DELETED:
+                epoch.remove(row)
+        if after is DELETED:
             self._table.remove(row)
 
     def _epoch(self, epoch: LeaderEpoch) -> EpochSegments:

@@ -5,12 +5,12 @@
     finished 50-150 as C (a new leader)       0:A    50:C            151:B
     C is deleted                              0:A    50:A    101:B   151:B
 
-An offset is served by the segment that was finished last of those that hold it and are not being deleted:
-after a change of leaders the new one may copy again what the old one had copied, in other pieces
-(KAFKA-16890), and after an unclean election what it copied is what the log has. So what is served depends on
-the segments and the order of their ends alone, not on what was deleted meanwhile.
+Of the segments that contain an offset and are not being deleted, the one that was finished last serves it.
+After a change of leaders, the new leader may copy records of the former one again, with other segment
+boundaries (KAFKA-16890); after an unclean election its copy matches the log. The result depends only on the
+segments and the order in which they were finished, not on deletions meanwhile.
 
-Source: RemoteLogLeaderEpochState of Apache Kafka 4.3, which loses sight of offsets in such cases.
+Source: RemoteLogLeaderEpochState of Apache Kafka 4.3, which loses offsets in such cases.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tidelog.remote.metadata.segment_table import SegmentTable
 
 
 class EpochSegments:
-    """Pieces of one epoch, each from its start to the next one's or to its segment's end.
+    """Ranges of one epoch, each from its start to the start of the next one or to the end of its segment.
 
-    Invariant: starts strictly increase; a row that is known has a piece or is unreferenced, never both;
-    an offset that a finished segment holds is in a piece; `_overlaid` has every finished row that is not
-    seen in full; `_txn_rows` has the finished rows that may have aborted transactions, by their starts.
+    Invariant: starts strictly increase; a known row has a range or is unreferenced, never both; an offset
+    that a finished segment contains is in a range; `_overlaid` has every finished row that is partly or
+    completely hidden; `_txn_rows` has the finished rows that may have aborted transactions, by their starts.
     Units: ends are inclusive.
     """
 
@@ -56,17 +56,17 @@ class EpochSegments:
         self.highest_offset: Offset | None = None
         self.finished_size_bytes = 0
 
-    def started(self, row: int) -> None:
-        """A copy has begun: known, but not for readers."""
+    def add_started(self, row: int) -> None:
+        """Add a copy that began; readers do not see it yet."""
         self._unreferenced.add(row)
 
-    def finished(self, row: int) -> None:
-        """The segment in `row` serves what it has of the epoch from now on."""
+    def add_finished(self, row: int) -> None:
+        """Let the segment in `row` serve its offsets of the epoch from now on."""
         start, end = self._span(row)
         if self.highest_offset is None or end > self.highest_offset:
             self.highest_offset = end
         if end < start:
-            return  # it names the epoch but holds nothing of it
+            return  # it lists the epoch but has no record of it
         self._unreferenced.discard(row)
         if not self._table.is_txn_index_empty(row):
             index = bisect_right(self._txn_starts, start)
@@ -78,8 +78,8 @@ class EpochSegments:
         else:
             self._overlay(row, start, end)
 
-    def withdrawn(self, row: int) -> None:
-        """The segment in `row` is for readers no more; those under it are again."""
+    def hide(self, row: int) -> None:
+        """Hide the segment in `row` from readers; segments below it become visible again."""
         for index in reversed(self._pieces_of(row)):
             start, end = self._starts[index], self._end_of(index)
             del self._starts[index], self._rows[index]
@@ -89,21 +89,21 @@ class EpochSegments:
         if not self._table.is_txn_index_empty(row):
             self._forget_txn_index(row)
 
-    def forgotten(self, row: int) -> None:
-        """Nothing is left of the segment in `row`, which was withdrawn."""
+    def remove(self, row: int) -> None:
+        """Remove the segment in `row`, which was hidden before."""
         self._unreferenced.discard(row)
 
     def serving(self, offset: Offset) -> int | None:
-        """The row of the segment that holds `offset` for readers."""
+        """Return the row of the segment that serves `offset`, None if there is none."""
         index = bisect_right(self._starts, offset) - 1
         if index < 0 or self._span(self._rows[index])[1] < offset:
             return None
         return self._rows[index]
 
     def serving_with_txn_index(self, offset: Offset) -> int | None:
-        """The first row that serves `offset` or anything behind it and may have aborted transactions.
+        """Return the first row that serves `offset` or a later one and may have aborted transactions.
 
-        Most segments of most logs have none: those are not gone through (KAFKA-16780).
+        Most segments of most logs have none; they are skipped (KAFKA-16780).
         """
         if not self._txn_rows:
             return None
@@ -121,7 +121,7 @@ class EpochSegments:
         return None if found is None else found[1]
 
     def rows(self) -> list[int]:
-        """All rows that are known of the epoch, by where their segments start."""
+        """Return all rows of the epoch, by the starts of their segments."""
         rows = list(dict.fromkeys(self._rows)) if self._overlaid else list(self._rows)
         if self._unreferenced or self._overlaid:
             rows += self._unreferenced
@@ -137,31 +137,31 @@ class EpochSegments:
 
     def _overlay(self, row: int, start: Offset, end: Offset) -> None:
         first = bisect_left(self._starts, start)
-        behind = bisect_right(self._starts, end)
+        end_index = bisect_right(self._starts, end)
         starts, rows = array("q", (start,)), array("i", (row,))
-        touched = set(self._rows[first:behind])
-        if behind and self._end_of(behind - 1) > end:
+        touched = set(self._rows[first:end_index])
+        if end_index and self._end_of(end_index - 1) > end:
             starts.append(end + 1)
-            rows.append(self._rows[behind - 1])
+            rows.append(self._rows[end_index - 1])
         if first and self._end_of(first - 1) >= start:
             touched.add(self._rows[first - 1])
-        self._starts[first:behind] = starts
-        self._rows[first:behind] = rows
+        self._starts[first:end_index] = starts
+        self._rows[first:end_index] = rows
         self._overlaid |= touched
         self._unreferenced.update(other for other in touched if not self._pieces_of(other))
 
-    def _uncover(self, start: Offset, end: Offset, taken_away: int) -> None:
-        """Fill the gap [`start`, `end`] with what is under it."""
-        under = []
+    def _uncover(self, start: Offset, end: Offset, hidden_row: int) -> None:
+        """Fill the range [`start`, `end`] with the segments below it."""
+        candidates = []
         for row in self._overlaid:
             first, last = self._span(row)
-            if row != taken_away and first <= end and last >= start:
-                under.append((self._table.finish_order(row), row, max(first, start), min(last, end)))
+            if row != hidden_row and first <= end and last >= start:
+                candidates.append((self._table.finish_order(row), row, max(first, start), min(last, end)))
         starts, rows = array("q"), array("i")
-        for place in sorted({begin for *_, first, last in under for begin in (first, last + 1)}):
-            holding = [(order, row) for order, row, first, last in under if first <= place <= last]
+        for position in sorted({begin for *_, first, last in candidates for begin in (first, last + 1)}):
+            holding = [(order, row) for order, row, first, last in candidates if first <= position <= last]
             if holding:
-                starts.append(place)
+                starts.append(position)
                 rows.append(max(holding)[1])
         index = bisect_left(self._starts, start)
         self._starts[index:index] = starts
@@ -171,7 +171,7 @@ class EpochSegments:
     def _nearer(
         self, found: tuple[Offset, int] | None, row: int, offset: Offset
     ) -> tuple[Offset, int] | None:
-        """`found`, or where `row` first serves something behind `offset` if that comes sooner."""
+        """Return `found`, or the first offset after `offset` that `row` serves if that is smaller."""
         start = next((self._starts[i] for i in self._pieces_of(row) if self._starts[i] > offset), None)
         return found if start is None or (found is not None and found[0] <= start) else (start, row)
 
@@ -185,5 +185,5 @@ class EpochSegments:
     def _pieces_of(self, row: int) -> list[int]:
         start, end = self._span(row)
         first = bisect_left(self._starts, start)
-        behind = bisect_right(self._starts, end)
-        return [index for index in range(first, behind) if self._rows[index] == row]
+        end_index = bisect_right(self._starts, end)
+        return [index for index in range(first, end_index) if self._rows[index] == row]

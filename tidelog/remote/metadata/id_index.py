@@ -1,6 +1,6 @@
-"""Finds a row by a segment's id: a hash table in one array, some ten bytes an entry.
+"""An index of rows by segment id: a hash table in one array, about ten bytes per entry.
 
-Open addressing with linear probing. The ids themselves stand in the rows and are read back through `id_of`.
+Open addressing with linear probing. The ids are stored in the rows and are read through `id_of`.
 """
 
 from __future__ import annotations
@@ -12,42 +12,42 @@ from typing import Final, TypeAlias
 IdOf: TypeAlias = Callable[[int], bytes]
 
 _EMPTY: Final = -1
-_GONE: Final = -2
+_REMOVED: Final = -2
 _SMALLEST: Final = 8
 
 
 class IdIndex:
-    """Rows by id. Invariant: at most two thirds of the slots are taken, so every probe ends."""
+    """Rows by id. Invariant: at most two thirds of the slots are used, so that every probe ends."""
 
-    __slots__ = ("_slots", "_taken")
+    __slots__ = ("_slots", "_used")
 
     def __init__(self) -> None:
         self._slots = array("i", (_EMPTY,)) * _SMALLEST
-        self._taken = 0
+        self._used = 0
 
     def find(self, key: bytes, id_of: IdOf) -> int | None:
-        """The row whose id is `key`, None when there is none."""
+        """Return the row whose id is `key`, None if there is none."""
         for slot in self._probe(key):
             row = self._slots[slot]
             if row == _EMPTY:
                 return None
-            if row != _GONE and id_of(row) == key:
+            if row != _REMOVED and id_of(row) == key:
                 return row
-        raise AssertionError("a probe met no empty slot")
+        raise AssertionError("a probe found no empty slot")
 
     def add(self, key: bytes, row: int, id_of: IdOf) -> None:
-        """Note `row` under `key`, which must be new."""
-        if 3 * (self._taken + 1) > 2 * len(self._slots):
+        """Add `row` with id `key`, which must be new."""
+        if 3 * (self._used + 1) > 2 * len(self._slots):
             self._rebuild(id_of)
         self._place(key, row)
 
     def remove(self, key: bytes, id_of: IdOf) -> None:
-        """Forget `key`, which must be there."""
+        """Remove `key`, which must exist."""
         for slot in self._probe(key):
             row = self._slots[slot]
             assert row != _EMPTY, key
-            if row != _GONE and id_of(row) == key:
-                self._slots[slot] = _GONE
+            if row != _REMOVED and id_of(row) == key:
+                self._slots[slot] = _REMOVED
                 return
 
     def _probe(self, key: bytes) -> Iterator[int]:
@@ -61,7 +61,7 @@ class IdIndex:
         for slot in self._probe(key):
             if self._slots[slot] == _EMPTY:
                 self._slots[slot] = row
-                self._taken += 1
+                self._used += 1
                 return
 
     def _rebuild(self, id_of: IdOf) -> None:
@@ -70,6 +70,6 @@ class IdIndex:
         while size < 2 * (len(rows) + 1):
             size *= 2
         self._slots = array("i", (_EMPTY,)) * size
-        self._taken = 0
+        self._used = 0
         for row in rows:
             self._place(id_of(row), row)

@@ -1,11 +1,12 @@
-"""Reaching the metadata topic after a start (shell): attempts with back-off, and one warning for each reason.
+"""Connection to the metadata topic after a start (shell): attempts with backoff, and one warning for each
+reason.
 
-    too few brokers   the topic cannot be created with its replication factor: tried again without a limit,
-                      since the cluster works and only brokers are missing
-    all else          the topic or the cluster cannot be reached: tried again until
-                      remote.log.metadata.initialization.retry.max.timeout.ms is over (KIP-1197)
+    too few brokers   the topic cannot be created with its replication factor: retried without a limit,
+                      because the cluster works and only brokers are missing
+    other errors      the topic or the cluster cannot be reached: retried until
+                      remote.log.metadata.initialization.retry.max.timeout.ms has expired (KIP-1197)
 
-The first attempts of a cluster that has just been started fail as a rule; they are logged at DEBUG.
+The first attempts of a cluster that was just started usually fail; they are logged at DEBUG.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class MetadataTopicInitializer:
-    """Creates the topic where it is missing, and opens its writer."""
+    """Creates the topic if it is missing, and opens its writer."""
 
     def __init__(self, config: MetadataTopicConfig, topic: MetadataTopic) -> None:
         self._config = config
@@ -36,9 +37,9 @@ class MetadataTopicInitializer:
         self._last: BaseException | None = None
 
     async def open_writer(self) -> MetadataLogWriter:
-        """Return a writer once the topic can be used.
+        """Return a writer as soon as the topic can be used.
 
-        Errors: RemoteMetadataError when it was not reached in time, WrongMetadataTopic.
+        Errors: RemoteMetadataError if the topic was not reached in time, WrongMetadataTopic.
         """
         loop = asyncio.get_running_loop()
         limit_s = self._config.initialization_retry_max_timeout_ms / 1000
@@ -56,14 +57,14 @@ class MetadataTopicInitializer:
                 return writer
             pause_s = self._backoff_s()
             if not lacks_brokers and loop.time() + pause_s >= deadline:
-                text = f"the metadata topic {METADATA_TOPIC} was not reached in time: {self._last!r}"
+                text = f"cannot reach the metadata topic {METADATA_TOPIC} in time: {self._last!r}"
                 raise RemoteMetadataError(text)
             await asyncio.sleep(pause_s)
             if lacks_brokers:
                 deadline = loop.time() + limit_s
 
     def _backoff_s(self) -> float:
-        """Return the pause after the attempt that has just failed: the interval, doubled each time."""
+        """Return the pause after the failed attempt: the interval, doubled each time."""
         first_ms = self._config.initialization_retry_interval_ms
         doubled_ms = first_ms << min(self._attempts - 1, 16)
         return min(doubled_ms, max(first_ms, _BACKOFF_MAX_MS)) / 1000
@@ -73,11 +74,11 @@ class MetadataTopicInitializer:
         if self._last is None or not isinstance(error, TimeoutError):
             self._last = error
         reason = error.code.name if isinstance(error, KafkaError) else type(error).__name__
-        is_news = self._attempts >= _QUIET_ATTEMPTS and reason not in self._warned
-        if is_news:
+        is_new = self._attempts >= _QUIET_ATTEMPTS and reason not in self._warned
+        if is_new:
             self._warned.add(reason)
         _log.log(
-            logging.WARNING if is_news else logging.DEBUG,
+            logging.WARNING if is_new else logging.DEBUG,
             "Cannot use %s, so tiered storage waits; retrying with back-off: %s",
             METADATA_TOPIC,
             str(error) or repr(error),

@@ -1,6 +1,6 @@
-"""The seam to the metadata topic: what the topic-based manager needs of clients.
+"""The ports of the metadata topic, which the topic-based manager uses instead of clients.
 
-Errors: KafkaError and OSError from every method; all may be tried again.
+Errors: KafkaError and OSError from every method; all calls may be retried.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import Offset
 
 RETRIED: Final = (KafkaError, OSError, TimeoutError)
-"""The errors after which a call is tried again."""
+"""The errors after which a call is retried."""
 
 
 class LogRecord(NamedTuple):
@@ -23,7 +23,7 @@ class LogRecord(NamedTuple):
 
 
 class ReadRecords(NamedTuple):
-    """Records of one metadata partition in order, and the offset to read on from."""
+    """Records of one metadata partition in order, and the next offset to read."""
 
     metadata_partition: int
     records: Sequence[LogRecord]
@@ -31,7 +31,7 @@ class ReadRecords(NamedTuple):
 
 
 class LogBounds(NamedTuple):
-    """The first offset of a metadata partition and the one behind its last record."""
+    """The first offset of a metadata partition, and the offset after its last record."""
 
     start: Offset
     end: Offset
@@ -41,7 +41,7 @@ class MetadataLogWriter(Protocol):
     """Writes to the metadata topic."""
 
     async def append(self, metadata_partition: int, value: bytes) -> Offset:
-        """Write one record; returns its offset when all in-sync replicas have it."""
+        """Write one record and return its offset when all in-sync replicas have it."""
         ...
 
     async def close(self) -> None:
@@ -50,16 +50,16 @@ class MetadataLogWriter(Protocol):
 
 
 class MetadataLogReader(Protocol):
-    """Reads metadata partitions from given positions on; used by one task at a time."""
+    """Reads metadata partitions from given positions; used by one task at a time."""
 
     async def bounds(self, metadata_partitions: Sequence[int]) -> dict[int, LogBounds]:
-        """Where these metadata partitions begin and end now."""
+        """Return the present bounds of these metadata partitions."""
         ...
 
     async def read(self, positions: Mapping[int, Offset], max_wait_ms: int) -> list[ReadRecords]:
-        """What stands at `positions`, waiting for the first; empty when none came in time.
+        """Return the records at `positions`, and wait for the first one; empty if none arrived in time.
 
-        A position that is no more in the log counts as the log's start.
+        A position that is no longer in the log means the log's start.
         """
         ...
 
@@ -69,20 +69,20 @@ class MetadataLogReader(Protocol):
 
 
 class MetadataTopic(Protocol):
-    """The topic, and ways to connect to it."""
+    """The topic, and the connections to it."""
 
     async def ensure(self) -> None:
-        """Create the topic unless it is there. Errors: WrongMetadataTopic when it cannot be used."""
+        """Create the topic unless it exists. Errors: WrongMetadataTopic if it cannot be used."""
         ...
 
     async def open_writer(self) -> MetadataLogWriter:
-        """A writer that is connected."""
+        """Return a connected writer."""
         ...
 
     async def open_reader(self) -> MetadataLogReader:
-        """A reader that is connected."""
+        """Return a connected reader."""
         ...
 
 
 class WrongMetadataTopic(Exception):
-    """The metadata topic is there, but not as the settings say."""
+    """The metadata topic exists, but does not match the settings."""

@@ -1,7 +1,8 @@
-"""Which partition of `__remote_log_metadata` tells of a user's partition: the same for every broker.
+"""The partition of `__remote_log_metadata` that contains the metadata of a user's partition.
 
-Source: RemoteLogMetadataTopicPartitioner of Apache Kafka 4.3 (java.util.Objects.hash of the topic id's
-lower and upper half and the partition, then murmur2 of its four bytes).
+Every broker computes the same partition.
+Source: RemoteLogMetadataTopicPartitioner of Apache Kafka 4.3 (java.util.Objects.hash of the topic id's lower
+and upper half and the partition, then murmur2 of its four bytes).
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ _INT64: Final = 0xFFFFFFFFFFFFFFFF
 
 
 def metadata_partition(partition: TopicIdPartition, metadata_partitions: int) -> int:
-    """One of `metadata_partitions`, by topic id and number; the topic's name does not count."""
+    """Return one of `metadata_partitions`, by topic id and partition number; the topic's name does
+    not count.
+    """
     topic_id = partition.topic_id.int
     halves = (topic_id & _INT64, topic_id >> 64)
     value = 1

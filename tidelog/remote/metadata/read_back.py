@@ -1,7 +1,7 @@
 """Writes that wait until this node has read them back.
 
-A record may be read before its writer hears at which offset it stands: while a write to a metadata
-partition is under way, what became of the records read from it is kept.
+A record may be read before its writer receives its offset. Therefore the outcomes of all records that are
+read during a write to their metadata partition are kept.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tidelog.remote.metadata.cache import Outcome
 
 
 class ReadBack:
-    """The writes that are under way, by metadata partition."""
+    """The writes in progress, by metadata partition."""
 
     def __init__(self) -> None:
         self._writes: dict[int, list[Write]] = {}
 
     @contextmanager
     def write(self, metadata_partition: int) -> Iterator[Write]:
-        """One write, from before it is sent."""
+        """Register one write before it is sent, for the duration of the block."""
         write = Write()
         self._writes.setdefault(metadata_partition, []).append(write)
         try:
@@ -33,29 +33,29 @@ class ReadBack:
             if not writes:
                 del self._writes[metadata_partition]
 
-    def heard(self, metadata_partition: int, offset: Offset, outcome: Outcome) -> None:
-        """The record at `offset` was taken over."""
+    def on_applied(self, metadata_partition: int, offset: Offset, outcome: Outcome) -> None:
+        """Store the outcome of the record at `offset`, which was applied."""
         for write in self._writes.get(metadata_partition, ()):
             write.outcomes[offset] = outcome
 
-    def passed(self, metadata_partition: int, next_offset: Offset) -> None:
-        """Everything before `next_offset` has been read."""
+    def on_read_up_to(self, metadata_partition: int, next_offset: Offset) -> None:
+        """Complete the writes of records before `next_offset`, which have all been read."""
         for write in self._writes.get(metadata_partition, ()):
             if write.offset is not None and write.offset < next_offset and not write.is_read.done():
                 write.is_read.set_result(None)
 
     def fail(self, error: Exception, metadata_partition: int | None = None) -> None:
-        """Nothing more will be read, of one metadata partition or of all."""
+        """Fail the waiting writes of one metadata partition, or of all: nothing more will be read."""
         numbers = list(self._writes) if metadata_partition is None else [metadata_partition]
         for number in numbers:
             for write in self._writes.get(number, ()):
                 if not write.is_read.done():
                     write.is_read.set_exception(error)
-                    write.is_read.exception()  # nobody need wait for it yet
+                    write.is_read.exception()  # mark it as retrieved: no task may be waiting yet
 
 
 class Write:
-    """One write: `offset` once it is known."""
+    """One write; `offset` is None until it is known."""
 
     __slots__ = ("is_read", "offset", "outcomes")
 
@@ -65,7 +65,7 @@ class Write:
         self.is_read: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def read_back(self, offset: Offset, tail: Offset) -> Outcome | None:
-        """What became of the record at `offset`; None when it passed without being heard."""
+        """Wait until the record at `offset` was read, and return its outcome; None if it was not applied."""
         self.offset = offset
         if offset >= tail or self.is_read.done():
             await self.is_read

@@ -1,13 +1,13 @@
-"""What is known of remote segments as it stands in the values of `__remote_log_metadata`, and in snapshots.
+"""The encoding of remote segment metadata in the values of `__remote_log_metadata`, and in snapshots.
 
     frame version  varint   1
     record type    varint   number of the record's schema
     record version varint   0
     message                 the record
 
-Numbers are unsigned varints. Keys are null. A snapshot's record lacks the partition, which its file is for.
+Numbers are unsigned varints. Keys are null. A snapshot's record has no partition: it is that of the file.
 
-Errors: DecodeError for bytes that are no record of a type and version we know, or one that cannot be.
+Errors: DecodeError for bytes that are not a record of a known type and version, and for an invalid record.
 Source: RemoteLogMetadataSerde and AbstractApiMessageSerde of Apache Kafka 4.3.
 """
 
@@ -61,7 +61,7 @@ _State = TypeVar("_State", RemoteLogSegmentState, RemotePartitionDeleteState)
 
 
 def encode_event(event: RemoteLogEvent) -> bytes:
-    """`event` as a value of the metadata topic."""
+    """Return `event` as a value of the metadata topic."""
     match event:
         case RemoteLogSegmentMetadata():
             return _framed(
@@ -92,24 +92,25 @@ def encode_event(event: RemoteLogEvent) -> bytes:
 
 
 def is_worth_decoding(value: bytes | memoryview, topic_ids: Container[bytes]) -> bool:
-    """Whether a value of the metadata topic tells of a segment of one of `topic_ids`, or of something else.
+    """Return whether a value of the metadata topic must be decoded.
 
-    Fifty metadata partitions tell of all topics, and each newcomer reads the past of its own again; both
-    kinds of records about segments begin with the topic's name and then have its id.
+    This is False for a record about a segment of a topic that is not in `topic_ids`. Fifty metadata
+    partitions contain the metadata of all topics, and each new partition reads the past of its own again.
+    Both kinds of records about segments begin with the topic's name, followed by its id.
     """
     try:
         number, position = read_unsigned_varint(value, 1)
         _, position = read_unsigned_varint(value, position)
         length, position = read_unsigned_varint(value, position)
     except (IndexError, DecodeError):
-        return True  # `decode_event` says what is wrong with it
+        return True  # `decode_event` raises the error
     start = position + length - 1
     topic_id = bytes(value[start : start + _UUID_BYTES])
     return number not in _OF_SEGMENTS or len(topic_id) < _UUID_BYTES or topic_id in topic_ids
 
 
 def decode_event(value: bytes | memoryview) -> RemoteLogEvent:
-    """What a value of the metadata topic tells."""
+    """Return the event in a value of the metadata topic."""
     record = _unframed(value)
     match record:
         case RemoteLogSegmentMetadataRecord():
@@ -129,11 +130,11 @@ def decode_event(value: bytes | memoryview) -> RemoteLogEvent:
                 record.event_timestamp_ms,
                 record.broker_id,
             )
-    raise DecodeError(f"{type(record).__name__} has no place in the metadata topic")
+    raise DecodeError(f"{type(record).__name__} is not a record of the metadata topic")
 
 
 def encode_snapshot_entry(metadata: RemoteLogSegmentMetadata) -> bytes:
-    """`metadata` as it stands in a snapshot."""
+    """Return `metadata` as an entry of a snapshot."""
     return _framed(
         RemoteLogSegmentMetadataSnapshotRecord(
             segment_id=metadata.remote_log_segment_id.id, **_segment_fields(metadata)
@@ -142,10 +143,10 @@ def encode_snapshot_entry(metadata: RemoteLogSegmentMetadata) -> bytes:
 
 
 def decode_snapshot_entry(value: bytes | memoryview, partition: TopicIdPartition) -> RemoteLogSegmentMetadata:
-    """The segment of `partition` that an entry of its snapshot tells of."""
+    """Return the segment of `partition` in an entry of its snapshot."""
     record = _unframed(value)
     if not isinstance(record, RemoteLogSegmentMetadataSnapshotRecord):
-        raise DecodeError(f"{type(record).__name__} has no place in a snapshot")
+        raise DecodeError(f"{type(record).__name__} is not a record of a snapshot")
     return _segment(RemoteLogSegmentId(partition, record.segment_id), record)
 
 
@@ -163,17 +164,19 @@ def _unframed(value: bytes | memoryview) -> RemoteMetadataRecord:
         number, position = read_unsigned_varint(value, position)
         version, position = read_unsigned_varint(value, position)
     except IndexError:
-        raise DecodeError(f"remote metadata record of {len(value)} bytes is cut in its head") from None
+        raise DecodeError(f"remote metadata record of {len(value)} bytes ends within its header") from None
     if frame_version != FRAME_VERSION:
-        raise DecodeError(f"remote metadata frame version is {frame_version}, known is {FRAME_VERSION}")
+        raise DecodeError(
+            f"remote metadata frame version {frame_version} is not supported; supported is {FRAME_VERSION}"
+        )
     record_type = _TYPES.get(number)
     if record_type is None or version not in record_type.valid_versions:
-        raise DecodeError(f"version {version} of remote metadata record type {number} is not known")
+        raise DecodeError(f"version {version} of remote metadata record type {number} is not supported")
     return decode(record_type, value[position:], version)
 
 
 def _segment_fields(metadata: RemoteLogSegmentMetadata) -> dict[str, Any]:
-    """What the record of a copy and the entry of a snapshot say alike, by the names of their fields."""
+    """Return the common fields of the record of a copy and the entry of a snapshot, by name."""
     return {
         "start_offset": metadata.start_offset,
         "end_offset": metadata.end_offset,
@@ -197,7 +200,7 @@ def _segment(
     )
     if not epochs or record.end_offset < record.start_offset:
         raise DecodeError(
-            f"a segment of offsets {record.start_offset}-{record.end_offset} and epochs {epochs}"
+            f"invalid segment with offsets {record.start_offset}-{record.end_offset} and epochs {epochs}"
         )
     return RemoteLogSegmentMetadata(
         segment_id,
@@ -218,7 +221,7 @@ def _state(states: type[_State], number: int) -> _State:
     try:
         return states(number)
     except ValueError:
-        raise DecodeError(f"{number} is no {states.__name__}") from None
+        raise DecodeError(f"{number} is not a {states.__name__}") from None
 
 
 def _epoch_entries(epochs: Iterable[EpochStart]) -> tuple[SegmentLeaderEpochEntry, ...]:

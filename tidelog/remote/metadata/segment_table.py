@@ -1,10 +1,10 @@
-"""The segments of one partition in packed rows, found by id: tens of bytes a segment, not hundreds.
+"""The segments of one partition in packed rows, found by id: about 70 bytes per segment.
 
     row   id:16 start_offset:8 end_offset:8 max_timestamp_ms:8 event_timestamp_ms:8
           segment_size_bytes:4 broker_id:4 leader_epoch:4 finish_order:4 serial:4 state:1 flags:1
 
-What few segments have stands beside the rows: custom metadata, and the leader epochs of a segment that
-holds more than one. A row that was freed is used again; its serial says which segment is meant.
+Rare data is stored outside the rows: custom metadata, and the leader epochs of a segment with more than one.
+A free row is used again; its serial identifies the segment.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SERIALS: Final = 1 << 32
 
 
 class SegmentTable:
-    """Rows by number; a number stays that segment's until `remove`."""
+    """Rows by number; a segment keeps its row until `remove`."""
 
     __slots__ = (
         "_custom",
@@ -72,7 +72,7 @@ class SegmentTable:
         return len(self._rows) // _ROW.size - len(self._free)
 
     def add(self, metadata: RemoteLogSegmentMetadata) -> int:
-        """The row that now holds `metadata`, whose id must not be known yet."""
+        """Add `metadata`, whose id must be new, and return its row."""
         row = self._free.pop() if self._free else len(self._rows) // _ROW.size
         if row == len(self._rows) // _ROW.size:
             self._rows += bytes(_ROW.size)
@@ -83,7 +83,7 @@ class SegmentTable:
         return row
 
     def update(self, row: int, update: RemoteLogSegmentMetadataUpdate) -> None:
-        """`row` as its segment is after `update`; as RemoteLogSegmentMetadata.updated says."""
+        """Apply `update` to the segment in `row`, like RemoteLogSegmentMetadata.updated."""
         position = row * _ROW.size
         _EVENT_TIMESTAMP.pack_into(self._rows, position + _EVENT_TIMESTAMP_AT, update.event_timestamp_ms)
         _BROKER.pack_into(self._rows, position + _BROKER_AT, update.broker_id)
@@ -93,29 +93,29 @@ class SegmentTable:
             self._rows[position + _FLAGS_AT] |= _CUSTOM_METADATA
 
     def epochs(self, row: int) -> tuple[LeaderEpoch, ...]:
-        """The leader epochs of the segment."""
+        """Return the leader epochs of the segment."""
         epochs = self._epochs.get(row)
         if epochs is not None:
             return tuple(entry.epoch for entry in epochs)
         return _EPOCH.unpack_from(self._rows, row * _ROW.size + _EPOCH_AT)
 
     def size_bytes(self, row: int) -> int:
-        """Bytes of the segment."""
+        """Return the size of the segment in bytes."""
         size: int = _SIZE.unpack_from(self._rows, row * _ROW.size + _SIZE_AT)[0]
         return size
 
-    def note_finished(self, row: int) -> None:
-        """The copy in `row` has come to its end, after all others that have."""
+    def set_finish_order(self, row: int) -> None:
+        """Record that the copy in `row` was finished after all other finished copies."""
         _ORDER.pack_into(self._rows, row * _ROW.size + _ORDER_AT, self._next_order)
         self._next_order += 1
 
     def finish_order(self, row: int) -> int:
-        """Which copies came to their ends before which; 0 for one that did not."""
+        """Return the number that orders finished copies; 0 for an unfinished copy."""
         order: int = _ORDER.unpack_from(self._rows, row * _ROW.size + _ORDER_AT)[0]
         return order
 
     def frozen(self) -> FrozenSegments:
-        """A copy of all, for another thread."""
+        """Return a copy of all segments for another thread."""
         copy = SegmentTable(self.partition)
         copy._rows = bytearray(self._rows)
         copy._custom = dict(self._custom)
@@ -124,7 +124,7 @@ class SegmentTable:
         return FrozenSegments(copy)
 
     def remove(self, row: int) -> None:
-        """Forget the segment."""
+        """Remove the segment."""
         self._ids.remove(self._id_of(row), self._id_of)
         self._rows[row * _ROW.size + _STATE_AT] = _FREE
         self._custom.pop(row, None)
@@ -132,11 +132,11 @@ class SegmentTable:
         self._free.append(row)
 
     def find(self, segment_id: UUID) -> int | None:
-        """The row of a segment, None when it is not known."""
+        """Return the row of a segment, None if it does not exist."""
         return self._ids.find(segment_id.bytes, self._id_of)
 
     def get(self, row: int) -> RemoteLogSegmentMetadata:
-        """The segment in `row`."""
+        """Return the segment in `row`."""
         (segment_id, start, end, max_timestamp, event_timestamp, size, broker, epoch, _, _, state, flags) = (
             _ROW.unpack_from(self._rows, row * _ROW.size)
         )
@@ -156,36 +156,42 @@ class SegmentTable:
         )
 
     def state(self, row: int) -> RemoteLogSegmentState:
-        """Where the segment stands in its life."""
+        """Return the state of the segment."""
         return RemoteLogSegmentState(self._rows[row * _ROW.size + _STATE_AT])
 
     def start_offset(self, row: int) -> Offset:
-        """Where the segment begins."""
+        """Return the start offset of the segment."""
         start: Offset = _START.unpack_from(self._rows, row * _ROW.size + _START_AT)[0]
         return start
 
     def is_txn_index_empty(self, row: int) -> bool:
-        """Whether it is known that none of the segment's transactions was aborted."""
+        """Return True only if the segment certainly contains no aborted transaction."""
         return bool(self._rows[row * _ROW.size + _FLAGS_AT] & _TXN_INDEX_EMPTY)
 
     def epoch_span(self, row: int, epoch: LeaderEpoch) -> tuple[Offset, Offset]:
-        """The first and the last offset (inclusive) of `epoch` in the segment, which must have that epoch."""
+        """Return the first and the last offset (inclusive) of `epoch` in the segment, which must have that
+        epoch.
+        """
         start, end = _SPAN.unpack_from(self._rows, row * _ROW.size + _START_AT)
         epochs = self._epochs.get(row)
         if epochs is None:
             return start, end
         index = next(index for index, entry in enumerate(epochs) if entry.epoch == epoch)
-        behind = index + 1
-        return epochs[index].start_offset, epochs[behind].start_offset - 1 if behind < len(epochs) else end
+        next_index = index + 1
+        return epochs[index].start_offset, epochs[next_index].start_offset - 1 if next_index < len(
+            epochs
+        ) else end
 
     def rows(self) -> Iterator[int]:
-        """The rows in use, in no order."""
+        """Return the rows in use, in no particular order."""
         size = _ROW.size
         states = self._rows[_STATE_AT::size]
         return (row for row, state in enumerate(states) if state != _FREE)
 
     def segments(self, rows: Iterable[int]) -> Iterator[RemoteLogSegmentMetadata]:
-        """The segments now in `rows`, each as it is when its turn comes, without those gone by then."""
+        """Return the segments that are in `rows` now, each with its state when it is yielded, without removed
+        ones.
+        """
         return self._segments(rows, self._next_serial)
 
     def _segments(self, rows: Iterable[int], next_serial: int) -> Iterator[RemoteLogSegmentMetadata]:
@@ -235,7 +241,7 @@ class SegmentTable:
 
 
 class FrozenSegments:
-    """The segments of a table as they were, in the order in which their copies came to their ends."""
+    """The segments of a table at one moment, in the order in which their copies were finished."""
 
     __slots__ = ("_table",)
 

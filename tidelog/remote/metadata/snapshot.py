@@ -1,12 +1,12 @@
-"""The file `remote_log_snapshot`: what is known of one partition's remote segments, at one metadata offset.
+"""The file `remote_log_snapshot`: the remote segments of one partition at one metadata offset.
 
     version                    int16   0
     metadata partition         int32
-    metadata partition offset  int64   the last record of the metadata partition that is in it
+    metadata partition offset  int64   the last record of the metadata partition that it includes
     number of entries          int32
     entry, each                int32 length, then a RemoteLogSegmentMetadataSnapshotRecord (`record_codec`)
 
-Finished segments stand in the order in which they came to their ends.
+Finished segments are in the order in which they were finished.
 
 Errors: DecodeError for a damaged file.
 Source: RemoteLogMetadataSnapshotFile of Apache Kafka 3.7.
@@ -30,11 +30,11 @@ _VERSION: Final = 0
 
 
 class Segments(Sized, Iterable[RemoteLogSegmentMetadata], Protocol):
-    """Segments that can be counted and gone through."""
+    """Segments that can be counted and iterated."""
 
 
 class PartitionSnapshot(NamedTuple):
-    """A snapshot as read back."""
+    """The content of a snapshot."""
 
     metadata_partition: int
     metadata_offset: Offset
@@ -42,7 +42,7 @@ class PartitionSnapshot(NamedTuple):
 
 
 def encode_snapshot(segments: Segments, metadata_partition: int, metadata_offset: Offset) -> bytes:
-    """The file's content."""
+    """Return the content of the file."""
     data = bytearray(_HEADER.pack(_VERSION, metadata_partition, metadata_offset, len(segments)))
     for metadata in segments:
         entry = encode_snapshot_entry(metadata)
@@ -52,12 +52,12 @@ def encode_snapshot(segments: Segments, metadata_partition: int, metadata_offset
 
 
 def decode_snapshot(data: bytes, partition: TopicIdPartition) -> PartitionSnapshot:
-    """The content of the snapshot of `partition`."""
+    """Return the snapshot of `partition` in the content of its file."""
     if len(data) < _HEADER.size:
         raise DecodeError(f"a snapshot of {len(data)} bytes has no header")
     version, metadata_partition, metadata_offset, count = _HEADER.unpack_from(data)
     if version != _VERSION or metadata_partition < 0 or metadata_offset < -1:
-        raise DecodeError(f"snapshot header {(version, metadata_partition, metadata_offset, count)}")
+        raise DecodeError(f"invalid snapshot header {(version, metadata_partition, metadata_offset, count)}")
     if not 0 <= count <= (len(data) - _HEADER.size) // _LENGTH.size:
         raise DecodeError(f"a snapshot of {len(data)} bytes announces {count} entries")
     view = memoryview(data)
@@ -77,5 +77,5 @@ def decode_snapshot(data: bytes, partition: TopicIdPartition) -> PartitionSnapsh
     if position != len(data):
         raise DecodeError(f"{len(data) - position} bytes follow the last entry")
     if len({metadata.remote_log_segment_id for metadata in segments}) != count:
-        raise DecodeError("a segment stands in the snapshot twice")
+        raise DecodeError("the snapshot contains a segment twice")
     return PartitionSnapshot(metadata_partition, metadata_offset, segments)

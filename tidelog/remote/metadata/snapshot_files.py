@@ -1,15 +1,15 @@
-"""Where a node keeps what it knows of remote segments, so that a restart does not read all again.
+"""The files with which a node keeps remote metadata, so that a restart does not read all of it again.
 
     <log directory>/remote-log-metadata/_rlmm_committed_offsets            `partition offset` per line
-    <log directory>/remote-log-metadata/partition-deletions         deletions of partitions under way
+    <log directory>/remote-log-metadata/partition-deletions         deletions of partitions in progress
     <log directory>/remote-log-metadata/<topic id>-<partition>/remote_log_snapshot
     <log directory>/remote-log-metadata/<topic id>-<partition>/leader-epoch-highest-offsets
 
-Invariant, on disk at any time: a snapshot holds everything of its partition before the later of its own
-offset and the committed offset of its metadata partition. Therefore `write` removes snapshots of partitions
-that are not followed any more first, and commits last. The highest offsets, `epoch offset` per line, may be
-ahead of the snapshot, never behind; so may the deletions, each an int32 length and its record. A damaged
-file counts as none: then the topic is read from its start.
+Invariant, on disk at any time: a snapshot includes all records of its partition before the larger of its own
+offset and the committed offset of its metadata partition. Therefore `write` first removes snapshots of
+partitions that are no longer followed, and commits last. The highest offsets, `epoch offset` per line, may be
+ahead of the snapshot, never behind it; so may the deletions, each an int32 length and its record. A damaged
+file is ignored: then the topic is read from its start.
 
 I/O: blocks; one call at a time, in a thread. Errors: OSError, StorageFailure.
 Source: FileBasedRemoteLogMetadataCache and CommittedOffsetsFile of Apache Kafka 3.7 for the formats.
@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 
 class PlannedSnapshot(NamedTuple):
-    """One partition's state as it was when the snapshot was decided on; `next_offset` is not in it."""
+    """One partition's state at the time of the plan; it does not include the record at `next_offset`."""
 
     partition: TopicIdPartition
     metadata_partition: int
@@ -58,7 +58,7 @@ class PlannedSnapshot(NamedTuple):
 
 
 class LoadedSnapshot(NamedTuple):
-    """What a snapshot gives back: everything before `next_offset`."""
+    """The content of a snapshot: all records before `next_offset`."""
 
     next_offset: Offset
     segments: list[RemoteLogSegmentMetadata]
@@ -68,7 +68,8 @@ class LoadedSnapshot(NamedTuple):
 class SnapshotFiles:
     """The files below one log directory; `writers` snapshots are written at a time.
 
-    A disk syncs many files at once in the time of a few: a node that stops has seconds for hundreds of them.
+    A disk syncs many files in parallel almost as fast as a few: a node that stops has seconds for hundreds of
+    them.
     """
 
     def __init__(self, fs: FileSystem, log_directory: str, *, writers: int = 1) -> None:
@@ -81,20 +82,22 @@ class SnapshotFiles:
         self._is_damaged = False
 
     def deletions(self) -> list[RemotePartitionDeleteMetadata]:
-        """The deletions of partitions that had begun and not ended."""
+        """Return the deletions of partitions that had begun and not ended."""
         if self._deletions is None:
             try:
                 self._deletions = _read_deletions(self._fs.read(f"{self._path}/{DELETIONS_FILE}"))
             except FileNotFoundError:
                 self._deletions = []
             except DecodeError as error:
-                _log.warning("all remote log metadata is read from its start: %s: %s", DELETIONS_FILE, error)
+                _log.warning(
+                    "Reading all remote log metadata from its start: %s is damaged: %s", DELETIONS_FILE, error
+                )
                 self._deletions = []
                 self._is_damaged = True
         return self._deletions
 
     def load(self, partition: TopicIdPartition, metadata_partition: int) -> LoadedSnapshot | None:
-        """What was kept of `partition`; None when there is nothing to rely on."""
+        """Return the snapshot of `partition`; None if there is no valid one."""
         directory = self._directory_of(partition)
         self.deletions()
         if self._is_damaged:
@@ -104,11 +107,16 @@ class SnapshotFiles:
             highest = _read_table(self._fs.read(f"{directory}/{HIGHEST_OFFSETS_FILE}"))
             snapshot: PartitionSnapshot = decode_snapshot(data, partition)
             if snapshot.metadata_partition != metadata_partition:
-                raise DecodeError(f"it is of metadata partition {snapshot.metadata_partition}")
+                raise DecodeError(f"its metadata partition is {snapshot.metadata_partition}")
         except FileNotFoundError:
             return None
         except DecodeError as error:
-            _log.warning("the metadata of %s is read from its start: %s: %s", partition, directory, error)
+            _log.warning(
+                "Reading the metadata of %s from its start: its snapshot in %s is damaged: %s",
+                partition,
+                directory,
+                error,
+            )
             return None
         committed = self._read_committed().get(metadata_partition, 0)
         return LoadedSnapshot(
@@ -122,7 +130,7 @@ class SnapshotFiles:
         committed: Mapping[int, Offset],
         deletions: list[RemotePartitionDeleteMetadata] | None = None,
     ) -> None:
-        """Keep `snapshots`; every other snapshot of `followed` holds all before what is `committed`."""
+        """Write `snapshots`; every other snapshot of `followed` includes all records before `committed`."""
         self._read_committed()
         self._fs.makedirs(self._path)
         self._remove_others({_name_of(partition) for partition in followed})
@@ -137,7 +145,7 @@ class SnapshotFiles:
             self._committed = dict(committed)
 
     def write_deletions(self, deletions: list[RemotePartitionDeleteMetadata]) -> None:
-        """Keep the deletions that are under way, if they are others than those that are kept."""
+        """Write the deletions in progress if they have changed."""
         if deletions == self.deletions() and not self._is_damaged:
             return
         self._fs.makedirs(self._path)
@@ -153,18 +161,18 @@ class SnapshotFiles:
         write_atomically(self._fs, f"{directory}/{SNAPSHOT_FILE}", data)
 
     def _remove_others(self, names: set[str]) -> None:
-        gone = [
+        paths = [
             path
             for name in self._fs.listdir(self._path)
             if name not in names and self._fs.is_dir(path := f"{self._path}/{name}")
         ]
-        for path in gone:
+        for path in paths:
             snapshot = f"{path}/{SNAPSHOT_FILE}"
             if self._fs.exists(snapshot):
                 self._fs.unlink(snapshot)
                 self._fs.fsync_dir(path)
             self._fs.rmtree(path)
-        if gone:
+        if paths:
             self._fs.fsync_dir(self._path)
 
     def _read_committed(self) -> dict[int, Offset]:
@@ -174,7 +182,7 @@ class SnapshotFiles:
             except FileNotFoundError:
                 self._committed = {}
             except DecodeError as error:
-                _log.warning("%s/%s counts for nothing: %s", self._path, COMMITTED_OFFSETS_FILE, error)
+                _log.warning("Ignoring damaged file %s/%s: %s", self._path, COMMITTED_OFFSETS_FILE, error)
                 self._committed = {}
         return self._committed
 
@@ -213,10 +221,10 @@ def _read_deletions(data: bytes) -> list[RemotePartitionDeleteMetadata]:
     deletions: list[RemotePartitionDeleteMetadata] = []
     position = 0
     while position < len(data):
-        behind = position + 4 + int.from_bytes(data[position : position + 4], "big")
-        event = decode_event(data[position + 4 : behind])
-        if behind > len(data) or not isinstance(event, RemotePartitionDeleteMetadata):
+        end = position + 4 + int.from_bytes(data[position : position + 4], "big")
+        event = decode_event(data[position + 4 : end])
+        if end > len(data) or not isinstance(event, RemotePartitionDeleteMetadata):
             raise DecodeError(f"entry {len(deletions)} of {len(data)} bytes")
         deletions.append(event)
-        position = behind
+        position = end
     return deletions

@@ -1,6 +1,6 @@
-"""Snapshots of what is known, written and read in threads while the loop goes on (shell).
+"""Snapshots of remote metadata, written and read in threads while the event loop continues (shell).
 
-One use of the files at a time: what arrives while they are written finds them as they are then.
+The files are used by one call at a time; a later call finds them as the earlier one left them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tidelog.remote.ports.segment_metadata import RemotePartitionDeleteMetadata,
 from tidelog.storage.disk.errors import StorageFailure
 
 RunBlocking: TypeAlias = Callable[..., Awaitable[Any]]
-"""Calls a function with arguments in a thread."""
+"""Runs a function with arguments in a thread."""
 
 _log = logging.getLogger(__name__)
 
 
 class SnapshotKeeper:
-    """Writes what the planner finds worth it. A disk that fails makes the next start longer, nothing else."""
+    """Writes the planned snapshots. A disk failure only makes the next start longer."""
 
     def __init__(self, files: SnapshotFiles, planner: SnapshotPlanner, run_blocking: RunBlocking) -> None:
         self._files = files
@@ -33,63 +33,71 @@ class SnapshotKeeper:
         self._lock = asyncio.Lock()
 
     async def deletions(self) -> Sequence[RemotePartitionDeleteMetadata]:
-        """The deletions of partitions that were under way; none of them when they cannot be read."""
+        """Return the deletions of partitions that were in progress; none if they cannot be read."""
         try:
             found: Sequence[RemotePartitionDeleteMetadata] = await self._run_blocking(self._files.deletions)
         except (OSError, StorageFailure) as error:
-            _log.warning("deletions of partitions that are under way could not be read: %s", error)
+            _log.warning("Cannot read the deletions of partitions in progress: %s", error)
             return ()
         return found
 
     async def keep_deletions(self) -> None:
-        """Write the deletions that are under way by now.
+        """Write the deletions that are in progress now.
 
-        Nobody reads the metadata of a partition that is nowhere: after a crash there is no other word.
+        The metadata of a partition without a replica is not read by any node: after a crash, this file is the
+        only source.
         """
         async with self._lock:
-            under_way = self._planner.deletions()
+            in_progress = self._planner.deletions()
             try:
-                await self._run_blocking(self._files.write_deletions, under_way)
+                await self._run_blocking(self._files.write_deletions, in_progress)
             except (OSError, StorageFailure) as error:
-                _log.warning("deletions of partitions that are under way could not be written: %s", error)
+                _log.warning("Cannot write the deletions of partitions in progress: %s", error)
 
-    async def restored(
+    async def restore(
         self, partition: TopicIdPartition, number: int
     ) -> tuple[RemoteLogMetadataCache, Offset] | None:
-        """What was known of a partition, and the offset in metadata partition `number` up to which."""
+        """Return the restored cache of a partition, and the next offset in metadata partition `number`.
+
+        None if there is no snapshot.
+        """
         try:
             async with self._lock:
-                loaded = await self._run_blocking(_restored, self._files, partition, number)
+                loaded = await self._run_blocking(_restore, self._files, partition, number)
         except (OSError, StorageFailure) as error:
-            _log.warning("the metadata of %s is read from its start: %s", partition, error)
+            _log.warning(
+                "Reading the metadata of %s from its start: cannot read its snapshot: %s", partition, error
+            )
             return None
         found: tuple[RemoteLogMetadataCache, Offset] | None = loaded
         return found
 
-    async def keep(self, is_settled: Callable[[], bool], *, is_last: bool) -> None:
-        """Write what is worth it, once `is_settled` says that no partition is about to arrive.
+    async def keep(self, may_write: Callable[[], bool], *, is_last: bool) -> None:
+        """Write the planned snapshots, unless `is_settled` returns False: then a partition is being added.
 
-        The files of one that arrives must not be taken for those of a partition that has left.
+        Its files must not be removed as those of a partition that has left.
         """
         async with self._lock:
-            if not is_settled():
+            if not may_write():
                 return
             plan = self._planner.plan(is_last=is_last)
-            self._planner.planned(plan)
+            self._planner.on_planned(plan)
             try:
-                await _to_the_end(self._run_blocking(self._files.write, *plan))
+                await _wait_to_the_end(self._run_blocking(self._files.write, *plan))
             except asyncio.CancelledError:
-                self._planner.failed(plan)  # nobody heard of its end: all of it is written again
+                self._planner.on_failed(plan)  # the outcome is unknown: write all of it again
                 raise
             except (OSError, StorageFailure) as error:
-                self._planner.failed(plan)
-                _log.warning("snapshots of remote log metadata could not be written: %s", error)
+                self._planner.on_failed(plan)
+                _log.warning("Cannot write snapshots of remote log metadata: %s", error)
             else:
-                self._planner.written(plan)
+                self._planner.on_written(plan)
 
 
-async def _to_the_end(work: Awaitable[None]) -> None:
-    """Wait for `work` even when cancelled, as a thread goes on all the same; a second time gives up."""
+async def _wait_to_the_end(work: Awaitable[None]) -> None:
+    """Wait for `work` even if cancelled, because its thread continues; a second cancellation ends the
+    wait.
+    """
     ending = asyncio.ensure_future(work)
     try:
         await asyncio.shield(ending)
@@ -98,7 +106,7 @@ async def _to_the_end(work: Awaitable[None]) -> None:
         raise
 
 
-def _restored(
+def _restore(
     files: SnapshotFiles, partition: TopicIdPartition, number: int
 ) -> tuple[RemoteLogMetadataCache, Offset] | None:
     loaded = files.load(partition, number)

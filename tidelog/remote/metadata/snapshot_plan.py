@@ -1,7 +1,7 @@
-"""Which snapshots are worth writing, and what may be committed then. Pure.
+"""Which snapshots are written, and which offsets may be committed then. Pure.
 
-A snapshot is written when an eighth of its segments changed since the last one, so that a partition with
-many is not written over and over for a few; when there is none yet; and for all that changed at the end.
+A snapshot is written if an eighth of its segments have changed since the last one, so that a few changes do
+not cause large writes; if there is none yet; and at the end for all changed partitions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CHANGED_SHARE = 8
 
 
 class SnapshotPlan(NamedTuple):
-    """What `SnapshotFiles.write` is given."""
+    """The arguments of `SnapshotFiles.write`."""
 
     followed: list[TopicIdPartition]
     snapshots: list[PlannedSnapshot]
@@ -27,7 +27,9 @@ class SnapshotPlan(NamedTuple):
 
 
 class SnapshotPlanner:
-    """Knows of each partition up to which offset it is on disk, how much changed since, and where first."""
+    """Tracks, for each partition, the offset that is on disk, the number of changes since, and the first of
+    them.
+    """
 
     def __init__(self, store: PartitionMetadataStore, subscription: Subscription) -> None:
         self._store = store
@@ -35,22 +37,22 @@ class SnapshotPlanner:
         self._kept: dict[TopicIdPartition, Offset] = {}
         self._changes: dict[TopicIdPartition, tuple[int, Offset]] = {}
 
-    def loaded(self, partition: TopicIdPartition, next_offset: Offset) -> None:
-        """A snapshot of `partition` was found that holds everything before `next_offset`."""
+    def on_loaded(self, partition: TopicIdPartition, next_offset: Offset) -> None:
+        """Record that a snapshot of `partition` was loaded, with all records before `next_offset`."""
         self._kept[partition] = next_offset
 
-    def changed(self, partition: TopicIdPartition, offset: Offset) -> None:
-        """The record at `offset` changed what is known of `partition`."""
+    def on_change(self, partition: TopicIdPartition, offset: Offset) -> None:
+        """Record that the record at `offset` changed `partition`."""
         count, first = self._changes.get(partition, (0, offset))
         self._changes[partition] = (count + 1, first)
 
     def forget(self, partition: TopicIdPartition) -> None:
-        """`partition` is here no more."""
+        """Remove `partition`, which has left this node."""
         self._kept.pop(partition, None)
         self._changes.pop(partition, None)
 
     def plan(self, *, is_last: bool) -> SnapshotPlan:
-        """What to write now; `planned`, then `written` or `failed` must be told."""
+        """Return what to write now; call `on_planned`, then `on_written` or `on_failed`."""
         followed: list[TopicIdPartition] = []
         snapshots: list[PlannedSnapshot] = []
         committed = dict(self._subscription.tail)
@@ -61,8 +63,8 @@ class SnapshotPlanner:
             if follower.is_joined:
                 count, limit = self._changes.get(partition, (0, None))
                 cache = self._store.cache(partition)
-                is_due = count and (is_last or count * _CHANGED_SHARE >= len(cache))
-                if is_due or partition not in self._kept:
+                is_needed = count and (is_last or count * _CHANGED_SHARE >= len(cache))
+                if is_needed or partition not in self._kept:
                     limit = None
                     next_offset = self._subscription.known_up_to(partition, number)
                     snapshots.append(
@@ -75,22 +77,22 @@ class SnapshotPlanner:
         return SnapshotPlan(followed, snapshots, committed, self.deletions())
 
     def deletions(self) -> list[RemotePartitionDeleteMetadata]:
-        """The deletions of partitions that are under way."""
+        """Return the deletions of partitions in progress."""
         return self._store.deletions()
 
-    def written(self, plan: SnapshotPlan) -> None:
-        """`plan` is on disk."""
+    def on_written(self, plan: SnapshotPlan) -> None:
+        """Record that `plan` is on disk."""
         for planned in plan.snapshots:
             if self._store.has(planned.partition):
                 self._kept[planned.partition] = planned.next_offset
 
-    def planned(self, plan: SnapshotPlan) -> None:
-        """`plan` is about to be written: changes are counted anew from here on."""
+    def on_planned(self, plan: SnapshotPlan) -> None:
+        """Count changes from 0 again, because `plan` is about to be written."""
         for planned in plan.snapshots:
             self._changes.pop(planned.partition, None)
 
-    def failed(self, plan: SnapshotPlan) -> None:
-        """`plan` could not be written: its partitions are as changed as can be."""
+    def on_failed(self, plan: SnapshotPlan) -> None:
+        """Mark the partitions of `plan`, which could not be written, as completely changed."""
         for planned in plan.snapshots:
             if planned.partition in self._kept:
                 self._changes[planned.partition] = (1 << 31, self._kept[planned.partition])

@@ -1,7 +1,6 @@
-"""What is known of remote segments of all partitions that are here, and the deletions under way.
+"""The remote metadata of all partitions of this node, and the deletions of partitions in progress.
 
-Shared by every RemoteLogMetadataManager: it answers the questions of the port; how records come here is
-the managers' matter.
+Every RemoteLogMetadataManager uses it to answer the queries of the port; the managers apply the records.
 
 Source: RemotePartitionMetadataStore of Apache Kafka 4.3.
 """
@@ -33,14 +32,14 @@ _log = logging.getLogger(__name__)
 
 
 def partition_of(event: RemoteLogEvent) -> TopicIdPartition:
-    """The partition that `event` is about."""
+    """Return the partition of `event`."""
     if isinstance(event, RemoteLogSegmentMetadataUpdate):
         return event.remote_log_segment_id.topic_id_partition
     return event.topic_id_partition
 
 
 def require_writable(event: RemoteLogEvent) -> None:
-    """ValueError for an event that has no place in the life of a segment at all."""
+    """Raise ValueError for an event that is never valid in the life of a segment."""
     if isinstance(event, RemotePartitionDeleteMetadata):
         return
     is_start = event.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED
@@ -48,57 +47,63 @@ def require_writable(event: RemoteLogEvent) -> None:
         raise ValueError(f"a segment is added in COPY_SEGMENT_STARTED and never updated to it: {event}")
 
 
-def refuse_dropped(event: RemoteLogEvent, outcome: Outcome) -> None:
-    """RemoteMetadataError when a record that this node wrote changed nothing where it should have.
+def raise_if_dropped(event: RemoteLogEvent, outcome: Outcome) -> None:
+    """Raise RemoteMetadataError if a record of this node had no effect although it should have.
 
-    A deletion that ends twice is no error: whoever was not told of the end writes it again.
+    A second end of a deletion is no error: a node that missed the end writes it again.
     """
     is_end = event.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
     if outcome is Outcome.ILLEGAL_MOVE or (outcome is Outcome.UNKNOWN_SEGMENT and not is_end):
-        raise RemoteMetadataError(f"{outcome.name}: it does not follow from what is known: {event}")
+        raise RemoteMetadataError(f"{outcome.name}: the record does not follow the present state: {event}")
 
 
-class CacheQuestions(ABC):
-    """The questions of the port, each answered by the cache of its partition."""
+class CacheQueries(ABC):
+    """The queries of the port, answered from the cache of the partition."""
 
     @abstractmethod
     def cache(self, partition: TopicIdPartition) -> RemoteLogMetadataCache:
-        """The cache of a partition that is here and ready."""
+        """Return the cache of a partition that is assigned to this node and ready."""
 
     def remote_log_segment_metadata(
         self, partition: TopicIdPartition, epoch: LeaderEpoch, offset: Offset
     ) -> RemoteLogSegmentMetadata | None:
-        """The segment that holds `offset` as written in `epoch`; None when there is none."""
+        """Return the segment that contains `offset` of leader epoch `epoch`, None if there is none."""
         return self.cache(partition).segment(epoch, offset)
 
     def next_segment_with_txn_index(
         self, partition: TopicIdPartition, epoch: LeaderEpoch, offset: Offset
     ) -> RemoteLogSegmentMetadata | None:
-        """The first segment of `epoch` that reaches `offset` or beyond and may have aborted transactions."""
+        """Return the first segment of `epoch` that ends at or after `offset` and may have aborted
+        transactions.
+        """
         return self.cache(partition).next_with_txn_index(epoch, offset)
 
     def highest_offset_for_epoch(self, partition: TopicIdPartition, epoch: LeaderEpoch) -> Offset | None:
-        """The last offset of `epoch` in remote storage (inclusive); None when there is none."""
+        """Return the last offset of `epoch` in remote storage (inclusive), None if there is none."""
         return self.cache(partition).highest_offset(epoch)
 
     def list_remote_log_segments(
         self, partition: TopicIdPartition, epoch: LeaderEpoch | None = None
     ) -> Iterator[RemoteLogSegmentMetadata]:
-        """The segments of one epoch, or of all, by start offset."""
+        """Return the segments of one epoch, or of all epochs, in the order of their start offsets."""
         return self.cache(partition).segments(epoch)
 
     def segments_version(self, partition: TopicIdPartition) -> object:
-        """Equal to an earlier one as long as nothing else is known of the partition's segments."""
+        """Return a version that equals an earlier one as long as the partition's segments have not
+        changed.
+        """
         cache = self.cache(partition)
-        return cache, cache.changes  # another cache is another version, whatever it counts
+        return cache, cache.changes  # another cache is another version, also with the same count
 
     def remote_log_size(self, partition: TopicIdPartition, epoch: LeaderEpoch) -> int:
-        """Bytes of the finished segments of `epoch`."""
+        """Return the size in bytes of the finished segments of `epoch`."""
         return self.cache(partition).size_bytes(epoch)
 
 
-class PartitionMetadataStore(CacheQuestions):
-    """A cache per partition. Errors: RemoteMetadataError for partitions that are not here."""
+class PartitionMetadataStore(CacheQueries):
+    """A cache for each partition. Errors: RemoteMetadataError for partitions that are not assigned to this
+    node.
+    """
 
     def __init__(self) -> None:
         self._caches: dict[TopicIdPartition, RemoteLogMetadataCache] = {}
@@ -108,43 +113,39 @@ class PartitionMetadataStore(CacheQuestions):
     # --- partitions -----------------------------------------------------------------------
 
     def open(self, partition: TopicIdPartition) -> RemoteLogMetadataCache:
-        """The cache of `partition`, an empty one when it was not here."""
+        """Return the cache of `partition`; create it if it does not exist."""
         cache = self._caches.get(partition)
         if cache is None:
             cache = self._caches[partition] = RemoteLogMetadataCache(partition)
         return cache
 
     def has(self, partition: TopicIdPartition) -> bool:
-        """Whether `partition` is here, ready or not."""
+        """Return whether `partition` is assigned to this node, ready or not."""
         return partition in self._caches
 
     def install(self, partition: TopicIdPartition, cache: RemoteLogMetadataCache) -> None:
-        """What is known of `partition`, which is here but not ready, is `cache`."""
+        """Replace the cache of `partition`, which is assigned to this node but not ready."""
         assert partition in self._caches and partition not in self._ready, partition
         self._caches[partition] = cache
 
     def mark_ready(self, partition: TopicIdPartition) -> None:
-        """From now on questions about `partition` are answered."""
+        """Answer queries about `partition` from now on."""
         assert partition in self._caches, partition
         self._ready.add(partition)
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
-        """Whether questions about `partition` are answered."""
+        """Return whether queries about `partition` are answered."""
         return partition in self._ready
 
     def drop(self, partition: TopicIdPartition) -> None:
-        """Forget what is known of the segments of `partition`."""
+        """Drop the metadata of the segments of `partition`."""
         self._caches.pop(partition, None)
         self._ready.discard(partition)
-
-    def segment_count(self) -> int:
-        """Segments of all partitions, in whatever state."""
-        return sum(len(cache) for cache in self._caches.values())
 
     # --- records --------------------------------------------------------------------------
 
     def apply(self, event: RemoteLogEvent) -> Outcome:
-        """Take over one record; segments of partitions that are not here are ignored."""
+        """Apply one record; segments of partitions that are not assigned to this node are ignored."""
         partition = partition_of(event)
         if isinstance(event, RemotePartitionDeleteMetadata):
             return self._apply_deletion(event)
@@ -153,15 +154,17 @@ class PartitionMetadataStore(CacheQuestions):
             return Outcome.UNKNOWN_SEGMENT
         outcome = cache.add(event) if isinstance(event, RemoteLogSegmentMetadata) else cache.update(event)
         if outcome is Outcome.ILLEGAL_MOVE:
-            _log.warning("dropped, because it does not follow from what is known: %s", event)
+            _log.warning(
+                "Ignoring a remote metadata record that does not follow the present state: %s", event
+            )
         return outcome
 
     def restore_deletions(self, deletions: Iterable[RemotePartitionDeleteMetadata]) -> None:
-        """Take over what was known of deletions when they were kept, however far each had come."""
+        """Add the deletions that an earlier run has kept."""
         self._deletions.update((one.topic_id_partition, one) for one in deletions)
 
     def deletions(self) -> list[RemotePartitionDeleteMetadata]:
-        """The deletions of partitions that have begun and not ended, the last record of each."""
+        """Return the last record of each deletion of a partition that has begun and not ended."""
         return list(self._deletions.values())
 
     def _apply_deletion(self, event: RemotePartitionDeleteMetadata) -> Outcome:
@@ -170,43 +173,50 @@ class PartitionMetadataStore(CacheQuestions):
         if event.state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
             cache = self._caches.get(partition)
             if before is None and cache:
-                return Outcome.ILLEGAL_MOVE  # another node ended it, and these segments are new
+                return Outcome.ILLEGAL_MOVE  # another node has ended it, and these segments are new
             self._deletions.pop(partition, None)
             if cache is not None:
                 self._caches[partition] = RemoteLogMetadataCache(partition)
             return Outcome.APPLIED
         if before is None and event.state is not RemotePartitionDeleteState.DELETE_PARTITION_MARKED:
-            return Outcome.ILLEGAL_MOVE  # it has ended: somebody came late, and must not begin it again
+            return Outcome.ILLEGAL_MOVE  # it has ended: a late record must not begin it again
         if before is not None and before.state > event.state:
             return Outcome.ILLEGAL_MOVE
         self._deletions[partition] = event
         return Outcome.REPEATED if before is not None and before.state is event.state else Outcome.APPLIED
 
-    # --- questions ------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------
 
     def cache(self, partition: TopicIdPartition) -> RemoteLogMetadataCache:
-        """The cache of a partition that is here and ready."""
+        """Return the cache of a partition that is assigned to this node and ready."""
         cache = self._caches.get(partition)
         if cache is None:
-            raise RemoteMetadataError(f"{partition} is not here: nothing is known of its remote segments")
+            raise RemoteMetadataError(
+                f"{partition} is not assigned to this node: its remote metadata is not available"
+            )
         if partition not in self._ready:
-            raise RemoteMetadataNotReady(f"the metadata of {partition} has not been read to its end yet")
+            raise RemoteMetadataNotReady(
+                f"the remote metadata of {partition} has not been read to its end yet"
+            )
         return cache
 
 
-class StoreQuestions(CacheQuestions):
-    """The questions of the port, answered from `store`."""
+class StoreQueries(CacheQueries):
+    """The queries of the port, answered from `store`."""
 
-    store: PartitionMetadataStore
+    def __init__(self) -> None:
+        self.store = PartitionMetadataStore()
 
     def cache(self, partition: TopicIdPartition) -> RemoteLogMetadataCache:
-        """The cache of a partition that is here and ready."""
+        """Return the cache of a partition that is assigned to this node and ready."""
         return self.store.cache(partition)
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
-        """Whether what was written before the partition came here has been read."""
+        """Return whether all metadata written before the partition was assigned to this node has been
+        read.
+        """
         return self.store.is_ready(partition)
 
     def partition_deletions(self) -> list[RemotePartitionDeleteMetadata]:
-        """The deletions of partitions that have begun and not ended, the last record of each."""
+        """Return the last record of each deletion of a partition that has begun and not ended."""
         return self.store.deletions()

@@ -1,15 +1,16 @@
-"""Which metadata partitions are read from where, and which user partitions have caught up. Pure.
+"""Which metadata partitions are read from which offset, and which user partitions have caught up. Pure.
 
-Every metadata partition that is needed has a tail, read on and on, and while user partitions are new a
-catch-up position behind it:
+Every metadata partition that is needed has a tail, which is read continuously. While it has new user
+partitions, it also has a catch-up position before the tail:
 
     metadata partition 7   start ......... catch-up ->          tail ->   end
                                            new partitions        all others
 
-When the catch-up position reaches the tail, the new ones join it and are ready: the tail began, or was, at
-the end or beyond where they came. So others neither wait for newcomers nor read anything twice.
+When the catch-up position reaches the tail, the new partitions join the tail and are ready: the tail has
+always been at or after the end of the log at the time when they were added. Therefore other partitions
+neither wait for new ones nor read anything twice.
 
-Source: ConsumerTask of Apache Kafka 4.3, which reads all again whenever a partition comes.
+Source: ConsumerTask of Apache Kafka 4.3, which reads everything again for each new partition.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tidelog.remote.ports.segment_metadata import TopicIdPartition
 
 @dataclass(slots=True)
 class Follower:
-    """A user partition: records of its metadata partition before `position` are not for it."""
+    """A user partition; it ignores records of its metadata partition before `position`."""
 
     metadata_partition: int
     position: Offset
@@ -32,33 +33,37 @@ class Follower:
 
 
 class Subscription:
-    """Invariant: a metadata partition has a tail from when its bounds are known until its followers left."""
+    """The positions of the metadata partitions, and their user partitions.
+
+    Invariant: a metadata partition has a tail from when its bounds are known until its last user partition
+    leaves.
+    """
 
     def __init__(self) -> None:
         self.tail: dict[int, Offset] = {}
         self.catch_up: dict[int, Offset] = {}
         self._followers: dict[int, dict[TopicIdPartition, Follower]] = {}
-        self._told_by_tail: dict[int, set[TopicIdPartition]] = {}
-        """Until the past was read once: who is not here, and of whose deletion the tail has told."""
+        self._deletions_in_tail: dict[int, set[TopicIdPartition]] = {}
+        """Until the past was read once: partitions of other nodes whose deletion was read from the tail."""
 
     def add(self, partition: TopicIdPartition, metadata_partition: int, position: Offset) -> None:
-        """A user partition comes, of which everything before `position` is known already."""
+        """Add a user partition of which all records before `position` are known already."""
         followers = self._followers.setdefault(metadata_partition, {})
         followers.setdefault(partition, Follower(metadata_partition, position))
-        self.catch_up.pop(metadata_partition, None)  # begins again where the first of the newcomers is
+        self.catch_up.pop(metadata_partition, None)  # restarts at the first position of the new partitions
 
     def remove(self, partition: TopicIdPartition, metadata_partition: int) -> None:
-        """A user partition leaves; its metadata partition is read no more if it was the last."""
+        """Remove a user partition; its metadata partition is no longer read if it was the last one."""
         followers = self._followers.get(metadata_partition, {})
         followers.pop(partition, None)
         if not followers:
             self._followers.pop(metadata_partition, None)
             self.tail.pop(metadata_partition, None)
             self.catch_up.pop(metadata_partition, None)
-            self._told_by_tail.pop(metadata_partition, None)
+            self._deletions_in_tail.pop(metadata_partition, None)
 
     def without_bounds(self) -> list[int]:
-        """The metadata partitions with newcomers that nobody has begun to catch up."""
+        """Return the metadata partitions with new user partitions whose catch-up has not begun."""
         return [
             metadata_partition
             for metadata_partition, followers in self._followers.items()
@@ -67,30 +72,32 @@ class Subscription:
         ]
 
     def ahead_of_the_log(self, metadata_partition: int, bounds: LogBounds) -> list[TopicIdPartition]:
-        """Newcomers that claim to know what was never written here; they know nothing from now on."""
-        strange = {
+        """Return new user partitions whose position is after the end of the log, and reset them to
+        the start.
+        """
+        ahead = {
             partition: one
-            for partition, one in self._newcomers(metadata_partition).items()
+            for partition, one in self._new_partitions(metadata_partition).items()
             if one.position > bounds.end
         }
-        for follower in strange.values():
+        for follower in ahead.values():
             follower.position = 0
-        return list(strange)
+        return list(ahead)
 
     def begin(self, metadata_partition: int, bounds: LogBounds) -> list[TopicIdPartition]:
-        """Its bounds are known; answers the user partitions that have nothing to catch up."""
-        newcomers = self._newcomers(metadata_partition)
-        if not newcomers:
+        """Begin the catch-up of a metadata partition; return the user partitions that are ready at once."""
+        new_partitions = self._new_partitions(metadata_partition)
+        if not new_partitions:
             return []
         if metadata_partition not in self.tail:
             self.tail[metadata_partition] = bounds.end
-            self._told_by_tail[metadata_partition] = set()
-        first = min(follower.position for follower in newcomers.values())
+            self._deletions_in_tail[metadata_partition] = set()
+        first = min(follower.position for follower in new_partitions.values())
         self.catch_up[metadata_partition] = max(first, bounds.start)
         return self._join(metadata_partition)
 
-    def listeners(self, read: ReadRecords, *, is_tail: bool) -> dict[TopicIdPartition, Offset]:
-        """Who hears these records, each from an offset on."""
+    def receivers(self, read: ReadRecords, *, is_tail: bool) -> dict[TopicIdPartition, Offset]:
+        """Return the user partitions that receive these records, each with its first offset."""
         followers = self._followers.get(read.metadata_partition, {})
         return {
             partition: follower.position
@@ -98,49 +105,49 @@ class Subscription:
             if follower.is_joined is is_tail
         }
 
-    def hears_deletion(
+    def receives_deletion(
         self, metadata_partition: int, partition: TopicIdPartition, offset: Offset, *, is_tail: bool
     ) -> bool:
-        """Whether a step in the deletion of `partition`, which need not be here, is news.
+        """Return whether a record about the deletion of `partition`, on any node, must be applied.
 
-        The past is read anew for every newcomer, and tells of deletions that are over long since: nobody
-        else may take them for new, as what has come behind them would be taken away.
+        The past is read again for every new partition, and contains deletions that ended long ago. They must
+        not be applied to other partitions: segments that were copied afterwards would be removed.
         """
         follower = self._followers.get(metadata_partition, {}).get(partition)
         if follower is not None:
             return follower.is_joined is is_tail and offset >= follower.position
-        told_by_tail = self._told_by_tail.get(metadata_partition)
+        seen_in_tail = self._deletions_in_tail.get(metadata_partition)
         if not is_tail:
-            return told_by_tail is not None and partition not in told_by_tail
-        if told_by_tail is not None:
-            told_by_tail.add(partition)
+            return seen_in_tail is not None and partition not in seen_in_tail
+        if seen_in_tail is not None:
+            seen_in_tail.add(partition)
         return True
 
     def advance(self, read: ReadRecords, *, is_tail: bool) -> list[TopicIdPartition]:
-        """The records were taken over; answers the user partitions that have caught up by this."""
+        """Advance past applied records; return the user partitions that have caught up by that."""
         cursors = self.tail if is_tail else self.catch_up
         metadata_partition = read.metadata_partition
         if metadata_partition not in cursors:
             return []
         cursors[metadata_partition] = max(cursors[metadata_partition], read.next_offset)
         if not is_tail:
-            for follower in self._newcomers(metadata_partition).values():
+            for follower in self._new_partitions(metadata_partition).values():
                 follower.position = max(follower.position, read.next_offset)
         return self._join(metadata_partition)
 
     def followers(self) -> Iterator[tuple[TopicIdPartition, Follower]]:
-        """All user partitions."""
+        """Return all user partitions."""
         for followers in self._followers.values():
             yield from followers.items()
 
     def known_up_to(self, partition: TopicIdPartition, metadata_partition: int) -> Offset:
-        """The offset before which every record of the user partition has been taken over."""
+        """Return the offset before which every record of the user partition has been applied."""
         follower = self._followers[metadata_partition][partition]
         if not follower.is_joined:
             return follower.position
         return max(follower.position, self.tail[metadata_partition])
 
-    def _newcomers(self, metadata_partition: int) -> dict[TopicIdPartition, Follower]:
+    def _new_partitions(self, metadata_partition: int) -> dict[TopicIdPartition, Follower]:
         followers = self._followers.get(metadata_partition, {})
         return {partition: one for partition, one in followers.items() if not one.is_joined}
 
@@ -149,8 +156,8 @@ class Subscription:
         if position is None or position < self.tail[metadata_partition]:
             return []
         del self.catch_up[metadata_partition]
-        self._told_by_tail.pop(metadata_partition, None)
-        joined = self._newcomers(metadata_partition)
+        self._deletions_in_tail.pop(metadata_partition, None)
+        joined = self._new_partitions(metadata_partition)
         for follower in joined.values():
             follower.is_joined = True
             follower.position = max(follower.position, position)

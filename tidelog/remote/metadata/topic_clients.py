@@ -1,4 +1,4 @@
-"""The metadata topic through the bundled clients (shell): nothing but calls and their translation."""
+"""The metadata topic through the bundled clients (shell): only calls and their conversion."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ from tidelog.remote.metadata.log_ports import (
 
 _CLIENT_ID: Final = "__remote_log_metadata_client"
 _POLL_RECORDS: Final = 250
-"""Taken over in one go, on the event loop: some milliseconds."""
+"""The number of records that are applied at a time on the event loop: some milliseconds."""
 _POSITION_WAIT_MS: Final = 1_000
 
 _log = logging.getLogger(__name__)
 
 
 class TopicClients(MetadataTopic):
-    """Connects to `bootstrap_servers()`, asked anew for every client: the node's own listener comes first.
+    """Connects to `bootstrap_servers()`, which is called for every client: the node's own listener comes
+    first.
 
-    `values`: the manager's settings without prefix, of which the clients' own are taken.
+    `values`: the manager's settings without prefix, which include those of the clients.
     """
 
     def __init__(
@@ -55,10 +56,15 @@ class TopicClients(MetadataTopic):
         self._client_id = f"{_CLIENT_ID}_{broker_id}"
         self._values = values or {}
         self._options = dict(options or {})
-        self._ways: dict[str, Any] = {"environment": environment, "authenticator": authenticator}
+        self._connection_options: dict[str, Any] = {
+            "environment": environment,
+            "authenticator": authenticator,
+        }
 
     async def ensure(self) -> None:
-        """Create the topic unless it is there. Errors: WrongMetadataTopic when it has other partitions."""
+        """Create the topic unless it exists. Errors: WrongMetadataTopic if it has another number of
+        partitions.
+        """
         async with Admin(**self._arguments("admin", ClientConfig, "")) as admin:
             found = (await admin.describe_topics([METADATA_TOPIC])).get(METADATA_TOPIC)
             if isinstance(found, KafkaError) and found.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -69,14 +75,14 @@ class TopicClients(MetadataTopic):
             self._check(found)
 
     async def open_writer(self) -> TopicWriter:
-        """A producer that waits for all in-sync replicas."""
+        """Return a producer that waits for all in-sync replicas."""
         arguments = self._arguments("producer", ProducerConfig, "_producer")
         producer = Producer(**{**arguments, "acks": "all", "enable_idempotence": True})
         await producer.start()
         return TopicWriter(producer)
 
     async def open_reader(self) -> TopicReader:
-        """A consumer without a group."""
+        """Return a consumer without a group."""
         own = {
             "group_id": None,
             "auto_offset_reset": "earliest",
@@ -112,9 +118,9 @@ class TopicClients(MetadataTopic):
             )
 
     def _arguments(self, kind: str, config_type: type[ClientConfig], suffix: str) -> dict[str, Any]:
-        given = _typed(client_options(self._values, kind), config_type)
+        options = _convert_types(client_options(self._values, kind), config_type)
         own = {"bootstrap_servers": self._bootstrap_servers(), "client_id": self._client_id + suffix}
-        return {**self._options, **given, **own, **self._ways}
+        return {**self._options, **options, **own, **self._connection_options}
 
 
 class TopicWriter:
@@ -124,12 +130,12 @@ class TopicWriter:
         self._producer = producer
 
     async def append(self, metadata_partition: int, value: bytes) -> Offset:
-        """Write one record; returns its offset when all in-sync replicas have it."""
+        """Write one record and return its offset when all in-sync replicas have it."""
         written = await self._producer.send_and_wait(METADATA_TOPIC, value, partition=metadata_partition)
         if written.offset < 0:
-            # It was there from an earlier attempt; where is not told, and the caller need not guess.
+            # An earlier attempt has written it; its offset is unknown.
             raise KafkaError(
-                ErrorCode.DUPLICATE_SEQUENCE_NUMBER, "a record was written, its place is not known"
+                ErrorCode.DUPLICATE_SEQUENCE_NUMBER, "a record was written, but its offset is unknown"
             )
         return written.offset
 
@@ -146,14 +152,14 @@ class TopicReader:
         self._positions: dict[int, Offset] = {}
 
     async def bounds(self, metadata_partitions: Sequence[int]) -> dict[int, LogBounds]:
-        """Where these metadata partitions begin and end now."""
+        """Return the present bounds of these metadata partitions."""
         names = [TopicPartition(METADATA_TOPIC, number) for number in metadata_partitions]
         starts = await self._consumer.beginning_offsets(names)
         ends = await self._consumer.end_offsets(names)
         return {name.partition: LogBounds(starts[name], ends[name]) for name in names}
 
     async def read(self, positions: Mapping[int, Offset], max_wait_ms: int) -> list[ReadRecords]:
-        """What stands at `positions`, waiting for the first; empty when none came in time."""
+        """Return the records at `positions`, and wait for the first one; empty if none arrived in time."""
         self._take_positions(positions)
         polled = await self._consumer.poll(max_wait_ms, _POLL_RECORDS)
         found = []
@@ -165,7 +171,7 @@ class TopicReader:
                 TopicPartition(METADATA_TOPIC, number), _POSITION_WAIT_MS
             )
             if position > positions[number]:
-                found.append(ReadRecords(number, (), position))  # what is there is not for readers
+                found.append(ReadRecords(number, (), position))  # only control records were skipped
         self._positions.update((read.metadata_partition, read.next_offset) for read in found)
         return found
 
@@ -182,13 +188,15 @@ class TopicReader:
         self._positions = dict(positions)
 
 
-def _typed(given: Mapping[str, str], config_type: type[ClientConfig]) -> dict[str, Any]:
-    """Options with the types of their defaults; those that our clients do not have are named and left out."""
+def _convert_types(options: Mapping[str, str], config_type: type[ClientConfig]) -> dict[str, Any]:
+    """Convert options to the types of their defaults; log and omit those that our clients do not have."""
     defaults = {field.name: field.default for field in fields(config_type)}
     typed: dict[str, Any] = {}
-    for name, text in given.items():
+    for name, text in options.items():
         if name not in defaults:
-            _log.warning("the clients of remote log metadata have no option %s", name.replace("_", "."))
+            _log.warning(
+                "Ignoring unknown option of the clients of remote log metadata: %s", name.replace("_", ".")
+            )
             continue
         default = defaults[name]
         if isinstance(default, bool):

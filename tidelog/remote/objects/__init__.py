@@ -1,6 +1,6 @@
 """The bundled RemoteStorageManager: segments as objects in an object store.
 
-manager, config    the adapter, and its configuration
+manager, config    the adapter and its configuration
 chunks             the chunk cache, read-ahead, streams over a segment
 layout             the names and the contents of a segment's objects
 stores             the object stores: S3, any fsspec file system, a local directory

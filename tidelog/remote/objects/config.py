@@ -1,10 +1,9 @@
-"""The configuration of the bundled RemoteStorageManager: keys as Aiven's plugin names them.
+"""The configuration of the bundled RemoteStorageManager; the keys are those of Aiven's plugin.
 
-They come without `rsm.config.`. What differs from the plugin: `chunk.size` has a default; there is a chunk
-cache in memory with read-ahead unless `fetch.chunk.cache.class` is `none` or names another; indexes and
-manifests are fetched by those who ask for them, so that `thread.pool.size` of their caches does nothing;
-`copy.verification` is ours.
-Unknown keys are logged and passed over, as Kafka does.
+The keys have no prefix `rsm.config.`. Differences from the plugin: `chunk.size` has a default; there is a
+chunk cache in memory with read-ahead unless `fetch.chunk.cache.class` is `none` or another cache; readers
+fetch indexes and manifests in their own threads, so that the `thread.pool.size` of these caches has no
+effect; `copy.verification` exists only here. Unknown keys are logged and ignored, as in Kafka.
 
 Source: RemoteStorageManagerConfig, ChunkCacheConfig, DiskChunkCacheConfig, CacheConfig of Aiven's plugin.
 """
@@ -31,7 +30,7 @@ from tidelog.base.config_definition import (
 )
 from tidelog.remote.objects.chunks.cache import ChunkCache
 from tidelog.remote.objects.chunks.cache_settings import CacheSettings
-from tidelog.remote.objects.chunks.places import ChunkPlaces, DiskPlaces, MemoryPlaces
+from tidelog.remote.objects.chunks.storage import ChunkStorage, DiskStorage, MemoryStorage
 from tidelog.remote.objects.layout.custom_metadata import CustomField
 from tidelog.remote.objects.layout.encryption import KeyPair, KeyRing
 from tidelog.remote.objects.layout.object_keys import ObjectKeys
@@ -50,7 +49,7 @@ _CHUNKS, _MANIFESTS, _INDEXES = "fetch.chunk.cache.", "fetch.manifest.cache.", "
 _OLD_MANIFESTS: Final = "segment.manifest.cache."
 _KEY_PAIRS: Final = "encryption.key.pairs."
 _THREADS_MIN: Final = 8
-"""Threads wait for the network, so that a machine of few cores wants more of them than cores."""
+"""Threads mostly wait for the network, so a machine with few cores needs more threads than cores."""
 _CACHE_CLASSES: Final = {
     "memory": "memory",
     "MemoryChunkCache": "memory",
@@ -60,14 +59,19 @@ _CACHE_CLASSES: Final = {
     "DiskBasedChunkCache": "disk",
     "none": "none",
 }
-"""By the last part of a class name: the plugin's of today, its older ones, and short ones."""
+"""By the last part of a class name: the plugin's present names, its older names, and short names."""
 
 
 def _cache(prefix: str, size: int, retention_ms: int) -> list[ConfigDefinition]:
-    number = {"kind": ConfigKind.LONG, "minimum": -1}
     return [
-        ConfigDefinition(key=f"{prefix}size", default=size, documentation="Bound, -1 is none.", **number),  # type: ignore[arg-type]
-        ConfigDefinition(key=f"{prefix}retention.ms", default=retention_ms, **number),  # type: ignore[arg-type]
+        ConfigDefinition(
+            key=f"{prefix}size",
+            kind=ConfigKind.LONG,
+            default=size,
+            minimum=-1,
+            documentation="Size limit; -1 is no limit.",
+        ),
+        ConfigDefinition(key=f"{prefix}retention.ms", kind=ConfigKind.LONG, default=retention_ms, minimum=-1),
         ConfigDefinition(
             key=f"{prefix}thread.pool.size", kind=ConfigKind.INT, default=0, minimum=0, maximum=1024
         ),
@@ -82,7 +86,7 @@ CONFIGS: Final = table(
             kind=ConfigKind.CLASS,
             required=True,
             non_empty=True,
-            documentation="filesystem, s3, fsspec, or the class name that Aiven's plugin has for it.",
+            documentation="filesystem, s3, fsspec, or the name of a class of Aiven's plugin.",
         ),
         ConfigDefinition(
             key="segment.format", kind=ConfigKind.STRING, default="kafka", valid_values=("kafka",)
@@ -108,7 +112,7 @@ CONFIGS: Final = table(
             kind=ConfigKind.STRING,
             default=Verification.SIZES.value,
             valid_values=tuple(each.value for each in Verification),
-            documentation="What is looked at after a copy; not a key of the plugin.",
+            documentation="What is verified after a copy; not a key of the plugin.",
         ),
         ConfigDefinition(key=f"{_CHUNKS}class", kind=ConfigKind.CLASS, default="memory", non_empty=True),
         ConfigDefinition(
@@ -135,16 +139,17 @@ UNUSED: Final = (
 
 
 def storage_manager_from_config(values: Mapping[str, str]) -> ObjectStorageManager:
-    """The storage manager that `values` describe, connected to nothing yet but with its directories checked.
+    """Return the storage manager that `values` configure.
 
-    Errors: ConfigError, one line with key, value and what is allowed.
+    It has no connections yet; its directories are checked.
+    Errors: ConfigError, one line with the key, the value and what is allowed.
     """
-    values = {_present_name(key): text for key, text in values.items()}
+    values = {_current_name(key): text for key, text in values.items()}
     for key in unknown_keys(values):
-        _log.warning("unknown key of the remote storage manager, ignored: %s", key)
+        _log.warning("Ignoring unknown key of the remote storage manager: %s", key)
     for key in UNUSED:
         if key in values:
-            _log.warning("key of the remote storage manager without effect here: %s", key)
+            _log.warning("Key of the remote storage manager has no effect: %s", key)
     parsed = _parse(values)
     settings = _manager_settings(parsed, values)
     store = object_store(
@@ -165,22 +170,22 @@ def storage_manager_from_config(values: Mapping[str, str]) -> ObjectStorageManag
 
 
 def unknown_keys(values: Mapping[str, str]) -> tuple[str, ...]:
-    """Keys that mean nothing to the storage manager; those of stores (`storage.`) are judged by the store."""
+    """Return the keys that the storage manager does not have; the store checks its own keys (`storage.`)."""
     pairs = split_list(values.get("encryption.key.pairs", ""))
     files = {name for pair_id in pairs for name in _key_file_names(pair_id)}
     known = {*CONFIGS, *UNUSED, *files}
     return tuple(key for key in values if key not in known and not key.startswith(_STORAGE))
 
 
-def _present_name(key: str) -> str:
-    """The plugin's present name of a key that it once called otherwise."""
+def _current_name(key: str) -> str:
+    """Return the plugin's present name of a key that had another name in older versions."""
     return _MANIFESTS + key.removeprefix(_OLD_MANIFESTS) if key.startswith(_OLD_MANIFESTS) else key
 
 
 def _parse(values: Mapping[str, str]) -> Mapping[str, ConfigValue]:
     parsed = parse_values(CONFIGS, values)
     if parsed["compression.heuristic.enabled"] and not parsed["compression.enabled"]:
-        raise ConfigError("compression.heuristic.enabled", "true", "compression.enabled must be true then")
+        raise ConfigError("compression.heuristic.enabled", "true", "compression.enabled must also be true")
     return parsed
 
 
@@ -203,20 +208,20 @@ def _manager_settings(parsed: Mapping[str, ConfigValue], values: Mapping[str, st
 def _chunk_cache(store: ObjectStore, parsed: Mapping[str, ConfigValue]) -> ChunkCache | None:
     name = str(parsed[f"{_CHUNKS}class"])
     kind = _CACHE_CLASSES.get(name.rpartition(".")[2])
-    places: ChunkPlaces
+    storage: ChunkStorage
     if kind == "none":
         return None
     if kind == "memory":
-        places = MemoryPlaces()
+        storage = MemoryStorage()
     elif kind == "disk":
         path = parsed[f"{_CHUNKS}path"]
         if path is None:
             raise ConfigError(f"{_CHUNKS}path", None, "a value is required for a chunk cache on disk")
-        places = DiskPlaces(Path(str(path)))
+        storage = DiskStorage(Path(str(path)))
     else:
         raise ConfigError(f"{_CHUNKS}class", name, f"allowed is one of: {', '.join(_CACHE_CLASSES)}")
     settings = _cache_settings(parsed, _CHUNKS)
-    return ChunkCache(store, places, settings, _number(parsed, f"{_CHUNKS}prefetch.max.size"))
+    return ChunkCache(store, storage, settings, _number(parsed, f"{_CHUNKS}prefetch.max.size"))
 
 
 def _cache_settings(parsed: Mapping[str, ConfigValue], prefix: str) -> CacheSettings:
@@ -238,7 +243,7 @@ def _number(parsed: Mapping[str, ConfigValue], key: str) -> int:
 def _key_ring(parsed: Mapping[str, ConfigValue], values: Mapping[str, str]) -> KeyRing:
     active, pair_ids = parsed["encryption.key.pair.id"], parsed["encryption.key.pairs"]
     if not isinstance(pair_ids, tuple) or not pair_ids:
-        raise ConfigError("encryption.key.pairs", pair_ids, "allowed is a list of ids of key pairs")
+        raise ConfigError("encryption.key.pairs", pair_ids, "allowed is a list of key pair ids")
     if active not in pair_ids:
         listed = ", ".join(pair_ids)
         raise ConfigError(
@@ -253,7 +258,9 @@ def _key_file_names(pair_id: str) -> tuple[str, str]:
 
 def _key_pair(pair_id: str, values: Mapping[str, str]) -> KeyPair:
     if not pair_id.strip() or ":" in pair_id:
-        raise ConfigError("encryption.key.pairs", pair_id, "an id is not blank and has no colon")
+        raise ConfigError(
+            "encryption.key.pairs", pair_id, "allowed is an id that is not blank and has no colon"
+        )
     public_name, private_name = _key_file_names(pair_id)
     try:
         public = load_pem_public_key(_read_file(public_name, values))
@@ -279,7 +286,7 @@ def _read_file(name: str, values: Mapping[str, str]) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise ConfigError(name, path, f"the file cannot be read: {_one_line(error)}") from error
+        raise ConfigError(name, path, f"cannot read the file: {_one_line(error)}") from error
 
 
 def _one_line(error: Exception) -> str:

@@ -1,14 +1,15 @@
-"""A RemoteStorageManager over an object store, in the layout of Aiven's (see tidelog/remote/objects/layout).
+"""A RemoteStorageManager over an object store, in the layout of Aiven's plugin
+(tidelog/remote/objects/layout).
 
     copy     log, indexes, manifest: one put each, in this order. The manifest is the commit: without it
-             nothing of the segment can be read. Then it is looked at again (`copy.verification`). When that
-             or a put fails, what was put is deleted as far as that works; delete_log_segment_data gets
-             the rest.
+             nothing of the segment can be read. Then the objects are verified (`copy.verification`). If that
+             or a put fails, the objects are deleted as far as possible; delete_log_segment_data deletes
+             the others.
     read     manifest (cached) -> chunks (cached, read ahead) -> stream
-    delete   manifest, indexes, log, by key: nothing has to be listed or read
+    delete   manifest, indexes, log, by key: no listing and no read is needed
 
-Every object is addressed by the segment's metadata. What custom metadata says of prefix and path goes before
-the configured prefix, for all three objects.
+Every object is addressed by the segment's metadata. A prefix or path in the custom metadata has precedence
+over the configured prefix, for all three objects.
 """
 
 from __future__ import annotations
@@ -66,23 +67,24 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _INDEXES_AT_ONCE_BYTES: Final = 4 * 1024 * 1024
-"""Small files that are together not longer than this are fetched by one GET, whichever is asked for."""
+"""Indexes that are together not longer than this are fetched by one GET."""
 _HINT_THREADS: Final = 4
-"""Each waits for a manifest and the small files of a segment, one answer of the store after the other."""
+"""Each thread waits for a manifest and the indexes of a segment, one response of the store after the other.
+"""
 _HINTS_MAX: Final = 64
-"""How many calls of prefetch_log_segment may be under way; more are dropped."""
+"""The maximum number of pending calls of prefetch_log_segment; further calls are dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerSettings:
-    """How segments are written, and how they are read."""
+    """How segments are written and read."""
 
     keys: ObjectKeys = field(default_factory=ObjectKeys)
     chunk_size: int = 4 * 1024 * 1024
     compression: bool = False
     compression_heuristic: bool = False
     key_ring: KeyRing | None = None
-    """Segments are encrypted when there is one; without it encrypted ones cannot be read."""
+    """Segments are encrypted if there is a key ring; encrypted segments cannot be read without it."""
     custom_fields: tuple[CustomField, ...] = ()
     manifest_cache: CacheSettings = field(
         default_factory=lambda: CacheSettings(size=1000, retention_ms=3_600_000)
@@ -92,9 +94,9 @@ class ManagerSettings:
 
 
 class ObjectStorageManager:
-    """Segments as objects of `store`; `chunk_cache` None reads every range from the store.
+    """Segments as objects of `store`; without `chunk_cache`, every range is read from the store.
 
-    I/O: blocks; from any thread. Bounds: a copy holds one chunk of the log and its small files in memory.
+    I/O: blocks; from any thread. Bounds: a copy holds one chunk of the log and its indexes in memory.
     Errors: RemoteStorageError, one line that names the object; RemoteResourceNotFound.
     """
 
@@ -114,41 +116,41 @@ class ObjectStorageManager:
 
     @property
     def store(self) -> ObjectStore:
-        """Where the objects are, for those who look at the bucket itself."""
+        """Return the object store, for tools that inspect it directly."""
         return self._store
 
     @property
     def read_ahead_bytes(self) -> int:
-        """How far behind a position reads look ahead; 0 when they do not."""
+        """Return how many bytes after a position reads fetch ahead; 0 if they do not."""
         return 0 if self._chunks is None else self._chunks.read_ahead_bytes
 
     def copy_log_segment_data(
         self, metadata: RemoteLogSegmentMetadata, segment: LogSegmentData
     ) -> bytes | None:
-        """See RemoteStorageManager."""
+        """Copy a segment, as specified by RemoteStorageManager."""
         keys = self.settings.keys.new(metadata)
         try:
-            sizes = self._put_all(keys, metadata, segment)
+            sizes = self._put_objects(keys, metadata, segment)
         except Exception as error:
-            self._delete_what_was_put(keys)
+            self._delete_objects(keys)
             if isinstance(error, RemoteStorageError):
                 raise
             name = keys.shown(keys.log)
-            raise RemoteStorageError(
-                f"{name}: could not be copied: {type(error).__name__}: {error}"
-            ) from error
+            raise RemoteStorageError(f"Cannot copy {name}: {type(error).__name__}: {error}") from error
         return self._custom_metadata(keys, sum(sizes))
 
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
     ) -> ReadableStream:
-        """See RemoteStorageManager; the first bytes are fetched by the first read."""
+        """Return a stream of a range, as specified by RemoteStorageManager; its first read fetches the first
+        bytes.
+        """
         if start_position < 0 or (end_position is not None and end_position < start_position):
-            raise ValueError(f"{start_position} to {end_position} is no range of bytes")
+            raise ValueError(f"{start_position} to {end_position} is not a range of bytes")
         segment = self._segment(metadata)
         if start_position >= segment.size:
             raise ValueError(
-                f"position {start_position} is behind the segment, which has {segment.size} bytes"
+                f"position {start_position} is beyond the end of the segment, which has {segment.size} bytes"
             )
         end = segment.size if end_position is None else min(segment.size, end_position + 1)
         if self._chunks is None:
@@ -158,10 +160,10 @@ class ObjectStorageManager:
     def prefetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, position: int = 0, *, with_indexes: bool = False
     ) -> None:
-        """Have the bytes from `position` on fetched in the background, as far as reads look ahead.
+        """Fetch the bytes from `position` in the background, as far as reads fetch ahead.
 
-        `with_indexes`: the small files, too. A hint for readers that know the next segments: it never blocks,
-        never fails, and may be dropped.
+        With `with_indexes`, fetch the indexes too. This is a hint for readers that know the next segments: it
+        never blocks, never fails, and may be dropped.
         """
         if self._chunks is None or self._chunks.read_ahead_bytes == 0:
             return
@@ -176,7 +178,7 @@ class ObjectStorageManager:
             self._hinted.discard(key)
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> ReadableStream:
-        """See RemoteStorageManager."""
+        """Return one index, as specified by RemoteStorageManager."""
         segment = self._segment(metadata)
         place = segment.manifest.indexes.get(index_type)
         if place is None:
@@ -188,7 +190,7 @@ class ObjectStorageManager:
         return io.BytesIO(self._indexes.get((key, index_type), lambda: self._load_index(segment, index_type)))
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """See RemoteStorageManager."""
+        """Delete a segment, as specified by RemoteStorageManager."""
         keys = self._keys(metadata)
         self._manifests.forget(keys.manifest)
         for index_type in IndexType:
@@ -198,22 +200,24 @@ class ObjectStorageManager:
         self._store.delete(keys.all)
 
     def close(self) -> None:
-        """See RemoteStorageManager."""
+        """Release the threads, the chunk cache and the store."""
         self._hints.shutdown(wait=True, cancel_futures=True)
         if self._chunks is not None:
             self._chunks.close()
         self._store.close()
 
-    def _put_all(
+    def _put_objects(
         self, keys: SegmentKeys, metadata: RemoteLogSegmentMetadata, segment: LogSegmentData
     ) -> tuple[int, int, int]:
-        """Put the three objects; the answer is their sizes."""
+        """Put the three objects and return their sizes."""
         data_key = DataKey.random() if self.settings.key_ring is not None else None
         with open(segment.log, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size != metadata.segment_size_bytes:
-                noted = metadata.segment_size_bytes
-                raise RemoteStorageError(f"{segment.log} has {size} bytes, its metadata says {noted}")
+                recorded_bytes = metadata.segment_size_bytes
+                raise RemoteStorageError(
+                    f"{segment.log} has {size} bytes, but its metadata says {recorded_bytes}"
+                )
             transform = Transform(self._is_to_be_compressed(file, segment.log), data_key)
             chunk_index, log_bytes = self._put_log(keys, file, size, transform)
         small_files = _read_indexes(segment)
@@ -240,27 +244,31 @@ class ObjectStorageManager:
         return source.chunk_index(), source.stored_bytes
 
     def _is_to_be_compressed(self, file: io.BufferedReader, name: str) -> bool:
-        """By the heuristic a log whose first batch is compressed, or cannot be read, is stored as it is."""
+        """Return whether to compress the log.
+
+        With the heuristic, a log whose first batch is compressed, or cannot be read, is stored without
+        compression.
+        """
         if not (self.settings.compression and self.settings.compression_heuristic):
             return self.settings.compression
         try:
             return not is_compressed(read_head(file))
         except DecodeError as error:
-            _log.warning("%s is copied without compression: %s", name, error)
+            _log.warning("Copying %s without compression: its first batch cannot be read: %s", name, error)
             return False
 
-    def _delete_what_was_put(self, keys: SegmentKeys) -> None:
+    def _delete_objects(self, keys: SegmentKeys) -> None:
         try:
             self._store.delete(keys.all)
         except Exception as error:
-            _log.warning("%s: a failed copy left objects behind: %s", keys.shown(keys.log), error)
+            _log.warning("Cannot delete the objects of the failed copy %s: %s", keys.shown(keys.log), error)
 
     def _custom_metadata(self, keys: SegmentKeys, remote_size: int) -> bytes | None:
-        wanted = self.settings.custom_fields
+        requested = self.settings.custom_fields
         fields = CustomMetadata(
-            remote_size if CustomField.REMOTE_SIZE in wanted else None,
-            keys.prefix if CustomField.OBJECT_PREFIX in wanted else None,
-            keys.path if CustomField.OBJECT_KEY in wanted else None,
+            remote_size if CustomField.REMOTE_SIZE in requested else None,
+            keys.prefix if CustomField.OBJECT_PREFIX in requested else None,
+            keys.path if CustomField.OBJECT_KEY in requested else None,
         )
         return encode_custom_metadata(fields) or None
 
@@ -279,35 +287,41 @@ class ObjectStorageManager:
         with closing(self._store.get(keys.manifest)) as stream:
             data = stream.read(MANIFEST_BYTES_MAX + 1)
         if len(data) > MANIFEST_BYTES_MAX:
-            raise RemoteStorageError(f"{keys.shown(keys.manifest)}: longer than {MANIFEST_BYTES_MAX} bytes")
-        return self._named(keys, keys.manifest, lambda: decode_manifest(data, self.settings.key_ring))
+            raise RemoteStorageError(
+                f"{keys.shown(keys.manifest)}: the manifest is longer than {MANIFEST_BYTES_MAX} bytes"
+            )
+        return self._with_object_name(
+            keys, keys.manifest, lambda: decode_manifest(data, self.settings.key_ring)
+        )
 
-    def _load_index(self, segment: Segment, wanted: IndexType) -> bytes:
-        """One small file; the others are kept too when all of them come with it."""
+    def _load_index(self, segment: Segment, requested: IndexType) -> bytes:
+        """Load one index; if all indexes come with it, cache the others."""
         places = segment.manifest.indexes
         total = max(place.position + place.size for place in places.values())
-        alone = places[wanted]
-        span = IndexPlace(0, total) if total <= _INDEXES_AT_ONCE_BYTES else alone
+        own_place = places[requested]
+        span = IndexPlace(0, total) if total <= _INDEXES_AT_ONCE_BYTES else own_place
         key = segment.keys.indexes
         with closing(self._store.get(key, span.position, span.position + span.size - 1)) as stream:
-            data = memoryview(self._named(segment.keys, key, lambda: read_exactly(stream, span.size)))
+            data = memoryview(
+                self._with_object_name(segment.keys, key, lambda: read_exactly(stream, span.size))
+            )
 
         def small_file(place: IndexPlace) -> bytes:
             begin = place.position - span.position
             stored = data[begin : begin + place.size]
             transform = segment.manifest.index_transform
             size = place.size if transform.is_identity else place.size - OVERHEAD_BYTES
-            return self._named(segment.keys, key, lambda: bytes(transform.undo(stored, size)))
+            return self._with_object_name(segment.keys, key, lambda: bytes(transform.undo(stored, size)))
 
-        if span is not alone:
+        if span is not own_place:
             for index_type, place in places.items():
-                if place.size and index_type is not wanted:
+                if place.size and index_type is not requested:
                     self._indexes.put((key, index_type), small_file(place))
-        return small_file(alone)
+        return small_file(own_place)
 
     @staticmethod
-    def _named(keys: SegmentKeys, key: str, action: Callable[[], _T]) -> _T:
-        """What `action` gives; damage it finds is told of the object `key`."""
+    def _with_object_name(keys: SegmentKeys, key: str, action: Callable[[], _T]) -> _T:
+        """Return the result of `action`; raise damage that it finds as an error of the object `key`."""
         try:
             return action()
         except (DecodeError, DamagedChunk, ShortRead) as error:
@@ -324,11 +338,11 @@ class ObjectStorageManager:
         try:
             segment = self._segment(metadata)
             if 0 <= position < segment.size:
-                chunks.read_ahead(segment, segment.index.index_at(position), goes_on=True)
+                chunks.read_ahead(segment, segment.index.index_at(position), is_sequential=True)
             if with_indexes:
                 self.fetch_index(metadata, IndexType.OFFSET).close()
         except RemoteStorageError as error:
-            _log.debug("nothing read ahead of %s: %s", metadata.remote_log_segment_id, error)
+            _log.debug("Cannot read ahead in %s: %s", metadata.remote_log_segment_id, error)
         finally:
             with self._hints_lock:
                 self._hinted.discard(key)

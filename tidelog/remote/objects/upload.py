@@ -1,7 +1,7 @@
-"""A log file on its way to the store: read chunk by chunk, transformed, and counted.
+"""The stored form of a log file: read chunk by chunk, transformed, and counted during the upload.
 
-One chunk and its transformed form are in memory at a time. When all has been read, `chunk_index` says where
-every chunk went.
+One chunk and its transformed form are in memory at a time. After the last read, `chunk_index` returns the
+positions of all chunks.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tidelog.remote.objects.layout.transform import Transform
 from tidelog.remote.ports.storage_manager import IndexType
 
 _FIRST_BATCH_BYTES: Final = 61
-"""The header of a record batch."""
+"""The size of a record batch's header."""
 
 
 class TransformedLog:
     """The stored form of a log file, as a source for ObjectStore.put.
 
     Bounds: one chunk and its transformed form in memory.
-    Errors: ValueError from `read` when the file has not `file_size` bytes; OSError.
+    Errors: ValueError from `read` if the file does not have `file_size` bytes; OSError.
     """
 
     def __init__(self, file: BinaryIO, file_size: int, chunk_size: int, transform: Transform) -> None:
@@ -44,7 +44,7 @@ class TransformedLog:
 
     @property
     def size(self) -> int | None:
-        """Bytes of the stored form; None when they are known only afterwards."""
+        """Return the size of the stored form in bytes; None if it is known only after the upload."""
         full, rest = divmod(self._file_size, self._chunk_size)
         sizes = [self._transform.transformed_size(size) for size in (self._chunk_size, rest)]
         if sizes[0] is None or sizes[1] is None:
@@ -53,11 +53,11 @@ class TransformedLog:
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of the stored form, when all has been read."""
+        """Return the size of the stored form in bytes after all of it was read."""
         return sum(self._sizes)
 
     def read(self, size: int, /) -> bytes:
-        """The next bytes of the stored form, at most `size`; empty at the end."""
+        """Return the next bytes of the stored form, at most `size`; empty at the end."""
         if not self._rest:
             chunk = self._file.read(self._chunk_size)
             self._check_size(len(chunk))
@@ -66,13 +66,13 @@ class TransformedLog:
             stored: Buffer = self._transform.apply(chunk)
             self._sizes.append(len(stored))
             self._rest = memoryview(stored)
-        given, self._rest = self._rest[:size], self._rest[size:]
-        whole = given.obj
-        # A view of all of its bytes is the bytes: a chunk that is taken at once is not copied.
-        return whole if isinstance(whole, bytes) and len(whole) == len(given) else bytes(given)
+        returned, self._rest = self._rest[:size], self._rest[size:]
+        whole = returned.obj
+        # A chunk that is returned as a whole is not copied.
+        return whole if isinstance(whole, bytes) and len(whole) == len(returned) else bytes(returned)
 
     def chunk_index(self) -> ChunkIndex:
-        """Where the chunks are; all must have been read."""
+        """Return the positions of the chunks; all chunks must have been read."""
         assert self._read == self._file_size and not self._rest, (self._read, self._file_size)
         count = chunk_count(self._chunk_size, self._file_size)
         assert len(self._sizes) == count, (len(self._sizes), count)
@@ -85,24 +85,26 @@ class TransformedLog:
     def _check_size(self, read: int) -> None:
         self._read += read
         if self._read > self._file_size or (not read and self._read < self._file_size):
-            raise ValueError(f"the log file has {self._read} bytes where {self._file_size} are to be copied")
+            raise ValueError(f"the log file has {self._read} bytes, expected are {self._file_size}")
 
 
 def plain_chunk_index(file_size: int, chunk_size: int) -> FixedChunkIndex:
-    """The chunks of a log that is stored as it is."""
+    """Return the chunks of a log that is stored without a transform."""
     last = file_size - max(0, chunk_count(chunk_size, file_size) - 1) * chunk_size
     return FixedChunkIndex(chunk_size, file_size, chunk_size, last)
 
 
 def is_compressed(file_head: bytes) -> bool:
-    """Whether the first batch of a log is compressed; DecodeError when there is no batch of this format."""
+    """Return whether the first batch of a log is compressed. Errors: DecodeError without a batch of this
+    format.
+    """
     if len(file_head) < _FIRST_BATCH_BYTES:
-        raise DecodeError(f"a log of {len(file_head)} bytes holds no batch")
+        raise DecodeError(f"a log of {len(file_head)} bytes has no complete batch header")
     return read_header(file_head).compression is not Compression.NONE
 
 
 def read_head(file: BinaryIO) -> bytes:
-    """What `is_compressed` wants of a log file; the file is at its beginning afterwards."""
+    """Return the bytes that `is_compressed` needs, and seek to the beginning of the file."""
     head = file.read(_FIRST_BATCH_BYTES)
     file.seek(0)
     return head
@@ -111,7 +113,7 @@ def read_head(file: BinaryIO) -> bytes:
 def join_indexes(
     indexes: Mapping[IndexType, bytes], order: Iterable[IndexType], transform: Transform
 ) -> tuple[bytes, dict[IndexType, int]]:
-    """The object of small files, and the stored size of each; an empty file stays empty."""
+    """Return the object of all indexes, and the stored size of each; an empty index stays empty."""
     stored = {
         index_type: transform.apply(indexes[index_type]) if indexes[index_type] else b""
         for index_type in order

@@ -1,8 +1,8 @@
-"""Whether a segment that was just written can be read: a local segment goes only for what is really there.
+"""Verification of a segment that was just copied: its local files are deleted only if the copy is complete.
 
-A store may take an object and lose it, or keep a part of it, without a word. So what was put is looked at
-again before the copy counts: the sizes of log and small files, and the manifest itself, which is the
-key to all the rest. `CONTENTS` reads everything back through the way of readers and compares each byte.
+A store may accept an object and lose it, or keep only a part of it, without an error. Therefore the objects
+are read again before the copy counts as finished: the sizes of log and indexes, and the manifest, which is
+needed to read the others. `CONTENTS` reads everything in the same way as readers and compares each byte.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ _COMPARED_AT_ONCE_BYTES: Final = 1024 * 1024
 
 
 class Verification(Enum):
-    """What is looked at after a copy; the values are those of the setting."""
+    """What is verified after a copy; the values are those of the setting."""
 
     NONE = "none"
     SIZES = "sizes"
-    """Two requests for sizes, and the manifest read back."""
+    """Two requests for sizes, and one that reads the manifest."""
     CONTENTS = "contents"
-    """All of it read back: twice the traffic, for stores that are not trusted to keep what they took."""
+    """Read everything: twice the traffic, for stores that may not keep what they accepted."""
 
 
 def verify_objects(
     store: ObjectStore, keys: SegmentKeys, written: Mapping[str, int], manifest: bytes
 ) -> None:
-    """Compare what is there with what was put: the sizes `written` by key, and the bytes of the manifest.
+    """Compare the stored objects with what was put: the sizes `written` by key, and the bytes of the
+    manifest.
 
-    Errors: RemoteStorageError that names the object; RemoteResourceNotFound when it is not there.
+    Errors: RemoteStorageError that names the object; RemoteResourceNotFound for a missing object.
     """
     for key, size in written.items():
         found = store.size(key)
@@ -69,15 +70,15 @@ def verify_contents(
             _require_same(stream, local, name, is_all=False)
     with closing(store.get(keys.indexes)) as stream:
         for index_type, place in manifest.indexes.items():
-            wanted = indexes[index_type]
+            expected = indexes[index_type]
             name = f"{keys.shown(keys.indexes)}: {index_type.value}"
             stored = _exactly(stream, place.size, name)
-            if (manifest.index_transform.undo(stored, len(wanted)) if wanted else stored) != wanted:
+            if (manifest.index_transform.undo(stored, len(expected)) if expected else stored) != expected:
                 raise RemoteStorageError(f"{name}: the store has other bytes than were written")
 
 
-def _require_same(stream: ReadableStream, wanted: bytes, name: str, *, is_all: bool = True) -> None:
-    if _exactly(stream, len(wanted), name) != wanted or (is_all and stream.read(1)):
+def _require_same(stream: ReadableStream, expected: bytes, name: str, *, is_all: bool = True) -> None:
+    if _exactly(stream, len(expected), name) != expected or (is_all and stream.read(1)):
         raise RemoteStorageError(f"{name}: the store has other bytes than were written")
 
 

@@ -1,8 +1,8 @@
-"""The port to what is known of remote segments: what KIP-405 asks of a RemoteLogMetadataManager.
+"""The port to the metadata of remote segments: the RemoteLogMetadataManager of KIP-405.
 
-Lives on the event loop. Questions are answered from memory, in plain functions; writes are awaited until
-they are stored and seen by this node's own questions. Only segments in COPY_SEGMENT_FINISHED are given to
-readers; `list_remote_log_segments` gives those in every state but DELETE_SEGMENT_FINISHED.
+It is used on the event loop. Queries are answered from memory, in plain functions. Writes are awaited until
+the record is stored and visible to this node's own queries. Readers receive only segments in
+COPY_SEGMENT_FINISHED; `list_remote_log_segments` returns those in every state but DELETE_SEGMENT_FINISHED.
 
 Source: org.apache.kafka.server.log.remote.storage.RemoteLogMetadataManager; KIP-405, KIP-1197.
 """
@@ -22,74 +22,94 @@ from tidelog.remote.ports.segment_metadata import (
 
 
 class RemoteMetadataError(Exception):
-    """What is known of remote segments could not be read or written; trying again may help."""
+    """The metadata of remote segments could not be read or written; a retry may succeed."""
 
 
 class RemoteMetadataNotReady(RemoteMetadataError):
-    """The partition's metadata has not been read up to its end yet."""
+    """The partition's metadata has not been read to its end yet."""
 
 
-class SegmentQuestions(Protocol):
-    """What readers ask. Errors: RemoteMetadataError; RemoteMetadataNotReady when asked too early."""
+class SegmentQueries(Protocol):
+    """The queries of readers.
+
+    Errors: RemoteMetadataError; RemoteMetadataNotReady before the partition's metadata is read.
+    """
 
     def remote_log_segment_metadata(
         self, partition: TopicIdPartition, epoch: LeaderEpoch, offset: Offset
     ) -> RemoteLogSegmentMetadata | None:
-        """The segment that holds `offset` as written in `epoch`; None when there is none."""
+        """Return the segment that contains `offset` of leader epoch `epoch`, None if there is none."""
         ...
 
     def next_segment_with_txn_index(
         self, partition: TopicIdPartition, epoch: LeaderEpoch, offset: Offset
     ) -> RemoteLogSegmentMetadata | None:
-        """The first segment of `epoch` that reaches `offset` or beyond and may have aborted transactions."""
+        """Return the first segment of `epoch` that ends at or after `offset` and may have aborted
+        transactions.
+        """
         ...
 
     def list_remote_log_segments(
         self, partition: TopicIdPartition, epoch: LeaderEpoch | None = None
     ) -> Iterator[RemoteLogSegmentMetadata]:
-        """The segments of one epoch, or of all, by start offset."""
+        """Return the segments of one epoch, or of all epochs, in the order of their start offsets."""
         ...
 
 
-class RemoteLogMetadataManager(SegmentQuestions, Protocol):
-    """Errors: RemoteMetadataError from every method; RemoteMetadataNotReady when asked too early."""
+class RemoteLogMetadataManager(SegmentQueries, Protocol):
+    """Stores and returns the metadata of remote segments.
+
+    Errors: RemoteMetadataError from every method; RemoteMetadataNotReady before the partition's metadata is
+    read.
+    """
 
     async def add_remote_log_segment_metadata(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Note a copy that begins, in state COPY_SEGMENT_STARTED."""
+        """Record the start of a copy, in state COPY_SEGMENT_STARTED."""
         ...
 
     async def update_remote_log_segment_metadata(self, update: RemoteLogSegmentMetadataUpdate) -> None:
-        """Note a further step of a segment that was added."""
+        """Record the next state of a segment that was added before."""
         ...
 
     async def put_remote_partition_delete_metadata(self, metadata: RemotePartitionDeleteMetadata) -> None:
-        """Note a step in the deletion of a partition."""
+        """Record a step of the deletion of a partition."""
+        ...
+
+    def partition_deletions(self) -> list[RemotePartitionDeleteMetadata]:
+        """Return the last record of each deletion of a partition that has begun and not ended."""
         ...
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
-        """Whether what was written before the partition came here has been read."""
+        """Return whether all metadata written before the partition was assigned to this node has been
+        read.
+        """
         ...
 
     def highest_offset_for_epoch(self, partition: TopicIdPartition, epoch: LeaderEpoch) -> Offset | None:
-        """The last offset of `epoch` in remote storage (inclusive); None when there is none."""
+        """Return the last offset of `epoch` in remote storage (inclusive), None if there is none."""
         ...
 
     def segments_version(self, partition: TopicIdPartition) -> object:
-        """Equal to an earlier one as long as nothing else is known of the partition's segments."""
+        """Return a version of the partition's segments.
+
+        It equals an earlier one as long as the metadata of the segments has not changed.
+        """
         ...
 
     def remote_log_size(self, partition: TopicIdPartition, epoch: LeaderEpoch) -> int:
-        """Bytes of the finished segments of `epoch`."""
+        """Return the size in bytes of the finished segments of `epoch`."""
         ...
 
     def on_partition_leadership_changes(
         self, leaders: Iterable[TopicIdPartition], followers: Iterable[TopicIdPartition]
     ) -> None:
-        """These partitions are here now: begin to read their metadata, if that is not done yet."""
+        """Start to read the metadata of partitions that are assigned to this node, unless it is read
+        already.
+        """
         ...
 
     def on_stop_partitions(self, partitions: Iterable[TopicIdPartition]) -> None:
-        """These partitions are here no more: forget what is known of them."""
+        """Drop the metadata of partitions that are no longer assigned to this node."""
         ...
 
     async def close(self) -> None:

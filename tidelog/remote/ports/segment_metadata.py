@@ -1,7 +1,7 @@
-"""What is known of a segment in remote storage, and how its life goes on.
+"""The metadata of a segment in remote storage, and its states.
 
     COPY_SEGMENT_STARTED -> COPY_SEGMENT_FINISHED -> DELETE_SEGMENT_STARTED -> DELETE_SEGMENT_FINISHED
-             `----------------------------------------------^  (a copy that did not come to its end)
+             `----------------------------------------------^  (an unfinished copy)
 
 Source: KIP-405, KIP-917 (custom metadata); RemoteLogSegmentMetadata and -State of Apache Kafka 4.3.
 """
@@ -17,7 +17,7 @@ from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset, TopicPartition, 
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition of one life of a topic: a topic that is made again has another id."""
+    """A partition of a topic with its topic id: a re-created topic has another id."""
 
     topic_id: UUID
     topic: str
@@ -25,7 +25,7 @@ class TopicIdPartition(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition by name alone."""
+        """Return the partition with the topic's name only."""
         return TopicPartition(self.topic, self.partition)
 
     def __str__(self) -> str:
@@ -33,7 +33,7 @@ class TopicIdPartition(NamedTuple):
 
 
 class RemoteLogSegmentId(NamedTuple):
-    """One attempt to copy a segment; another attempt has another `id`."""
+    """The id of one attempt to copy a segment; each attempt has its own `id`."""
 
     topic_id_partition: TopicIdPartition
     id: UUID
@@ -43,14 +43,14 @@ class RemoteLogSegmentId(NamedTuple):
 
 
 class EpochStart(NamedTuple):
-    """Where a leader epoch begins; in a segment the first one begins at the segment's start offset."""
+    """The first offset of a leader epoch; in a segment, the first entry has the segment's start offset."""
 
     epoch: LeaderEpoch
     start_offset: Offset
 
 
 class RemoteLogSegmentState(IntEnum):
-    """Where a segment stands in its life; the values are those of the wire."""
+    """The state of a segment; the values are those of the records."""
 
     COPY_SEGMENT_STARTED = 0
     COPY_SEGMENT_FINISHED = 1
@@ -58,7 +58,7 @@ class RemoteLogSegmentState(IntEnum):
     DELETE_SEGMENT_FINISHED = 3
 
     def may_become(self, state: RemoteLogSegmentState) -> bool:
-        """Whether `state` may follow; the same state again is no change and always allowed."""
+        """Return whether `state` may follow this state; the same state is no change and always allowed."""
         return state is self or state in _LEGAL[self]
 
 
@@ -75,7 +75,7 @@ _LEGAL: Final = {
 class RemoteLogSegmentMetadata:
     """One segment in remote storage: offsets [`start_offset`, `end_offset`], both inclusive.
 
-    Bounds: `segment_leader_epochs` is not empty, its epochs and offsets rise.
+    Bounds: `segment_leader_epochs` is not empty; its epochs and offsets increase.
     """
 
     remote_log_segment_id: RemoteLogSegmentId
@@ -88,17 +88,17 @@ class RemoteLogSegmentMetadata:
     segment_leader_epochs: tuple[EpochStart, ...]
     state: RemoteLogSegmentState = RemoteLogSegmentState.COPY_SEGMENT_STARTED
     custom_metadata: bytes | None = None
-    """What the storage manager wants back; at most remote.log.metadata.custom.metadata.max.bytes."""
+    """The storage manager's own data; at most remote.log.metadata.custom.metadata.max.bytes."""
     is_txn_index_empty: bool = False
-    """Whether it is known that no transaction of the segment was aborted (KAFKA-16780)."""
+    """True only if the segment certainly contains no aborted transaction (KAFKA-16780)."""
 
     @property
     def topic_id_partition(self) -> TopicIdPartition:
-        """The partition it belongs to."""
+        """Return the partition of the segment."""
         return self.remote_log_segment_id.topic_id_partition
 
     def updated(self, update: RemoteLogSegmentMetadataUpdate) -> RemoteLogSegmentMetadata:
-        """This segment as it is after `update`, which must be about it."""
+        """Return this segment after `update`, which must be for the same segment."""
         assert update.remote_log_segment_id == self.remote_log_segment_id, update
         return replace(
             self,
@@ -113,7 +113,7 @@ class RemoteLogSegmentMetadata:
 
 @dataclass(frozen=True, slots=True)
 class RemoteLogSegmentMetadataUpdate:
-    """A step in the life of a segment; never to COPY_SEGMENT_STARTED."""
+    """A change of a segment's state; never to COPY_SEGMENT_STARTED."""
 
     remote_log_segment_id: RemoteLogSegmentId
     event_timestamp_ms: int
@@ -123,7 +123,7 @@ class RemoteLogSegmentMetadataUpdate:
 
 
 class RemotePartitionDeleteState(IntEnum):
-    """How far the deletion of a partition's remote data is; the values are those of the wire."""
+    """The state of the deletion of a partition's remote data; the values are those of the records."""
 
     DELETE_PARTITION_MARKED = 0
     DELETE_PARTITION_STARTED = 1
@@ -132,7 +132,7 @@ class RemotePartitionDeleteState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RemotePartitionDeleteMetadata:
-    """A step in the deletion of all remote data of one partition."""
+    """A step of the deletion of all remote data of one partition."""
 
     topic_id_partition: TopicIdPartition
     state: RemotePartitionDeleteState

@@ -1,7 +1,7 @@
-"""The port to where segments are kept: what KIP-405 asks of a RemoteStorageManager.
+"""The port to remote storage: the RemoteStorageManager of KIP-405.
 
-Every call blocks and may come from any thread, several at once; none is made on the event loop. Objects
-are addressed by the whole metadata of a segment, so that a storage manager needs no catalogue of its own.
+Every call blocks and may come from any thread, several at a time; no call is made on the event loop. Objects
+are addressed by the complete metadata of a segment, so that a storage manager needs no catalogue.
 
 Source: org.apache.kafka.server.log.remote.storage.RemoteStorageManager of Apache Kafka 4.3; KIP-405, KIP-917.
 """
@@ -16,15 +16,15 @@ from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 
 
 class RemoteStorageError(Exception):
-    """Remote storage did not do what it was asked; it may later."""
+    """Remote storage did not complete an operation; a retry may succeed."""
 
 
 class RemoteResourceNotFound(RemoteStorageError):
-    """The segment or index is not there."""
+    """The segment or the index does not exist."""
 
 
 class IndexType(Enum):
-    """The small files that travel with a segment."""
+    """The small files that are stored with a segment."""
 
     OFFSET = "offset"
     TIMESTAMP = "timestamp"
@@ -35,7 +35,9 @@ class IndexType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogSegmentData:
-    """The files of a sealed segment, by path; `leader_epochs` is the content of a leader-epoch-checkpoint."""
+    """The paths of the files of a sealed segment; `leader_epochs` is the content of a
+    leader-epoch-checkpoint.
+    """
 
     log: str
     offset_index: str
@@ -43,18 +45,20 @@ class LogSegmentData:
     producer_snapshot: str
     leader_epochs: bytes
     transaction_index: str | None = None
-    """None when no transaction of the segment was aborted."""
+    """None if the segment has no aborted transaction."""
 
 
 class ReadableStream(Protocol):
-    """Bytes of an object, read once from the front."""
+    """The bytes of an object, read once from the front."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """The next bytes, at most `size`, all of the rest when negative; empty at the end."""
+        """Return the next bytes, at most `size`, or all remaining ones if `size` is negative; empty at the
+        end.
+        """
         ...
 
     def close(self) -> None:
-        """Stop reading; what was not read is not fetched."""
+        """Stop reading; bytes that were not read are not fetched."""
         ...
 
 
@@ -64,30 +68,33 @@ class RemoteStorageManager(Protocol):
     def copy_log_segment_data(
         self, metadata: RemoteLogSegmentMetadata, segment: LogSegmentData
     ) -> bytes | None:
-        """Copy the files; all of them are readable when this returns. The answer is custom metadata, or None.
+        """Copy the files and return the custom metadata, or None. All files are readable on return.
 
-        A failed attempt may leave parts behind: they go with `delete_log_segment_data`.
+        A failed attempt may leave objects; `delete_log_segment_data` deletes them.
         """
         ...
 
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
     ) -> ReadableStream:
-        """The bytes of the log file from `start_position` to `end_position`, both inclusive; None is the end.
+        """Return the bytes of the log file from `start_position` to `end_position`, both inclusive.
 
-        An end behind the segment's last byte counts as its last byte.
-        Errors: RemoteResourceNotFound; ValueError for positions that are no range.
+        None is the end of the file. An end beyond the last byte means the last byte.
+        Errors: RemoteResourceNotFound; ValueError for positions that are not a range.
         """
         ...
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> ReadableStream:
-        """One of the small files, whole. Errors: RemoteResourceNotFound, also when there never was one."""
+        """Return the complete content of one index.
+
+        Errors: RemoteResourceNotFound, also if the segment never had this index.
+        """
         ...
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Delete everything of the segment; what is gone already is no error."""
+        """Delete all objects of the segment; a missing object is not an error."""
         ...
 
     def close(self) -> None:
-        """Give back threads and connections; nothing is called afterwards."""
+        """Release threads and connections; no call follows."""
         ...

@@ -1,1 +1,3 @@
-"""Reading from remote segments: batches by offset, records by timestamp, aborted transactions, epochs."""
+"""Reading from remote segments: batches by offset, records by timestamp, aborted transactions, leader
+epochs.
+"""

@@ -1,4 +1,4 @@
-"""Collecting aborted transactions from the transaction indexes of remote segments.
+"""Collection of aborted transactions from the transaction indexes of remote segments.
 
 I/O: blocks; called from reader threads. Errors: RemoteStorageError.
 Source: RemoteLogManager.collectAbortedTransactions of Apache Kafka 4.3; KAFKA-16780, KAFKA-17801.
@@ -19,7 +19,7 @@ from tidelog.storage.segment.txn_index import AbortedTransaction, AbortedTransac
 def collect(
     index_cache: SegmentIndexes, parts: Iterable[SegmentPart], start: Offset, upper_bound: Offset
 ) -> AbortedTransactions:
-    """The transactions that overlap [`start`, `upper_bound`), as far as `parts` tell, in their order."""
+    """Return the transactions that overlap [`start`, `upper_bound`) and end in `parts`, in their order."""
     found: list[AbortedTransaction] = []
     for part in parts:
         try:
@@ -39,7 +39,7 @@ def _in_part(
 ) -> AbortedTransactions:
     if part.end_offset > part.metadata.end_offset:
         return index.collect(start, upper_bound)
-    # Behind the part the segment is not ours: a marker there may abort what was committed in our log.
+    # After the part, the segment is not in our log: a marker there may abort a committed transaction.
     found: list[AbortedTransaction] = []
     for transaction in index.entries():
         if transaction.last_offset >= part.end_offset:

@@ -1,6 +1,6 @@
-"""What a follower needs besides records to go on behind a remote segment: leader epochs and producers.
+"""The state that a follower needs to continue after a remote segment: leader epochs and producers.
 
-I/O: blocks. Errors: RemoteStorageError; CorruptCheckpoint for epochs that nobody can read.
+I/O: blocks. Errors: RemoteStorageError; CorruptCheckpoint for epochs that cannot be read.
 Source: RemoteLogManager, TierStateMachine.buildRemoteLogAuxState of Apache Kafka 4.3; KIP-405.
 """
 
@@ -18,14 +18,16 @@ AUXILIARY_BYTES_MAX: Final = 256 << 20
 
 
 class AuxiliaryState(NamedTuple):
-    """The leader epochs up to the segment's end, and the producer snapshot there, None without one."""
+    """The leader epochs up to the segment's end, and the producer snapshot at its end, None if there
+    is none.
+    """
 
     leader_epochs: list[EpochEntry]
     producer_snapshot: bytes | None
 
 
 def fetch_auxiliary(storage: RemoteStorageManager, metadata: RemoteLogSegmentMetadata) -> AuxiliaryState:
-    """Both, from the small files that travel with the segment."""
+    """Return both from the small files that are stored with the segment."""
     epochs = read_all(storage.fetch_index(metadata, IndexType.LEADER_EPOCH), AUXILIARY_BYTES_MAX)
     try:
         producers: bytes | None = read_all(

@@ -1,9 +1,9 @@
-"""Cutting whole batches out of the bytes of a remote segment, by their headers alone.
+"""Extraction of complete batches from the bytes of a remote segment, by their headers only.
 
-I/O: blocks, in pieces of at most PIECE_BYTES while it looks for the first batch. Bounds: the bytes wanted,
-or one batch, and one piece.
-Errors: DamagedSegment when what stands there cannot be a batch of the segment, ShortSegment when the stream
-ends before the segment does; RemoteStorageError.
+I/O: blocks, in pieces of at most PIECE_BYTES until the first batch is found. Bounds: the requested bytes or
+one batch, plus one piece.
+Errors: DamagedSegment if the bytes cannot be a batch of the segment, ShortSegment if the stream ends before
+the segment does; RemoteStorageError.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _HEAD: Final = struct.Struct(">qiib4x2xi")
 
 
 class DamagedSegment(RemoteStorageError):
-    """The bytes of a remote segment, or what an index says of them, are not what was copied."""
+    """The bytes of a remote segment, or its index, do not match the copied segment."""
 
 
 class ShortSegment(RemoteStorageError):
-    """The tier gave fewer bytes of a remote segment than it has."""
+    """Remote storage returned fewer bytes of a segment than it has."""
 
 
 class BatchSpan(NamedTuple):
-    """A batch: where in the segment it starts, its size in bytes, and its offsets, both inclusive."""
+    """A batch: its position in the segment, its size in bytes, and its first and last offset."""
 
     position: int
     size_bytes: int
@@ -41,10 +41,10 @@ class BatchSpan(NamedTuple):
 
 
 class BatchStream:
-    """The batches of `metadata`'s segment from `position` on, which must be where one starts.
+    """The batches of `metadata`'s segment from `position`, at which a batch must start.
 
-    `indexed_offset` is the one that an index placed there, so that the batch begins at or below it: else
-    records before the batch would be passed over. At the segment's start there need not be one.
+    `indexed_offset` is the offset that an index has for this position, so that the batch must begin at or
+    below it: otherwise records before the batch would be skipped. At the segment's start there may be none.
     """
 
     def __init__(
@@ -64,15 +64,15 @@ class BatchStream:
         self._last_offset = metadata.start_offset - 1
 
     def first_reaching(self, offset: Offset, first_piece_bytes: int) -> BatchSpan | None:
-        """The first batch whose last offset is at or above `offset`; None when the stream ends before.
+        """Return the first batch whose last offset is at or above `offset`; None if the stream ends before.
 
-        `first_piece_bytes` is how much is read at once to begin with.
+        `first_piece_bytes` is the size of the first read.
         """
         piece_bytes = max(first_piece_bytes, BATCH_OVERHEAD)
         while True:
             at = self._next_position - self._buffer_position
             if at + BATCH_OVERHEAD > len(self._buffer):
-                if not self._read_on(at, piece_bytes):
+                if not self._read_next_header(at, piece_bytes):
                     return None
                 piece_bytes, at = PIECE_BYTES, 0
             span = self.span_at(self._buffer, at, self._next_position)
@@ -82,7 +82,7 @@ class BatchStream:
             self._next_position += span.size_bytes
 
     def data_from(self, position: int, size: int) -> memoryview:
-        """Up to `size` bytes from `position`, which is in what was read; fewer where the stream ends."""
+        """Return up to `size` bytes from `position`, which has been read; fewer at the end of the stream."""
         at = position - self._buffer_position
         data = memoryview(self._buffer)[at : at + size]
         if len(data) < size:
@@ -91,14 +91,14 @@ class BatchStream:
         return data
 
     def span_at(self, buffer: Piece, at: int, position: int) -> BatchSpan:
-        """The batch whose header is at `at` of `buffer`, behind those seen before."""
+        """Return the batch whose header is at `at` in `buffer`, after the batches seen before."""
         base_offset, length, _, magic, delta = _HEAD.unpack_from(buffer, at)
         span = BatchSpan(position, length + LOG_OVERHEAD, base_offset, base_offset + delta)
         metadata = self._metadata
         if position == self._start > 0 and base_offset > self._indexed_offset:
             raise DamagedSegment(
-                f"{metadata.remote_log_segment_id}, byte {position}: offset {base_offset} stands where an "
-                f"index has {self._indexed_offset}"
+                f"{metadata.remote_log_segment_id}, byte {position}: a batch begins at offset {base_offset}, "
+                f"but the index has {self._indexed_offset}"
             )
         if (
             magic != MAGIC
@@ -109,7 +109,7 @@ class BatchStream:
             or span.last_offset > metadata.end_offset
         ):
             raise DamagedSegment(
-                f"{metadata.remote_log_segment_id}, byte {position}: no batch of the segment, but "
+                f"{metadata.remote_log_segment_id}, byte {position}: not a batch of the segment: "
                 f"{span.size_bytes} bytes of format {magic}, offsets {base_offset} to {span.last_offset}"
             )
         return span
@@ -117,9 +117,10 @@ class BatchStream:
     def whole_batches(
         self, first: BatchSpan, data: memoryview, max_bytes: int, end_offset: Offset
     ) -> tuple[int, Offset]:
-        """How many bytes of `data`, which starts with `first`, are whole batches below `end_offset`.
+        """Return how many bytes of `data`, which begins with `first`, are complete batches below
+        `end_offset`.
 
-        Also the offset behind them. `first` counts whatever its size, the others up to `max_bytes`.
+        Also return the offset after them. `first` counts with any size, the others up to `max_bytes`.
         """
         end, next_offset = first.size_bytes, first.last_offset + 1
         self._last_offset = first.last_offset
@@ -132,14 +133,14 @@ class BatchStream:
             self._last_offset = span.last_offset
         return end, next_offset
 
-    def _read_on(self, at: int, piece_bytes: int) -> bool:
-        """Have the next header in the buffer; False when the segment ends here."""
+    def _read_next_header(self, at: int, piece_bytes: int) -> bool:
+        """Read until the next header is in the buffer; return False if the segment ends here."""
         rest = self._buffer[at:]
         to_skip = at - len(self._buffer)
         while to_skip > 0:
             skipped = len(read_up_to(self._stream, min(to_skip, PIECE_BYTES)))
             if not skipped:
-                raise self._ended(self._next_position)
+                raise self._short_segment(self._next_position)
             to_skip -= skipped
         data = read_up_to(self._stream, piece_bytes)
         self._buffer = b"".join((rest, data)) if rest else data
@@ -147,10 +148,10 @@ class BatchStream:
         if len(self._buffer) >= BATCH_OVERHEAD:
             return True
         if self._buffer or self._next_position < self._metadata.segment_size_bytes:
-            raise self._ended(self._next_position + len(self._buffer))
+            raise self._short_segment(self._next_position + len(self._buffer))
         return False
 
-    def _ended(self, position: int) -> ShortSegment:
+    def _short_segment(self, position: int) -> ShortSegment:
         return ShortSegment(
             f"{self._metadata.remote_log_segment_id} ended at byte {position} of "
             f"{self._metadata.segment_size_bytes}"

@@ -1,11 +1,11 @@
-"""What clients are told when the tier cannot answer.
+"""The errors that clients receive if remote storage cannot serve a request.
 
-| | error |
+| cause | error |
 |---|---|
 | no segment has the offset | OFFSET_OUT_OF_RANGE |
-| what is in the tier is not known here yet | REPLICA_NOT_AVAILABLE, as clients try again |
-| the bytes are not what was copied | CORRUPT_MESSAGE |
-| the tier fails, or does not answer | UNKNOWN_SERVER_ERROR |
+| the remote metadata is not read yet | REPLICA_NOT_AVAILABLE, so that clients retry |
+| the bytes are not those that were copied | CORRUPT_MESSAGE |
+| remote storage fails, or does not respond | UNKNOWN_SERVER_ERROR |
 
 Source: RemoteLogReader, DelayedRemoteFetch, RemotePartitionMetadataStore of Apache Kafka 4.3.
 """
@@ -28,14 +28,14 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def errors_for_clients(partition: TopicIdPartition, operation: str) -> Iterator[None]:
-    """Turn what remote storage and metadata raise into a KafkaError, and log what an operator should know."""
+    """Convert errors of remote storage and metadata to KafkaError, and log those that operators need."""
     try:
         yield
     except RemoteMetadataNotReady as error:
         raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{partition}: {error}") from error
     except (DamagedSegment, CorruptFile) as error:
-        _log.error("%s of %s from the tier: %s", operation, partition, error)
+        _log.error("Damaged data in remote storage, %s of %s: %s", operation, partition, error)
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{operation} of {partition}: {error}") from error
     except (RemoteStorageError, RemoteMetadataError, OSError) as error:
-        _log.warning("%s of %s from the tier failed: %s", operation, partition, error)
+        _log.warning("Remote storage failed, %s of %s: %s", operation, partition, error)
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{operation} of {partition}: {error}") from error

@@ -1,8 +1,8 @@
-"""Which remote segments, and how much of each, are part of a log: decided by the log's leader epochs.
+"""Which remote segments, and which parts of them, belong to a log: decided by the log's leader epochs.
 
-After an unclean election the tier may hold records that the log never had, in the same epochs even. A
-segment is read only from an epoch on that the log has too, and only up to where the two lineages part.
-Everything here is plain and is called on the event loop.
+After an unclean election, remote storage may contain records that the log never had, even in the same epochs.
+A segment is read only from an epoch that the log has too, and only up to the offset where the two lineages
+diverge. Everything here is pure and runs on the event loop.
 
 Source: RemoteLogManager.fetchRemoteLogSegmentMetadata, findOffsetByTimestamp of Apache Kafka 4.3; KIP-405,
 "log divergence with remote storage".
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from tidelog.protocol.ids import ENDLESS, LeaderEpoch, Offset
-from tidelog.remote.ports.metadata_manager import SegmentQuestions
+from tidelog.remote.ports.metadata_manager import SegmentQueries
 from tidelog.remote.ports.segment_metadata import (
     EpochStart,
     RemoteLogSegmentMetadata,
@@ -29,7 +29,7 @@ _FINISHED: Final = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
 class SegmentPart(NamedTuple):
-    """The offsets from `start_offset` up to `end_offset` (exclusive) of a remote segment."""
+    """The offsets from `start_offset` to `end_offset` (exclusive) of a remote segment."""
 
     metadata: RemoteLogSegmentMetadata
     start_offset: Offset
@@ -37,12 +37,12 @@ class SegmentPart(NamedTuple):
 
 
 def part_at(
-    manager: SegmentQuestions,
+    manager: SegmentQueries,
     partition: TopicIdPartition,
     epochs: LeaderEpochCache,
     offset: Offset,
 ) -> SegmentPart | None:
-    """What may be read from `offset` on in the one segment that holds it; None when there is none."""
+    """Return the readable part, from `offset`, of the segment that contains it; None if there is none."""
     epoch = epochs.epoch_for_offset(offset)
     if epoch is None:
         return None
@@ -51,8 +51,10 @@ def part_at(
 
 
 def common_end(metadata: RemoteLogSegmentMetadata, epochs: LeaderEpochCache, epoch: LeaderEpoch) -> Offset:
-    """Up to which offset (exclusive) segment and log agree, going from `epoch` on, which both have."""
-    theirs = _filled(metadata.segment_leader_epochs)
+    """Return the offset (exclusive) up to which segment and log agree, starting at `epoch`, which
+    both have.
+    """
+    theirs = _with_records(metadata.segment_leader_epochs)
     while True:
         our_next = epochs.next_epoch(epoch)
         our_start = None if our_next is None else epochs.start_offset_of(our_next)
@@ -66,15 +68,16 @@ def common_end(metadata: RemoteLogSegmentMetadata, epochs: LeaderEpochCache, epo
 
 
 def parts_with_aborted_transactions(
-    manager: SegmentQuestions,
+    manager: SegmentQueries,
     partition: TopicIdPartition,
     epochs: LeaderEpochCache,
     offset: Offset,
     end_offset: Offset,
 ) -> Iterator[SegmentPart]:
-    """The parts of segments from `offset` on that may have aborted transactions, starting below `end_offset`.
+    """Return the parts of segments from `offset` that may have aborted transactions, starting below
+    `end_offset`.
 
-    Segments of which it is known that they have none are passed over (KAFKA-16780).
+    Segments that certainly have none are skipped (KAFKA-16780).
     """
     while offset < end_offset:
         part = _next_with_aborted_transactions(manager, partition, epochs, offset)
@@ -85,7 +88,7 @@ def parts_with_aborted_transactions(
 
 
 def _next_with_aborted_transactions(
-    manager: SegmentQuestions, partition: TopicIdPartition, epochs: LeaderEpochCache, offset: Offset
+    manager: SegmentQueries, partition: TopicIdPartition, epochs: LeaderEpochCache, offset: Offset
 ) -> SegmentPart | None:
     first = epochs.epoch_for_offset(offset)
     for epoch, epoch_start, epoch_end in _spans(epochs):
@@ -100,16 +103,16 @@ def _next_with_aborted_transactions(
 
 
 def parts_with_timestamp(
-    manager: SegmentQuestions,
+    manager: SegmentQueries,
     partition: TopicIdPartition,
     epochs: LeaderEpochCache,
     timestamp: int,
     starting_offset: Offset,
 ) -> Iterator[SegmentPart | None]:
-    """The parts of segments, by offset, in which a record at or after `timestamp` may be.
+    """Return the parts of segments, by offset, that may contain a record at or after `timestamp`.
 
-    A segment counts for an epoch only if readers of that epoch get something of it. Every PAUSE_SEGMENTS
-    segments comes a None, at which the caller may let others run.
+    A segment counts for an epoch only if it serves an offset of that epoch. After every PAUSE_SEGMENTS
+    segments, None is yielded, at which the caller may let other tasks run.
     """
     first = epochs.epoch_for_offset(starting_offset)
     seen = 0
@@ -128,17 +131,17 @@ def parts_with_timestamp(
 
 
 def _serves_any_of(
-    manager: SegmentQuestions, partition: TopicIdPartition, epoch: LeaderEpoch, part: SegmentPart
+    manager: SegmentQueries, partition: TopicIdPartition, epoch: LeaderEpoch, part: SegmentPart
 ) -> bool:
-    """Whether readers of `epoch` get the part's segment at one of its offsets at least.
+    """Return whether the part's segment serves at least one of the part's offsets to readers of `epoch`.
 
-    Another that was finished later may hide its first records or its last, or both (KAFKA-16890).
+    A segment that was finished later may hide its first or last records, or all of them (KAFKA-16890).
     """
     offset = part.start_offset
     while offset < part.end_offset:
         served = manager.remote_log_segment_metadata(partition, epoch, offset)
         if served is None:
-            return False  # by now the part's own segment is being deleted
+            return False  # the part's own segment is being deleted meanwhile
         if served.remote_log_segment_id == part.metadata.remote_log_segment_id:
             return True
         hidden = _part_in_epoch(served, epoch, offset, part.end_offset)
@@ -156,7 +159,7 @@ def _spans(epochs: LeaderEpochCache) -> list[tuple[LeaderEpoch, Offset, Offset]]
 def _part_in_epoch(
     metadata: RemoteLogSegmentMetadata, epoch: LeaderEpoch, start: Offset, end: Offset
 ) -> SegmentPart | None:
-    """What of [`start`, `end`) the segment holds in `epoch`."""
+    """Return the part of [`start`, `end`) that the segment contains in `epoch`."""
     starts = metadata.segment_leader_epochs
     for index, entry in enumerate(starts):
         if entry.epoch == epoch:
@@ -166,8 +169,8 @@ def _part_in_epoch(
     return None
 
 
-def _filled(starts: tuple[EpochStart, ...]) -> list[EpochStart]:
-    """The epochs that have records: of those that start at one offset, the last."""
+def _with_records(starts: tuple[EpochStart, ...]) -> list[EpochStart]:
+    """Return the epochs that have records: of epochs with the same start offset, the last."""
     return [
         start
         for index, start in enumerate(starts)

@@ -1,11 +1,11 @@
-"""The reader of remote segments: questions about metadata on the loop, everything that blocks in a pool.
+"""The reader of remote segments: metadata queries on the event loop, blocking calls in a pool.
 
     read                  segment by leader epoch and offset -> offset index -> one ranged stream
                           -> batches -> aborted transactions of this and later segments, then the local log's
     offset_for_timestamp  segments of the log's lineage, by their largest timestamp -> time index -> records
-    fetch_auxiliary       what a follower needs to go on behind a segment
+    fetch_auxiliary       the state that a follower needs to continue after a segment
 
-Bounds: those of the pool, by `remote.log.reader.threads` and `remote.log.reader.max.pending.tasks`.
+Bounds: those of the pool, `remote.log.reader.threads` and `remote.log.reader.max.pending.tasks`.
 Errors: PoolFull; KafkaError, see `tidelog.remote.reading.errors`.
 Source: RemoteLogManager.read, RemoteLogReader, RemoteLogOffsetReader of Apache Kafka 4.3; KIP-405, KIP-1075.
 """
@@ -46,15 +46,15 @@ from tidelog.storage.log.lookup import RecordPlace
 from tidelog.storage.segment.txn_index import AbortedTransaction, AbortedTransactions
 
 SEGMENTS_AT_ONCE: Final = 64
-"""How many transaction indexes one call in the pool looks into."""
+"""The number of transaction indexes that one call in the pool reads."""
 
 
-class _Found(NamedTuple):
-    """What a thread read, and the aborted transactions that the first of the segments tell."""
+class _ThreadResult(NamedTuple):
+    """The batches that a thread read, and the aborted transactions of the first segments."""
 
     read: SegmentRead
     aborted: AbortedTransactions
-    asked: list[SegmentPart]
+    searched: list[SegmentPart]
 
 
 class RemoteLogReader:
@@ -70,7 +70,7 @@ class RemoteLogReader:
         auxiliary_pool: BoundedPool | None = None,
     ) -> None:
         self._storage = storage
-        # Asked once: to look for the methods of a protocol takes as long as reading some batches.
+        # Checked once: isinstance with a protocol takes as long as reading some batches.
         self._prefetching = storage if isinstance(storage, Prefetching) else None
         self._metadata = metadata
         self._index_cache = index_cache
@@ -83,9 +83,10 @@ class RemoteLogReader:
     # -- batches by offset
 
     async def read(self, request: RemoteReadRequest) -> RemoteRead:
-        """Whole batches of one remote segment, the first of which holds the offset asked for or follows it.
+        """Return complete batches of one remote segment; the first one contains or follows the requested
+        offset.
 
-        No records and a `next_offset` above it mean that the tier has nothing until there.
+        If there are no records and `next_offset` is larger, remote storage has no records before it.
         """
         with errors_for_clients(request.topic_id_partition, f"reading from offset {request.offset}"):
             part = self._part_at(request, request.offset)
@@ -94,14 +95,14 @@ class RemoteLogReader:
                 raise KafkaError(
                     ErrorCode.OFFSET_OUT_OF_RANGE,
                     f"{request.topic_id_partition}: offset {request.offset} of leader epoch {epoch} is not "
-                    "in the tier",
+                    "in remote storage",
                 )
-            self._begin_early(request, part)
+            self._prefetch_first(request, part)
             while part is not None:
                 found = await self._read_part(request, part)
                 if found is not None:
                     self._read_ahead(request, part.metadata, found.read)
-                    return await self._answer(request, found)
+                    return await self._with_aborted_transactions(request, found)
                 offset = part.end_offset
                 part = self._part_at(request, offset)
             return RemoteRead(b"", offset, [] if request.with_aborted else None)
@@ -113,22 +114,24 @@ class RemoteLogReader:
             return part
         return part._replace(end_offset=request.upper_bound)
 
-    async def _read_part(self, request: RemoteReadRequest, part: SegmentPart) -> _Found | None:
-        candidates = self._with_aborted(request, part.start_offset) if request.with_aborted else []
+    async def _read_part(self, request: RemoteReadRequest, part: SegmentPart) -> _ThreadResult | None:
+        candidates = self._segments_with_aborted(request, part.start_offset) if request.with_aborted else []
         return await self._pool.run(self._read_in_thread, request, part, candidates)
 
     def _read_in_thread(
         self, request: RemoteReadRequest, part: SegmentPart, candidates: list[SegmentPart]
-    ) -> _Found | None:
+    ) -> _ThreadResult | None:
         read = self._segments.read(part, request.max_bytes, request.at_least_one)
         if read is None:
             return None
         if not read.records:
-            return _Found(read, AbortedTransactions([], True), [])
+            return _ThreadResult(read, AbortedTransactions([], True), [])
         transactions = aborted.collect(self._index_cache, candidates, request.offset, read.next_offset)
-        return _Found(read, transactions, candidates)
+        return _ThreadResult(read, transactions, candidates)
 
-    async def _answer(self, request: RemoteReadRequest, found: _Found) -> RemoteRead:
+    async def _with_aborted_transactions(
+        self, request: RemoteReadRequest, found: _ThreadResult
+    ) -> RemoteRead:
         read = found.read
         if not request.with_aborted:
             return RemoteRead(read.records, read.next_offset)
@@ -136,8 +139,8 @@ class RemoteLogReader:
 
     # -- aborted transactions
 
-    def _with_aborted(self, request: RemoteReadRequest, offset: Offset) -> list[SegmentPart]:
-        """The next remote segments to ask; what starts on the local disk is asked there."""
+    def _segments_with_aborted(self, request: RemoteReadRequest, offset: Offset) -> list[SegmentPart]:
+        """Return the next remote segments to search; segments on the local disk are searched there."""
         log = request.log
         parts = parts_with_aborted_transactions(
             self._metadata,
@@ -148,27 +151,31 @@ class RemoteLogReader:
         )
         return list(islice(parts, SEGMENTS_AT_ONCE))
 
-    async def _all_aborted(self, request: RemoteReadRequest, found: _Found) -> list[AbortedTransaction]:
-        """The aborted transactions that overlap what was read: their markers may stand far behind it."""
-        (transactions, complete), asked = found.aborted, found.asked
+    async def _all_aborted(
+        self, request: RemoteReadRequest, found: _ThreadResult
+    ) -> list[AbortedTransaction]:
+        """Return the aborted transactions that overlap the batches; their markers may be far after them."""
+        (transactions, complete), searched = found.aborted, found.searched
         upper_bound = found.read.next_offset
         distinct = dict.fromkeys(transactions)
         while not complete:
-            asked = self._with_aborted(request, asked[-1].end_offset if asked else request.offset)
-            if not asked:
+            searched = self._segments_with_aborted(
+                request, searched[-1].end_offset if searched else request.offset
+            )
+            if not searched:
                 transactions = request.log.aborted_transactions(request.offset, upper_bound)
                 complete = True
             else:
                 transactions, complete = await self._pool.run(
-                    aborted.collect, self._index_cache, asked, request.offset, upper_bound
+                    aborted.collect, self._index_cache, searched, request.offset, upper_bound
                 )
             distinct.update(dict.fromkeys(transactions))
         return list(distinct)
 
     # -- read-ahead
 
-    def _begin_early(self, request: RemoteReadRequest, part: SegmentPart) -> None:
-        """Have the first chunks of a segment come beside its indexes, where a new reader begins with it."""
+    def _prefetch_first(self, request: RemoteReadRequest, part: SegmentPart) -> None:
+        """Fetch the first chunks of a segment in parallel with its indexes if a new reader begins with it."""
         metadata = part.metadata
         if (
             self._prefetching is not None
@@ -181,7 +188,7 @@ class RemoteLogReader:
     def _read_ahead(
         self, request: RemoteReadRequest, metadata: RemoteLogSegmentMetadata, read: SegmentRead
     ) -> None:
-        """Announce the segments that a reader who goes on where one ended comes to next."""
+        """Announce the next segments of a reader that continues where another read ended."""
         prefetching = self._prefetching
         if not read.records or prefetching is None:
             return
@@ -193,30 +200,33 @@ class RemoteLogReader:
             announced = announced.after(metadata, read.end_position, len(read.records))
             if announced.bytes_left < prefetching.read_ahead_bytes:
                 announced = self._announce(prefetching, request, announced)
-        self._sequential.note(partition, read.next_offset, announced)
+        self._sequential.record(partition, read.next_offset, announced)
 
     def _announce(
         self, prefetching: Prefetching, request: RemoteReadRequest, announced: Announced
     ) -> Announced:
         log = request.log
         for _ in range(SEGMENTS_AT_ONCE_MAX):
-            behind = announced.end_offset
-            if announced.bytes_left >= prefetching.read_ahead_bytes or behind >= log.local_log_start_offset:
+            next_offset = announced.end_offset
+            if (
+                announced.bytes_left >= prefetching.read_ahead_bytes
+                or next_offset >= log.local_log_start_offset
+            ):
                 break
-            part = part_at(self._metadata, request.topic_id_partition, log.leader_epochs, behind)
+            part = part_at(self._metadata, request.topic_id_partition, log.leader_epochs, next_offset)
             if part is None:
                 break
             with_indexes = not self._index_cache.holds_offset_index(part.metadata)
             prefetching.prefetch_log_segment(part.metadata, with_indexes=with_indexes)
-            announced = announced.and_segment(part.metadata)
+            announced = announced.plus_segment(part.metadata)
         return announced
 
     # -- records by timestamp
 
     async def offset_for_timestamp(self, search: TimestampSearch) -> RecordPlace | None:
-        """The first record at or after a timestamp among those that are in the tier only.
+        """Return the first record at or after a timestamp among those that are in remote storage only.
 
-        None when there is none: the local log is to be asked then.
+        None if there is none: then the local log must be searched.
         """
         log = search.log
         with errors_for_clients(search.topic_id_partition, f"looking for timestamp {search.timestamp}"):
@@ -240,6 +250,6 @@ class RemoteLogReader:
     # -- for followers
 
     async def fetch_auxiliary(self, metadata: RemoteLogSegmentMetadata) -> AuxiliaryState:
-        """The leader epochs and the producers at the end of a segment."""
+        """Return the leader epochs and the producers at the end of a segment."""
         with errors_for_clients(metadata.topic_id_partition, "fetching leader epochs and producers"):
             return await self._auxiliary_pool.run(fetch_auxiliary, self._storage, metadata)

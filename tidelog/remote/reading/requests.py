@@ -1,4 +1,4 @@
-"""What the reader of remote segments is asked for, and what it answers."""
+"""The requests and the results of the reader of remote segments."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ Records: TypeAlias = bytes | memoryview
 
 
 class LocalLog(Protocol):
-    """What the reader has to know of a partition's local log; asked on the event loop only."""
+    """The reader's view of a partition's local log; used on the event loop only."""
 
     @property
     def leader_epochs(self) -> LeaderEpochCache:
-        """The lineage of the log: it decides which remote segments belong to it."""
+        """Return the lineage of the log, which decides which remote segments belong to it."""
         ...
 
     @property
     def local_log_start_offset(self) -> Offset:
-        """The first offset on the local disk."""
+        """Return the first offset on the local disk."""
         ...
 
     def aborted_transactions(self, start: Offset, upper_bound: Offset) -> list[AbortedTransaction]:
-        """The aborted transactions that overlap [`start`, `upper_bound`), of those that end locally."""
+        """Return the aborted transactions that overlap [`start`, `upper_bound`) and end in the local log."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteReadRequest:
-    """Batches from the one that holds `offset` on, below `upper_bound` (exclusive).
+    """A request for batches from the one that contains `offset`, below `upper_bound` (exclusive).
 
-    At most `max_bytes`, but with `at_least_one` the first batch comes whatever its size.
+    At most `max_bytes`; with `at_least_one`, the first batch is returned with any size.
     """
 
     topic_id_partition: TopicIdPartition
@@ -49,18 +49,18 @@ class RemoteReadRequest:
 
 @dataclass(frozen=True, slots=True)
 class RemoteRead:
-    """Whole batches of one remote segment; none when nothing fits or nothing is there."""
+    """Complete batches of one remote segment; none if nothing fits or nothing exists."""
 
     records: Records
     next_offset: Offset
-    """Behind the last batch; the offset asked for when there is none."""
+    """The offset after the last batch; the requested offset if there is none."""
     aborted_transactions: list[AbortedTransaction] | None = None
-    """None unless they were asked for."""
+    """None unless they were requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimestampSearch:
-    """The first record at `starting_offset` or above whose timestamp in ms is >= `timestamp`."""
+    """A search for the first record at or above `starting_offset` with a timestamp (in ms) >= `timestamp`."""
 
     topic_id_partition: TopicIdPartition
     timestamp: int

@@ -1,4 +1,4 @@
-"""One read from one remote segment: index cache, one ranged stream, whole batches.
+"""One read from one remote segment: index cache, one ranged stream, complete batches.
 
 I/O: blocks; called from reader threads. Errors: RemoteStorageError, also DamagedSegment and ShortSegment.
 """
@@ -23,7 +23,7 @@ _EMPTY: Final = memoryview(b"")
 
 
 class SegmentRead(NamedTuple):
-    """Whole batches, the offset behind them, and where in the segment they end."""
+    """Complete batches, the offset after them, and the position in the segment where they end."""
 
     records: memoryview
     next_offset: Offset
@@ -38,25 +38,26 @@ class SegmentReader:
         self._index_cache = index_cache
 
     def read(self, part: SegmentPart, max_bytes: int, at_least_one: bool) -> SegmentRead | None:
-        """The batches of `part` from the first on that reaches its start; None when the segment has none.
+        """Return the batches of `part` from the first one that reaches its start; None if the segment has
+        none.
 
-        No bytes when the first does not fit, or reaches beyond the part.
+        No bytes if the first batch does not fit, or ends after the part.
         """
         try:
             return self._read(part, max_bytes, at_least_one)
         except (DamagedSegment, ShortSegment):
-            # Perhaps only the index on our disk is wrong, or the connection broke.
+            # Only the cached index may be damaged, or the connection was lost: try once more.
             self._index_cache.forget(part.metadata)
             return self._read(part, max_bytes, at_least_one)
 
     def _read(self, part: SegmentPart, max_bytes: int, at_least_one: bool) -> SegmentRead | None:
         metadata, offset, end_offset = part
         with self._index_cache.offset_index(metadata) as index:
-            indexed_offset, start, latest = _where(index, offset, metadata)
-        wanted = max(max_bytes, BATCH_OVERHEAD)
-        with closing(SegmentBytes(self._storage, metadata, start, latest + wanted)) as stream:
+            indexed_offset, start, latest = _range_of_batch(index, offset, metadata)
+        requested_bytes = max(max_bytes, BATCH_OVERHEAD)
+        with closing(SegmentBytes(self._storage, metadata, start, latest + requested_bytes)) as stream:
             batches = BatchStream(metadata, stream, start, indexed_offset)
-            first = batches.first_reaching(offset, min(latest - start, PIECE_BYTES) + wanted)
+            first = batches.first_reaching(offset, min(latest - start, PIECE_BYTES) + requested_bytes)
             if first is None:
                 return None
             if first.last_offset >= end_offset or (first.size_bytes > max_bytes and not at_least_one):
@@ -72,10 +73,10 @@ class SegmentReader:
 
 
 class SegmentBytes:
-    """A stream over a segment that asks for one range, and for more only when that was not enough.
+    """A stream over a segment that requests one range, and more only if that was not enough.
 
-    It is not when a batch is larger than what was asked for, or when an index of an older Kafka points to
-    the first of several batches by the offset of the last.
+    It is not enough if a batch is larger than the request, or if an index of an older Kafka has the position
+    of the first of several batches with the offset of the last.
     """
 
     def __init__(
@@ -89,7 +90,9 @@ class SegmentBytes:
         self._open(end)
 
     def read(self, size: int, /) -> Piece:
-        """The next bytes, at most `size`; empty at the segment's end, or where the tier has no more."""
+        """Return the next bytes, at most `size`; empty at the segment's end, or if remote storage has no
+        more.
+        """
         data = self._read(size)
         if not data and self._position == self._range_end < self._metadata.segment_size_bytes:
             self.close()
@@ -105,7 +108,7 @@ class SegmentBytes:
 
     def _read(self, size: int) -> Piece:
         assert self._stream is not None and size >= 0, size
-        # Streams out of a cache can do without a copy.
+        # Streams of cached chunks need no copy.
         read: Callable[[int], Piece] = getattr(self._stream, "read_view", self._stream.read)
         return read(size)
 
@@ -114,10 +117,12 @@ class SegmentBytes:
         self._stream = self._storage.fetch_log_segment(self._metadata, self._position, self._range_end - 1)
 
 
-def _where(index: OffsetIndex, offset: Offset, metadata: RemoteLogSegmentMetadata) -> tuple[Offset, int, int]:
-    """Between which positions the batch that holds `offset` should start; at the first of them one does.
+def _range_of_batch(
+    index: OffsetIndex, offset: Offset, metadata: RemoteLogSegmentMetadata
+) -> tuple[Offset, int, int]:
+    """Return the offset in the index and the range of positions at which the batch with `offset` may start.
 
-    Before the positions comes the offset that the index has at the first of them.
+    A batch starts at the first of the positions.
     """
     indexed_offset, start = index.lookup(offset)
     following = index.first_at_or_after_position(start + 1)

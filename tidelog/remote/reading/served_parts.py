@@ -1,7 +1,6 @@
-"""What of a range of offsets the tier serves, segment by segment, to those who read it without a broker.
+"""The parts of segments that serve a range of offsets to readers without a broker. Pure.
 
-Plain. The same lineage decides as for brokers (`tidelog.remote.reading.lineage`), so that both read the same
-records.
+Brokers use the same lineage (`tidelog.remote.reading.lineage`), so that both read the same records.
 """
 
 from __future__ import annotations
@@ -9,23 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidelog.protocol.ids import LeaderEpoch, Offset
-from tidelog.remote.ports.metadata_manager import SegmentQuestions
+from tidelog.remote.ports.metadata_manager import SegmentQueries
 from tidelog.remote.ports.segment_metadata import TopicIdPartition
 from tidelog.remote.reading.lineage import SegmentPart, part_at
 from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 
 
 def served_parts(
-    manager: SegmentQuestions,
+    manager: SegmentQueries,
     partition: TopicIdPartition,
     lineage: Iterable[tuple[LeaderEpoch, Offset]],
     start_offset: Offset,
     end_offset: Offset,
 ) -> list[SegmentPart]:
-    """The parts that follow each other from `start_offset` on, up to `end_offset` (exclusive) or less.
+    """Return the consecutive parts from `start_offset` up to `end_offset` (exclusive) or less.
 
-    `lineage`: the leader epochs of the log with their starts, as its leader has them. The list is empty when
-    `start_offset` is not in the tier; behind its last part brokers have to be asked.
+    `lineage`: the leader epochs of the log with their starts, from its leader. The list is empty if
+    `start_offset` is not in remote storage; records after its last part must be read from brokers.
     """
     epochs = LeaderEpochCache.of(EpochEntry(*entry) for entry in lineage)
     parts: list[SegmentPart] = []

@@ -1,7 +1,7 @@
-"""Finding a record by timestamp in one remote segment: time index, offset index, then headers and records.
+"""Search for a record by timestamp in one remote segment: time index, offset index, then headers and records.
 
-I/O: blocks; called from reader threads, which rest often while they look at records, so that the event loop
-can run. Bounds: one piece of the segment, one batch and what it expands to within
+I/O: blocks; called from reader threads, which pause often during the search, so that the event loop can run.
+Bounds: one piece of the segment, and one batch with its decompressed size within
 `tidelog.storage.log.record_bounds`.
 Errors: RemoteStorageError, DamagedSegment, ShortSegment.
 Source: RemoteLogManager.lookupTimestamp of Apache Kafka 4.3; KIP-405, KIP-1075.
@@ -33,18 +33,18 @@ from tidelog.storage.log.lookup import FoundBatch, RecordPlace, first_readable_p
 T = TypeVar("T")
 
 _WORK_S: Final = 0.000_5
-_REST_S: Final = 0.000_25
+_PAUSE_S: Final = 0.000_25
 
 
 class TimestampReader:
-    """Looks up timestamps through the index cache."""
+    """Searches timestamps through the index cache."""
 
     def __init__(self, storage: RemoteStorageManager, index_cache: SegmentIndexes) -> None:
         self._storage = storage
         self._index_cache = index_cache
 
     def first_at_or_after(self, part: SegmentPart, timestamp: int) -> RecordPlace | None:
-        """The first record of `part` whose timestamp is >= `timestamp`."""
+        """Return the first record of `part` whose timestamp is >= `timestamp`, None if there is none."""
         try:
             return self._search(part, timestamp)
         except (DamagedSegment, ShortSegment):
@@ -73,23 +73,27 @@ class TimestampReader:
 def _first_place(
     timestamp: int, from_offset: Offset, batches: BatchStream, span: BatchSpan
 ) -> RecordPlace | None:
-    """The first record of one batch at or after `timestamp`; those of an older batch are not looked at."""
+    """Return the first record of one batch at or after `timestamp`; the records of an older batch are not
+    read.
+    """
     header = read_header(batches.data_from(span.position, BATCH_OVERHEAD))
     if header.max_timestamp < timestamp:
         return None
     data = batches.data_from(span.position, span.size_bytes)
     if len(data) < span.size_bytes:
-        raise ShortSegment(f"a batch of {span.size_bytes} bytes at {span.position} ended after {len(data)}")
+        raise ShortSegment(
+            f"a batch of {span.size_bytes} bytes at {span.position} ended after {len(data)} bytes"
+        )
     try:
-        return _with_rests(first_readable_place(FoundBatch(header, data), timestamp, from_offset))
+        return _with_pauses(first_readable_place(FoundBatch(header, data), timestamp, from_offset))
     except DecodeError as error:
         raise DamagedSegment(f"the batch at byte {span.position} of a remote segment: {error}") from error
 
 
-def _with_rests(steps: Steps[T]) -> T:
-    """Return the result of `steps`, run in this thread with rests, in which other threads run."""
+def _with_pauses(steps: Steps[T]) -> T:
+    """Return the result of `steps`, run in this thread with pauses, in which other threads run."""
     answer = None
-    rested_s = time.monotonic()
+    paused_s = time.monotonic()
     while True:
         try:
             step = steps.send(answer)
@@ -97,6 +101,6 @@ def _with_rests(steps: Steps[T]) -> T:
             result: T = end.value
             return result
         answer = step() if callable(step) else None
-        if time.monotonic() - rested_s > _WORK_S:
-            time.sleep(_REST_S)
-            rested_s = time.monotonic()
+        if time.monotonic() - paused_s > _WORK_S:
+            time.sleep(_PAUSE_S)
+            paused_s = time.monotonic()

@@ -1,1 +1,1 @@
-"""What the tasks of the RemoteLogManager share: context, role, limits, and the lineage of a log."""
+"""The shared parts of the RemoteLogManager's tasks: context, role, limits, and the lineage of a log."""

@@ -1,7 +1,7 @@
-"""How many bytes a second may go to and come from remote storage (KIP-956): a rate over sliding windows.
+"""A quota in bytes per second for remote storage (KIP-956): a rate over sliding windows.
 
-Work is counted when it begins, whole; while the rate is above its limit no other begins. One large segment
-so makes the following wait, and never waits itself for a rate that it could not reach.
+Work is counted as a whole when it begins; while the rate is above the limit, no other work begins. A large
+segment therefore delays the following ones, and never waits for a rate that it could not reach.
 
 Source: RLMQuotaManager, SimpleRate, SampledStat and QuotaUtils of Apache Kafka 4.3.
 """
@@ -16,10 +16,10 @@ UNLIMITED: Final = 2**63 - 1
 
 
 class ByteRate:
-    """A limit, and what was recorded in the last `window_num` windows.
+    """A limit, and the bytes recorded in the last `window_num` windows.
 
     Units: bytes, milliseconds of a monotonic clock, windows in seconds.
-    Bounds: `window_num` + 1 windows are remembered.
+    Bounds: `window_num` + 1 windows are kept.
     """
 
     __slots__ = ("_window_ms", "_window_num", "_windows", "bytes_per_second")
@@ -32,42 +32,42 @@ class ByteRate:
         self.configure(bytes_per_second, window_num, window_size_s)
 
     def configure(self, bytes_per_second: int, window_num: int, window_size_s: int) -> None:
-        """Follow changed settings; what was recorded stays."""
+        """Apply changed settings; recorded bytes are kept."""
         assert bytes_per_second > 0 and window_num > 0 and window_size_s > 0
         self.bytes_per_second = bytes_per_second
         self._window_num = window_num
         self._window_ms = window_size_s * 1000
 
     def record(self, size_bytes: int, now_ms: int) -> None:
-        """Work of `size_bytes` begins."""
-        self._forget(now_ms)
+        """Record the begin of work of `size_bytes`."""
+        self._expire_windows(now_ms)
         if not self._windows or now_ms - self._windows[-1][0] >= self._window_ms:
             self._windows.append([now_ms, 0])
         self._windows[-1][1] += size_bytes
 
     def rate(self, now_ms: int) -> float:
-        """Bytes per second, over the time since the oldest window began, at least one window."""
-        self._forget(now_ms)
+        """Return the bytes per second since the oldest window began, over at least one window."""
+        self._expire_windows(now_ms)
         total = sum(size_bytes for _, size_bytes in self._windows)
         return total * 1000 / self._elapsed_ms(now_ms)
 
     def is_exceeded(self, now_ms: int) -> bool:
-        """Whether no further work may begin."""
+        """Return whether no further work may begin."""
         return self.rate(now_ms) > self.bytes_per_second
 
     def throttle_ms(self, now_ms: int) -> int:
-        """How long to wait until the rate is at its limit if nothing more is recorded; 0 when it is."""
+        """Return how long to wait until the rate falls to the limit; 0 if it is not above it."""
         rate = self.rate(now_ms)
         if rate <= self.bytes_per_second:
             return 0
         excess = (rate - self.bytes_per_second) / self.bytes_per_second
-        # A window that is forgotten whole lets go earlier than the average says.
+        # When a window expires, the rate may fall earlier than the average.
         return min(ceil(excess * self._elapsed_ms(now_ms)), self._window_num * self._window_ms)
 
     def _elapsed_ms(self, now_ms: int) -> int:
         oldest = self._windows[0][0] if self._windows else now_ms
         return max(now_ms - oldest, self._window_ms)
 
-    def _forget(self, now_ms: int) -> None:
+    def _expire_windows(self, now_ms: int) -> None:
         while self._windows and now_ms - self._windows[0][0] >= self._window_num * self._window_ms:
             self._windows.popleft()

@@ -1,11 +1,11 @@
-"""What every task of the RemoteLogManager works with."""
+"""The context that all tasks of the RemoteLogManager share."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from tidelog.base.clock import Clock
@@ -25,17 +25,12 @@ from tidelog.remote.tasks.fault_points import FaultPoints, no_faults
 from tidelog.remote.tasks.figures import RemoteFigures
 from tidelog.remote.tasks.settings import RemoteLogManagerSettings
 
-
-class RunInThread(Protocol):
-    """Runs what blocks in a thread of a pool; see BoundedPool.run."""
-
-    def __call__(self, function: Callable[..., Any], /, *args: Any) -> Awaitable[Any]:
-        """What `function(*args)` returns or raises."""
-        ...
+RunInThread: TypeAlias = Callable[..., Awaitable[Any]]
+"""Returns or raises the result of a blocking function that runs in a pool; see BoundedPool.run."""
 
 
 async def pause(delay_ms: int) -> None:
-    """Let time pass on the loop."""
+    """Sleep on the event loop for `delay_ms`."""
     await asyncio.sleep(delay_ms / 1000)
 
 
@@ -53,10 +48,10 @@ class NodeServices:
 
 @dataclass(slots=True, kw_only=True)
 class RemoteLogContext:
-    """The ports, the pools and what is shared between tasks.
+    """The ports, the pools, and the state that the tasks share.
 
-    Invariant: `in_progress` are the segments that a task of this node copies or deletes right now, or
-    whose end it still has to publish; no other task touches them.
+    Invariant: `in_progress` contains the segments that a task of this node is copying or deleting, or whose
+    final state it still has to publish. No other task touches them.
     """
 
     broker_id: BrokerId
@@ -72,19 +67,19 @@ class RemoteLogContext:
     faults: FaultPoints = no_faults
     pause: Callable[[int], Awaitable[None]] = pause
     is_confirmed: Callable[[], bool] = lambda: True
-    """Whether the controller was heard of a moment ago, so that nothing of weight was decided unheard."""
+    """Whether the controller has responded recently: no metadata change can have been missed for long."""
     in_progress: set[UUID] = field(default_factory=set)
-    leftovers: dict[UUID, RemoteLogSegmentMetadata] = field(default_factory=dict)
-    """Copies of this node whose objects could not be deleted, and which perhaps nobody else knows of."""
+    undeleted_copies: dict[UUID, RemoteLogSegmentMetadata] = field(default_factory=dict)
+    """Copies of this node whose objects could not be deleted, and which no other node may know."""
 
     def new_segment_id(self, partition: TopicIdPartition) -> RemoteLogSegmentId:
-        """An id that no copy ever had."""
+        """Return an id that no other copy has."""
         return RemoteLogSegmentId(partition, new_uuid(self.randomness))
 
     def update_of(
         self, segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState
     ) -> RemoteLogSegmentMetadataUpdate:
-        """The record that `segment` is in `state` as of now."""
+        """Return the record that `segment` is in `state` as of now."""
         return RemoteLogSegmentMetadataUpdate(
             remote_log_segment_id=segment.remote_log_segment_id,
             event_timestamp_ms=self.clock.wall_ms(),

@@ -1,4 +1,4 @@
-"""What the RemoteLogManager counts, as a plain object; the broker makes metrics of it.
+"""The counters of the RemoteLogManager as a plain object; the broker exports them as metrics.
 
 Source: KIP-405, KIP-930 (names), KIP-963 (lags, sizes), KIP-956 (throttle times).
 """
@@ -13,7 +13,7 @@ from tidelog.remote.ports.segment_metadata import TopicIdPartition
 
 @dataclass(slots=True)
 class TopicFigures:
-    """Counters of one topic, which only rise; Kafka gives them as rates per second."""
+    """Counters of one topic, which only increase; Kafka reports them as rates per second."""
 
     copy_bytes: int = 0
     copy_requests: int = 0
@@ -27,22 +27,22 @@ class TopicFigures:
 
 @dataclass(slots=True)
 class PartitionFigures:
-    """How one partition stands that is led here, as of its last tasks."""
+    """Gauges of one partition whose leader is this node, as of its last tasks."""
 
     copy_lag_bytes: int = 0
     copy_lag_segments: int = 0
     delete_lag_bytes: int = 0
     delete_lag_segments: int = 0
     log_size_bytes: int = 0
-    """Bytes of all of its segments in remote storage, in whatever state."""
+    """The size of all its segments in remote storage, in every state."""
     metadata_count: int = 0
-    """How many those are."""
+    """The number of these segments."""
     log_size_computation_time_ms: int = 0
 
 
 @dataclass(slots=True)
 class RemoteFigures:
-    """Counters by topic name, gauges by partition, and times in all."""
+    """Counters by topic name, gauges by partition, and total times."""
 
     topics: dict[str, TopicFigures] = field(default_factory=dict)
     partitions: dict[TopicIdPartition, PartitionFigures] = field(default_factory=dict)
@@ -53,18 +53,18 @@ class RemoteFigures:
     fetch_throttle_count: int = 0
 
     def topic(self, topic: str) -> TopicFigures:
-        """The counters of `topic`, from 0 on."""
+        """Return the counters of `topic`, which start at 0."""
         return self.topics.setdefault(topic, TopicFigures())
 
     def partition(self, partition: TopicIdPartition) -> PartitionFigures:
-        """The gauges of `partition`, which is led here."""
+        """Return the gauges of `partition`, whose leader is this node."""
         return self.partitions.setdefault(partition, PartitionFigures())
 
-    def forget_topics_but(self, topics: Collection[str]) -> None:
-        """The counters of other topics go: they were deleted, or have no partition here any more."""
+    def retain_topics(self, topics: Collection[str]) -> None:
+        """Remove the counters of all topics except `topics`: the others have no partition here any more."""
         for topic in self.topics.keys() - topics:
             del self.topics[topic]
 
-    def forget_partition(self, partition: TopicIdPartition) -> None:
-        """`partition` is led here no more."""
+    def remove_partition(self, partition: TopicIdPartition) -> None:
+        """Remove the gauges of `partition`, whose leader is no longer this node."""
         self.partitions.pop(partition, None)

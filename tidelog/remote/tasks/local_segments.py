@@ -1,4 +1,4 @@
-"""The segments of a log on local disk, as plans of copying and of retention see them."""
+"""The segments of a log on local disk, as input of the plans of copying and retention."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LocalSegment(NamedTuple):
 
 
 def local_segments(log: PartitionLog) -> list[LocalSegment]:
-    """The segments of a log, oldest first; the last one is active."""
+    """Return the segments of a log, oldest first; the last one is active."""
     segments = list(log.segments)
     ends = [segment.base_offset for segment in segments[1:]] + [log.log_end_offset]
     return [
@@ -30,7 +30,7 @@ def local_segments(log: PartitionLog) -> list[LocalSegment]:
 
 
 def find_segment(log: PartitionLog, wanted: LocalSegment) -> LogSegment | None:
-    """The segment that was planned for, if it is still in the log, sealed and the same."""
+    """Return the planned segment if it is still in the log, sealed and unchanged; else None."""
     segment = log.segments.floor(wanted.base_offset)
     if segment is None or segment.base_offset != wanted.base_offset:
         return None
@@ -40,9 +40,9 @@ def find_segment(log: PartitionLog, wanted: LocalSegment) -> LogSegment | None:
 
 
 def local_only_bytes(segments: Sequence[LocalSegment], copied_offset: Offset) -> int:
-    """Bytes of segments of which nothing is in remote storage.
+    """Return the size of the segments of which no record is in remote storage.
 
-    A segment that is remote in part is not counted, so that no byte is counted in both places: a total
-    that is too large would delete what should be kept (KAFKA-20732).
+    A segment that is partly in remote storage does not count, so that no byte counts twice: a total that is
+    too large would delete records that must be kept (KAFKA-20732).
     """
     return sum(segment.size_bytes for segment in segments if segment.base_offset > copied_offset)

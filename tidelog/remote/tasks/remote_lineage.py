@@ -1,12 +1,12 @@
-"""Which remote segments are part of a log: those that were written in the leader epochs that the log has.
+"""Which remote segments belong to a log: those that were written in the leader epochs of the log.
 
-After an unclean election remote storage may hold segments of records that the log never had. They name an
-epoch that the log does not know, or one that goes on in the segment where it has ended in the log.
+After an unclean election, remote storage may contain segments of records that the log never had. They have an
+epoch that the log does not have, or an epoch that ends later in the segment than in the log.
 
     the log         (5, 10) (7, 15) (9, 100)            epoch, start offset
-    5-50            (5, 10) (7, 15)            part of it
-    60-120          (7, 60) (8, 90)            not: the log has no epoch 8
-    60-120          (7, 60)                    not: in the log, epoch 7 ends with 99
+    5-50            (5, 10) (7, 15)            belongs to it
+    60-120          (7, 60) (8, 90)            does not: the log has no epoch 8
+    60-120          (7, 60)                    does not: in the log, epoch 7 ends with 99
 
 Source: RemoteLogManager.isRemoteSegmentWithinLeaderEpochs and findHighestRemoteOffset of Apache Kafka 4.3;
 the scenarios "follower to leader" of KIP-405.
@@ -28,9 +28,9 @@ _FINISHED: Final = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
 class EpochLineage:
-    """The leader epochs in which the records of a log were written, and where each starts.
+    """The leader epochs in which the records of a log were written, with their start offsets.
 
-    Epochs without records are left out: another one starts where they do.
+    Epochs without records are omitted: they start at the same offset as the next epoch.
     """
 
     __slots__ = ("_epochs", "_starts")
@@ -42,28 +42,28 @@ class EpochLineage:
 
     @property
     def epochs(self) -> Sequence[LeaderEpoch]:
-        """The epochs, rising."""
+        """Return the epochs in ascending order."""
         return self._epochs
 
     @property
     def first_epoch(self) -> LeaderEpoch | None:
-        """The oldest epoch, None when there is none."""
+        """Return the oldest epoch, None if there is none."""
         return self._epochs[0] if self._epochs else None
 
     @property
     def first_offset(self) -> Offset | None:
-        """Where the oldest epoch starts: from here on it is known who wrote what."""
+        """Return the start offset of the oldest epoch; the epochs of all records from it are known."""
         return self._starts[0] if self._starts else None
 
-    def knows_any_of(self, segment: RemoteLogSegmentMetadata) -> bool:
-        """Whether the log has one of the segment's epochs."""
+    def has_any_epoch_of(self, segment: RemoteLogSegmentMetadata) -> bool:
+        """Return whether the log has one of the segment's epochs."""
         return any(self._index_of(epoch) is not None for epoch, _ in segment.segment_leader_epochs)
 
-    def holds(self, segment: RemoteLogSegmentMetadata, log_end_offset: Offset) -> bool:
-        """Whether what the segment holds is what the log has, or had, at these offsets.
+    def contains(self, segment: RemoteLogSegmentMetadata, log_end_offset: Offset) -> bool:
+        """Return whether the log has, or had, the segment's records at the same offsets.
 
-        Of a segment that begins before the log's first epoch only the rest counts: the log start may have
-        moved into it.
+        Of a segment that begins before the log's first epoch, only the rest counts: the log start may be
+        within it.
         """
         parts = _with_records(segment.segment_leader_epochs)
         last_epoch = parts[-1][0]
@@ -77,11 +77,11 @@ class EpochLineage:
                 return False
             if index == first and here > 0 and start < self._starts[here]:
                 return False
-            following = here + 1
+            next_index = here + 1
             if epoch != last_epoch:
-                if (self._epochs[following], self._starts[following]) != tuple(parts[index + 1]):
+                if (self._epochs[next_index], self._starts[next_index]) != tuple(parts[index + 1]):
                     return False
-            elif following < len(self._starts) and segment.end_offset >= self._starts[following]:
+            elif next_index < len(self._starts) and segment.end_offset >= self._starts[next_index]:
                 return False
         return segment.end_offset < log_end_offset
 
@@ -90,7 +90,7 @@ class EpochLineage:
         return index if index < len(self._epochs) and self._epochs[index] == epoch else None
 
     def epoch_at(self, offset: Offset) -> LeaderEpoch | None:
-        """The epoch in which `offset` was written, None below the first."""
+        """Return the epoch in which `offset` was written, None below the first epoch."""
         index = bisect_right(self._starts, offset)
         return self._epochs[index - 1] if index else None
 
@@ -108,10 +108,10 @@ def highest_remote_offset(
     log_end_offset: Offset,
     highest_offset_for_epoch: Callable[[LeaderEpoch], Offset | None],
 ) -> Offset:
-    """The last offset of the log that is in remote storage; NOTHING_REMOTE when none is.
+    """Return the last offset of the log in remote storage; NOTHING_REMOTE if there is none.
 
-    From the newest epoch down to the first of which something was copied. What remote storage has of that
-    epoch beyond its end in this log was never part of this log.
+    The search starts at the newest epoch and ends at the first epoch with a copied segment. Records of that
+    epoch in remote storage after its end in this log were never part of this log.
     """
     epoch = epochs.latest_epoch
     while epoch is not None:
@@ -129,11 +129,11 @@ def first_readable_offset(
     log_start_offset: Offset,
     local_log_start_offset: Offset,
 ) -> Offset:
-    """Where the log has to start when nothing below is anywhere any more; at least `log_start_offset`.
+    """Return the first offset that can be read, at least `log_start_offset`.
 
-    A former leader moves the log start and deletes segments; whoever leads next may not have heard of it.
-    Of a log whose epochs are not known from its start on (a replica that lost them) nothing is concluded:
-    segments that it does not recognize are not its to give up (KAFKA-15414).
+    A former leader advances the log start and deletes segments; the next leader may not know that. If the
+    epochs of the log are not known from its start (a replica that lost them), the result is
+    `log_start_offset`: such a replica must not give up segments that it does not recognize (KAFKA-15414).
     """
     known_from = lineage.first_offset
     if known_from is None or known_from > log_start_offset or local_log_start_offset <= log_start_offset:
@@ -144,9 +144,9 @@ def first_readable_offset(
             segment.start_offset < first
             and segment.state is _FINISHED
             and segment.end_offset >= log_start_offset
-            and lineage.knows_any_of(segment)
+            and lineage.has_any_epoch_of(segment)
         ):
             first = segment.start_offset
             if first <= log_start_offset:
-                return log_start_offset  # there may be very many behind it
+                return log_start_offset  # skip the rest, which may be very long
     return first

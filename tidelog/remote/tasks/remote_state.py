@@ -1,4 +1,4 @@
-"""What the tasks of a partition tell its log about remote storage, each time they look."""
+"""Updates of a log's offsets from the remote metadata, on each run of a task."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tidelog.remote.tasks.remote_lineage import (
 from tidelog.remote.tasks.replica import TieredReplica
 
 
-def note_copied_offset(context: RemoteLogContext, replica: TieredReplica) -> Offset:
-    """Tell the log how far it is in remote storage; the last offset that is, -1 when none is.
+def update_copied_offset(context: RemoteLogContext, replica: TieredReplica) -> Offset:
+    """Update the log's highest offset in remote storage and return it; -1 if nothing is remote.
 
-    Found anew each time and not remembered: the metadata may have heard of another leader's last copy
-    after this replica became leader (KAFKA-20732: before that, no retention may count on it).
-    Errors: RemoteMetadataNotReady until all that was written before is read; RemoteMetadataError.
+    It is computed on each call and not cached: the metadata may receive the last copy of a former leader
+    after this replica became leader (KAFKA-20732: retention must not use the offset before).
+    Errors: RemoteMetadataNotReady until all earlier metadata is read; RemoteMetadataError.
     """
     partition, log = replica.topic_id_partition, replica.log
     if not context.metadata.is_ready(partition):
-        raise RemoteMetadataNotReady(f"the remote metadata of {partition} is not read yet")
+        raise RemoteMetadataNotReady(f"the remote metadata of {partition} has not been read yet")
     copied_offset = highest_remote_offset(
         log.leader_epochs,
         log.log_end_offset,
@@ -36,8 +36,8 @@ def note_copied_offset(context: RemoteLogContext, replica: TieredReplica) -> Off
     return copied_offset
 
 
-def raise_log_start(replica: TieredReplica, segments: Iterable[RemoteLogSegmentMetadata]) -> None:
-    """Let a leader's log start at what can be read, if a former leader deleted what was below."""
+def advance_log_start(replica: TieredReplica, segments: Iterable[RemoteLogSegmentMetadata]) -> None:
+    """Advance a leader's log start to the first readable offset if a former leader deleted records."""
     log = replica.log
     start = first_readable_offset(
         EpochLineage(log.leader_epochs.entries), segments, log.log_start_offset, log.local_log_start_offset

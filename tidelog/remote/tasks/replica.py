@@ -1,4 +1,4 @@
-"""A replica of a tiered partition, as the RemoteLogManager is given it, and the role it has."""
+"""A replica of a tiered partition, and its role."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ class TieredReplica:
 
 
 class Role:
-    """A replica while it is leader or follower in one epoch; over for good once it `is_current` no more.
+    """A replica while it is leader or follower in one epoch; `is_current` becomes False for good when the
+    role ends.
 
-    Every step of a task asks before it is taken. So a leader of an old epoch, which was busy while another
-    one was elected, finishes nothing.
+    Every step of a task checks it first. Therefore a leader of an old epoch, which was busy during an
+    election, finishes nothing.
     """
 
     __slots__ = ("is_current", "is_leader", "replica")
@@ -33,7 +34,7 @@ class Role:
         self.is_current = True
 
     def continues_as(self, replica: TieredReplica, *, is_leader: bool) -> bool:
-        """Whether a change that was heard of changes nothing for this role."""
+        """Return whether a leadership change does not change this role."""
         mine = self.replica
         return (
             self.is_current

@@ -129,7 +129,7 @@ async def test_many_bad_connections_are_logged_a_few_times_and_counted(
             assert len(caplog.records) == LINES_MAX
             clock.now_ms += PERIOD_MS
             served.server.log_limit.report()
-        assert caplog.records[-1].getMessage().startswith(f"{2 * LINES_MAX} more messages were left out")
+        assert caplog.records[-1].getMessage().startswith(f"{2 * LINES_MAX} more messages were suppressed")
 
 
 @on_both_loops

@@ -63,7 +63,9 @@ class Reader:
 
 
 class TieredPair:
-    """A topic of two partitions; the first one's leader has offsets 0 to 2 in the tier only, 3 on disk."""
+    """A topic of two partitions; the first one's leader has offsets 0 to 2 in remote storage only, 3
+    on disk.
+    """
 
     def __init__(self) -> None:
         self.metadata = InMemoryRemoteLogMetadataManager()

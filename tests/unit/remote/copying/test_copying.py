@@ -242,7 +242,7 @@ def test_a_leader_that_lost_its_epoch_finishes_nothing_and_takes_its_objects_awa
         except StopIteration:
             is_over = True
             break
-    was_finished = world.ranges() == [(0, 9, FINISHED)] or old.copy.is_publishing
+    was_finished = world.ranges() == [(0, 9, FINISHED)] or old.copy._unfinished is not None
     old.role.is_current = False
     if not is_over:
         run_to_end(run)

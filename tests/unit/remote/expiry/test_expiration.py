@@ -22,7 +22,7 @@ from tests.support.tier_world import (
 from tidelog.protocol.ids import Offset
 from tidelog.remote.expiry import task as expiration_task
 from tidelog.remote.expiry.plan import plan_expiration
-from tidelog.remote.expiry.segment_deletion import delete_leftovers
+from tidelog.remote.expiry.segment_deletion import delete_undeleted_copies
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.ports.storage_manager import RemoteStorageError
 from tidelog.remote.tasks.fault_points import FaultPoint
@@ -207,8 +207,8 @@ def test_segments_that_can_never_be_deleted_do_not_keep_the_others() -> None:
 def test_leftovers_that_can_never_be_deleted_do_not_keep_the_others() -> None:
     world = TierWorld()
     node = copied(world, 4)
-    node.context.leftovers.update({each.remote_log_segment_id.id: each for each in world.segments()})
-    locked, delete = next(iter(node.context.leftovers)), world.tier.delete_log_segment_data
+    node.context.undeleted_copies.update({each.remote_log_segment_id.id: each for each in world.segments()})
+    locked, delete = next(iter(node.context.undeleted_copies)), world.tier.delete_log_segment_data
 
     def refused(metadata: RemoteLogSegmentMetadata) -> None:
         if metadata.remote_log_segment_id.id == locked:
@@ -217,8 +217,8 @@ def test_leftovers_that_can_never_be_deleted_do_not_keep_the_others() -> None:
 
     world.tier.delete_log_segment_data = refused  # type: ignore[method-assign]
     for _ in range(2):
-        run_to_end(delete_leftovers(node.context))
-    assert node.context.leftovers.keys() == world.tier.copies.keys() == {locked}
+        run_to_end(delete_undeleted_copies(node.context))
+    assert node.context.undeleted_copies.keys() == world.tier.copies.keys() == {locked}
 
 
 def test_a_deletion_that_the_former_leader_began_is_finished_by_the_next_whose_log_start_follows() -> None:
@@ -240,7 +240,7 @@ def test_a_deletion_that_the_former_leader_began_is_finished_by_the_next_whose_l
     new.run_copy()
     new.log.apply_retention(NOW_MS + 1)
     new.run_expiration()
-    # The first segment is gone; the log starts behind it, where something is to be read.
+    # The first segment is gone; it is below the log start offset, where something is to be read.
     assert [each[:2] for each in world.ranges()] == [(10, 19), (20, 29)]
     assert new.log.log_start_offset == 10
     world.assert_nothing_dangles()
@@ -379,7 +379,7 @@ def test_what_goes_of_very_many_segments_is_decided_in_a_thread_and_by_a_leader_
     monkeypatch: pytest.MonkeyPatch, keeps_epoch: bool
 ) -> None:
     """A hundred thousand segments would keep everything else on the loop waiting."""
-    monkeypatch.setattr(expiration_task, "SEGMENTS_A_TURN", 2)
+    monkeypatch.setattr(expiration_task, "SEGMENTS_PER_SLICE", 2)
     world = TierWorld(config=replace(TIERED, retention_ms=1000))
     node = copied(world, 3)
     world.clock.now_ms += 1000

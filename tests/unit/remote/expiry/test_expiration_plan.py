@@ -115,7 +115,7 @@ def test_what_is_foretold_to_stay_stays_up_to_the_last_moment_and_no_longer() ->
         )
         at = view(THREE[:count], retention=limits, local_only_bytes=random.randrange(3000))
         plan = plan_expiration(at)
-        if plan.quiet is None:
+        if plan.idle is None:
             continue
         foretold += 1
         assert plan == ExpirationPlan(None, ())
@@ -128,24 +128,24 @@ def test_what_is_foretold_to_stay_stays_up_to_the_last_moment_and_no_longer() ->
                 log_end_offset=random.randrange(2000),
             )
             where = (later.now_ms, later.local_only_bytes, later.high_watermark, later.log_end_offset)
-            if plan.quiet.holds(*where):
+            if plan.idle.contains(*where):
                 assert plan_expiration(later) == ExpirationPlan(None, ())
     assert foretold > 50
     at = view(THREE, retention=Retention(3902, 3500))
-    quiet = plan_expiration(at).quiet
-    assert quiet is not None
-    assert quiet.holds(5000, 1499, 1000, 1000)
+    idle = plan_expiration(at).idle
+    assert idle is not None
+    assert idle.contains(5000, 1499, 1000, 1000)
     for now_ms, local_bytes in ((5001, 0), (5000, 1500)):
-        assert not quiet.holds(now_ms, local_bytes, 1000, 1000)
+        assert not idle.contains(now_ms, local_bytes, 1000, 1000)
         assert plan_expiration(replace(at, now_ms=now_ms, local_only_bytes=local_bytes)).deletions
 
 
 def test_nothing_is_foretold_while_a_copy_or_a_deletion_is_under_way() -> None:
     for state in (STARTED, DELETING):
         unfinished = [*THREE, replace(finished(4, 300, 399), state=state)]
-        assert plan_expiration(view(unfinished)).quiet is None
-    assert plan_expiration(view(THREE, in_progress={segment_id(2).id})).quiet is None
-    assert plan_expiration(view(THREE)).quiet is not None
+        assert plan_expiration(view(unfinished)).idle is None
+    assert plan_expiration(view(THREE, in_progress={segment_id(2).id})).idle is None
+    assert plan_expiration(view(THREE)).idle is not None
 
 
 def test_a_topic_without_delete_in_its_cleanup_policy_keeps_its_records_for_ever() -> None:

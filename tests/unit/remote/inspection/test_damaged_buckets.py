@@ -128,14 +128,14 @@ def test_a_manifest_of_another_log(tier: TierBucket) -> None:
     tier.file(0, "rsm-manifest").write_bytes(json.dumps(fields).encode())
     found = tier.findings()
     assert kinds(found) == [Kind.WRONG_SIZE]
-    assert "the metadata says" in found[0].detail
+    assert "in the metadata it is" in found[0].detail
 
 
 def test_objects_that_no_metadata_names(tier: TierBucket) -> None:
     stray = tier.file(0, "log").with_name(f"{0:020d}-{uuid_text(tier.view().partition.topic_id)}.log")
     stray.write_bytes(b"left behind")
     (finding,) = tier.findings()
-    assert (finding.kind, finding.detail) == (Kind.ORPHAN, "its copy was never noted")
+    assert (finding.kind, finding.detail) == (Kind.ORPHAN, "its copy is not in the metadata")
     stray.with_suffix(".txt").write_bytes(b"what is this")
     stray.unlink()
     assert kinds(tier.findings()) == [Kind.FOREIGN_OBJECT]
@@ -261,10 +261,10 @@ def test_an_aborted_transaction_that_no_index_names(with_aborts: TierBucket) -> 
     stored.indexes[IndexType.TRANSACTION] = whole[:34]
     (finding,) = inspect_segment(memory, with_aborts.segments[0])
     assert finding.kind is Kind.BAD_TRANSACTION_INDEX
-    assert "offset 14 is not in it, 1 in all" in finding.detail
+    assert "it lacks the abort at offset 14, 1 in total" in finding.detail
     del stored.indexes[IndexType.TRANSACTION]
     (finding,) = inspect_segment(memory, with_aborts.segments[0])
-    assert "offset 4 is not in it, 2 in all" in finding.detail
+    assert "it lacks the abort at offset 4, 2 in total" in finding.detail
 
 
 def test_an_abort_of_what_was_never_written_here_needs_no_entry(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_an_abort_of_what_was_never_written_here_needs_no_entry(tmp_path: Path) 
 def test_a_transaction_index_that_brokers_believe_empty(with_aborts: TierBucket) -> None:
     memory, _ = in_memory(with_aborts)
     (finding,) = inspect_segment(memory, replace(with_aborts.segments[0], is_txn_index_empty=True))
-    assert finding.detail == "it has 2 entries, the metadata says none"
+    assert finding.detail == "it has 2 entries, in the metadata it is empty"
 
 
 def test_a_transaction_index_that_names_a_committed_one(with_aborts: TierBucket) -> None:
@@ -302,7 +302,7 @@ def test_offsets_that_are_not_those_of_the_metadata(tier: TierBucket) -> None:
     stored.log = whole[: positions[2]] + whole[positions[3] :]
     found = inspect_segment(memory, replace(metadata, segment_size_bytes=len(stored.log)))
     assert Kind.WRONG_OFFSETS in kinds(found)
-    assert "where offset 6 is due" in next(one.detail for one in found if one.kind is Kind.WRONG_OFFSETS)
+    assert "expected is offset 6" in next(one.detail for one in found if one.kind is Kind.WRONG_OFFSETS)
     stored.log = whole
     found = inspect_segment(memory, replace(metadata, end_offset=20))
     assert Kind.WRONG_OFFSETS in kinds(found)
@@ -352,7 +352,7 @@ def test_a_producer_snapshot_of_a_later_segment(with_aborts: TierBucket) -> None
     memory, _ = in_memory(with_aborts)
     metadata = replace(with_aborts.segments[0], end_offset=9)
     found = [one for one in inspect_segment(memory, metadata) if one.kind is Kind.BAD_PRODUCER_SNAPSHOT]
-    assert [one.detail for one in found] == ["it knows of offset 13, the segment ends with 9"]
+    assert [one.detail for one in found] == ["it has offset 13, the segment ends with 9"]
 
 
 def test_a_stream_that_ends_early_is_damage_and_a_store_that_fails_is_not(tier: TierBucket) -> None:

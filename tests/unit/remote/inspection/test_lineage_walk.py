@@ -15,7 +15,7 @@ def walk(entries: list[tuple[int, int]], log_start: int, end: int, asked: int | 
     cache = LeaderEpochCache.of(EpochEntry(*entry) for entry in entries)
     walking = LineageWalk(entries[-1][0] if asked is None else asked, log_start)
     while walking.next_epoch is not None:
-        walking.answer(*cache.end_offset_for(walking.next_epoch, end))
+        walking.add_response(*cache.end_offset_for(walking.next_epoch, end))
     return walking
 
 

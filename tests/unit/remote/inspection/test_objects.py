@@ -70,5 +70,5 @@ def test_every_kind_has_its_words() -> None:
     assert len({kind.meaning for kind in Kind}) == len(Kind)
     finding = Finding(Kind.GAP, None, offsets_text(3, 3), "see there")
     assert str(finding) == (
-        "LOSS gap: offset 3: no segment of the log holds these offsets: they cannot be read (see there)"
+        "LOSS gap: offset 3: no segment of the log contains these offsets: they cannot be read (see there)"
     )

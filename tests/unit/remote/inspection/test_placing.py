@@ -1,4 +1,4 @@
-"""Where an offset is, why it is not in the tier, and what goes next."""
+"""Where an offset is, why it is not in remote storage, and what goes next."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.support.remote_segments import DELETED, DELETING, started, step
 from tests.support.tier_views import NOW_MS, TIERED, copied, ids, view_of
 from tidelog.remote.expiry.plan import Reason
-from tidelog.remote.inspection.departures import departures, local_only_bytes
 from tidelog.remote.inspection.placing import Obstacle, Place, locate, pending_offset, upload_reasons
+from tidelog.remote.inspection.scheduled_deletions import local_only_bytes, scheduled_deletions
 from tidelog.remote.inspection.views import PartitionView
 
 LINEAGE = ((5, 0), (7, 100))
@@ -120,13 +120,13 @@ def test_what_is_pending_is_what_the_leader_says_or_what_follows_the_tier() -> N
 
 
 def test_nothing_goes_without_a_limit() -> None:
-    assert departures(the_view(), 3) == []
+    assert scheduled_deletions(the_view(), 3) == []
 
 
 def test_time_decides_for_each_segment_and_those_below_it() -> None:
     # Segments are as new as 1000 ms + their last offset.
     config = replace(TIERED, retention_ms=NOW_MS - 1100)
-    found = departures(the_view(config=config), 3)
+    found = scheduled_deletions(the_view(config=config), 3)
     assert [(ids([one.segment]), one.reason) for one in found] == [
         ([0], Reason.RETENTION_TIME),
         ([1], None),
@@ -141,12 +141,14 @@ def test_size_decides_by_what_is_kept_and_what_is_only_local() -> None:
     view = the_view(config=config, local_size_bytes=1500)
     assert local_only_bytes(view) == 1500
     # 3 segments of 1000 bytes and 1500 local ones: the first goes when 6000 are there, with 1500 more.
-    assert [(ids([one.segment])[0], one.after_bytes) for one in departures(view, 9)] == [
+    assert [(ids([one.segment])[0], one.after_bytes) for one in scheduled_deletions(view, 9)] == [
         (0, 1500),
         (1, 2500),
         (2, 3500),
     ]
-    now = departures(the_view(config=replace(TIERED, retention_bytes=3000), local_size_bytes=1500), 1)
+    now = scheduled_deletions(
+        the_view(config=replace(TIERED, retention_bytes=3000), local_size_bytes=1500), 1
+    )
     assert [(ids([one.segment])[0], one.reason) for one in now] == [(0, Reason.RETENTION_SIZE), (1, None)]
 
 
@@ -164,8 +166,8 @@ def test_size_a_segment_goes_exactly_when_the_log_has_grown_as_foretold(
     retention_bytes: int, local_bytes: int, growth: int
 ) -> None:
     config = replace(TIERED, retention_bytes=retention_bytes)
-    before = departures(the_view(config=config, local_size_bytes=local_bytes), 3)
-    after = departures(the_view(config=config, local_size_bytes=local_bytes + growth), 3)
+    before = scheduled_deletions(the_view(config=config, local_size_bytes=local_bytes), 3)
+    after = scheduled_deletions(the_view(config=config, local_size_bytes=local_bytes + growth), 3)
     gone = {ids([one.segment])[0] for one in after if one.reason is not None}
     foretold = {
         ids([one.segment])[0]
@@ -178,8 +180,8 @@ def test_size_a_segment_goes_exactly_when_the_log_has_grown_as_foretold(
 @given(retention_ms=st.integers(0, NOW_MS), later_ms=st.integers(0, NOW_MS))
 def test_time_a_segment_goes_exactly_when_it_was_foretold(retention_ms: int, later_ms: int) -> None:
     view = the_view(config=replace(TIERED, retention_ms=retention_ms))
-    before = departures(view, 3)
-    after = departures(replace(view, now_ms=view.now_ms + later_ms), 3)
+    before = scheduled_deletions(view, 3)
+    after = scheduled_deletions(replace(view, now_ms=view.now_ms + later_ms), 3)
     gone = {ids([one.segment])[0] for one in after if one.reason is not None}
     foretold = {
         ids([one.segment])[0]

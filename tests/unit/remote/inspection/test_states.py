@@ -18,7 +18,7 @@ from tests.support.remote_segments import (
 from tests.support.tier_views import NOW_MS, copied, history_of, ids, view_of
 from tidelog.remote.inspection.findings import Finding, Kind
 from tidelog.remote.inspection.history import MetadataHistory, RecordPlace
-from tidelog.remote.inspection.states import PATIENCE_MS, copy_under_way, history_findings, state_findings
+from tidelog.remote.inspection.states import PATIENCE_MS, copy_in_progress, history_findings, state_findings
 from tidelog.remote.metadata.record_codec import encode_event
 from tidelog.remote.metadata.store import RemoteLogEvent
 from tidelog.remote.ports.segment_metadata import RemotePartitionDeleteState
@@ -34,7 +34,7 @@ def kinds(found: list[Finding]) -> list[Kind]:
 def test_a_copy_that_is_under_way() -> None:
     view = view_of([*WHOLE, started(2, 20, 29)], local_start=10)
     assert state_findings(view, patience_ms=NOW_MS) == []
-    copying = copy_under_way(view, patience_ms=NOW_MS)
+    copying = copy_in_progress(view, patience_ms=NOW_MS)
     assert copying is not None and ids([copying]) == [2]
 
 
@@ -42,20 +42,20 @@ def test_a_copy_that_takes_too_long() -> None:
     view = view_of([*WHOLE, started(2, 20, 29)], local_start=10)
     (finding,) = state_findings(view, PATIENCE_MS)
     assert (finding.kind, finding.detail) == (Kind.DANGLING_COPY, "since 9997 s")
-    assert copy_under_way(view) is None
+    assert copy_in_progress(view) is None
 
 
 def test_a_copy_whose_records_another_one_holds_is_given_up() -> None:
     view = view_of([*copied(0, 0, 9), started(2, 10, 19), *copied(1, 10, 19)], local_start=10)
     (finding,) = state_findings(view, patience_ms=NOW_MS)
-    assert (finding.kind, finding.detail) == (Kind.DANGLING_COPY, "another segment holds the same records")
+    assert (finding.kind, finding.detail) == (Kind.DANGLING_COPY, "another segment contains the same records")
 
 
 def test_a_copy_after_which_another_began_is_given_up() -> None:
     view = view_of([*WHOLE, started(2, 20, 29), started(3, 20, 25)], local_start=10)
     (finding,) = state_findings(view, patience_ms=NOW_MS)
     assert finding.detail == "another copy has begun since"
-    copying = copy_under_way(view, patience_ms=NOW_MS)
+    copying = copy_in_progress(view, patience_ms=NOW_MS)
     assert copying is not None and ids([copying]) == [3]
 
 
@@ -133,7 +133,7 @@ def test_records_that_nobody_can_decode_and_a_topic_that_was_cut() -> None:
     history = metadata(*WHOLE)
     history.record(RecordPlace(4, 77), b"\x01\x63\x00")
     history.record(RecordPlace(4, 78), None)
-    history.cut[4] = 12
+    history.truncated[4] = 12
     found = history_findings(history, {PARTITION.topic_id}, NOW_MS)
     assert kinds(found) == [Kind.UNREADABLE_RECORD, Kind.UNREADABLE_RECORD, Kind.LOST_HISTORY]
     assert found[0].place == "metadata partition 4, offset 77"

@@ -243,7 +243,7 @@ async def test_a_deletion_that_was_broken_off_is_resumed_by_the_node_that_began_
     reborn = Site(site=site)
     reborn.metadata.on_partition_leadership_changes((), ())
     for event in site.events.events:  # a manager that was just made has read the topic
-        reborn.metadata.hear(event)
+        reborn.metadata.on_record(event)
     reborn.clock.now_ms += 1_000_000
     reborn.manager.start()
     await eventually(lambda: not reborn.tier.copies and not reborn.manager.removing)

@@ -29,7 +29,7 @@ from tests.support.tier_world import (
     run_to_end,
 )
 from tidelog.protocol.ids import Offset
-from tidelog.remote.expiry.segment_deletion import delete_leftovers
+from tidelog.remote.expiry.segment_deletion import delete_undeleted_copies
 from tidelog.remote.ports.metadata_manager import RemoteMetadataError
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentState
 from tidelog.remote.ports.storage_manager import RemoteStorageError
@@ -391,7 +391,7 @@ class TieredPartition(RuleBasedStateMachine):
             self.head.run_copy()
             self.head.run_expiration()
             for node in world.nodes:
-                run_to_end(delete_leftovers(node.context))
+                run_to_end(delete_undeleted_copies(node.context))
         world.assert_nothing_dangles()
         log = self.head.log
         assert log.highest_offset_in_remote_storage == log.log_end_offset - 1

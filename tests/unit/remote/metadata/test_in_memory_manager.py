@@ -55,7 +55,7 @@ async def test_managers_of_one_log_see_each_others_writes_and_a_late_one_reads_t
 
 async def test_what_is_not_here_or_does_not_follow_is_refused() -> None:
     manager = InMemoryRemoteLogMetadataManager()
-    with pytest.raises(RemoteMetadataError, match="not here"):
+    with pytest.raises(RemoteMetadataError, match="not assigned to this node"):
         await manager.add_remote_log_segment_metadata(started(1, 0, 99))
     manager.on_partition_leadership_changes([PARTITION], [])
     with pytest.raises(RemoteMetadataError, match="UNKNOWN_SEGMENT"):
@@ -64,7 +64,7 @@ async def test_what_is_not_here_or_does_not_follow_is_refused() -> None:
     with pytest.raises(ValueError, match="COPY_SEGMENT_STARTED"):
         await manager.update_remote_log_segment_metadata(step(1, STARTED))
     manager.on_stop_partitions([PARTITION])
-    with pytest.raises(RemoteMetadataError, match="not here"):
+    with pytest.raises(RemoteMetadataError, match="not assigned to this node"):
         manager.list_remote_log_segments(PARTITION)
 
 

@@ -121,12 +121,12 @@ def test_metadata_partitions_are_those_that_kafka_chooses() -> None:
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        (lambda value: value[:2], "cut in its head"),
-        (lambda value: b"\x02" + value[1:], "frame version is 2"),
+        (lambda value: value[:2], "ends within its header"),
+        (lambda value: b"\x02" + value[1:], "frame version 2 is not supported"),
         (lambda value: b"\x01\x09" + value[2:], "type 9"),
         (lambda value: b"\x01\x00\x01" + value[3:], "version 1"),
         (lambda value: value[:-1], "RemoteLogSegmentMetadataRecord"),
-        (lambda value: value[:-2] + b"\x09\x00", "9 is no RemoteLogSegmentState"),
+        (lambda value: value[:-2] + b"\x09\x00", "9 is not a RemoteLogSegmentState"),
     ],
 )
 def test_a_record_that_cannot_be_is_refused_by_what_is_wrong_with_it(
@@ -146,9 +146,9 @@ def test_what_tells_of_the_segments_of_other_topics_need_not_be_decoded(name: st
 
 
 def test_a_record_has_its_place_in_the_topic_or_in_a_snapshot_not_in_both() -> None:
-    with pytest.raises(DecodeError, match="no place in a snapshot"):
+    with pytest.raises(DecodeError, match="not a record of a snapshot"):
         decode_snapshot_entry(LINES["started"], TIDES)
-    with pytest.raises(DecodeError, match="no place in the metadata topic"):
+    with pytest.raises(DecodeError, match="not a record of the metadata topic"):
         decode_event(LINES["snapshot"])
 
 

@@ -110,7 +110,7 @@ async def test_a_partition_that_comes_later_reads_its_past_while_others_go_on() 
         assert manager.highest_offset_for_epoch(OTHER, 0) == 999
         assert len(list(manager.list_remote_log_segments(PARTITION))) == 11
         manager.on_stop_partitions([OTHER])
-        with pytest.raises(RemoteMetadataError, match="not here"):
+        with pytest.raises(RemoteMetadataError, match="not assigned to this node"):
             manager.highest_offset_for_epoch(OTHER, 0)
         await copy(manager, 11)
 
@@ -140,7 +140,7 @@ async def test_a_write_that_does_not_follow_is_refused_before_it_is_written() ->
         for update in (step(0, DELETED), step(1, FINISHED)):
             with pytest.raises(RemoteMetadataError):
                 await manager.update_remote_log_segment_metadata(update)
-        with pytest.raises(RemoteMetadataError, match="not here"):
+        with pytest.raises(RemoteMetadataError, match="not assigned to this node"):
             await manager.add_remote_log_segment_metadata(started(0, 0, 9, partition=OTHER))
         assert len(topic.logs[0]) == written
 
@@ -191,7 +191,7 @@ async def test_the_metadata_topic_may_be_gone_for_a_while() -> None:
     async with running(topic, PARTITION) as manager:
         await copy(manager, 0)
         topic.is_down = True
-        with pytest.raises(RemoteMetadataError, match="could not write"):
+        with pytest.raises(RemoteMetadataError, match="cannot write"):
             await copy(manager, 1)
         openings = topic.openings
         topic.is_down = False
@@ -294,7 +294,7 @@ async def test_kafka_19425_a_topic_that_cannot_be_used_is_reported(is_wrong: boo
     manager = manager_on(topic, on_failure=said.append)
     manager.start()
     await eventually(lambda: said)
-    assert ("3 partitions" if is_wrong else "not reached in time") in said[0]
+    assert ("3 partitions" if is_wrong else "cannot reach the metadata topic") in said[0]
     with pytest.raises(RemoteMetadataError):
         await manager.put_remote_partition_delete_metadata(
             deletion(RemotePartitionDeleteState.DELETE_PARTITION_MARKED)
@@ -378,8 +378,8 @@ async def test_an_unexpected_error_is_reported_and_ends_the_writes_that_wait() -
         with pytest.raises(RemoteMetadataError):
             await copy(manager, 0)
         await eventually(lambda: said)
-        assert "has ended" in said[0]
-        with pytest.raises(RemoteMetadataError, match="has ended"):
+        assert "failed" in said[0]
+        with pytest.raises(RemoteMetadataError, match="failed"):
             await copy(manager, 1)
 
 

@@ -117,7 +117,7 @@ def test_unknown_keys_are_named_in_the_log_and_passed_over(
             {"fetch.chunk.cache.size": "-2"},
             "fetch.chunk.cache.size=-2: allowed is a 64-bit number of at least -1",
         ),
-        ({"encryption.enabled": "true"}, "encryption.key.pairs=None: allowed is a list of ids"),
+        ({"encryption.enabled": "true"}, "encryption.key.pairs=None: allowed is a list of key pair ids"),
         (
             {"encryption.enabled": "true", "encryption.key.pairs": "a,b", "encryption.key.pair.id": "c"},
             "encryption.key.pair.id=c: allowed is one of encryption.key.pairs: a, b",
@@ -128,7 +128,7 @@ def test_unknown_keys_are_named_in_the_log_and_passed_over(
         ),
         (
             {"encryption.enabled": "true", "encryption.key.pairs": "a:b", "encryption.key.pair.id": "a:b"},
-            "encryption.key.pairs=a:b: an id is not blank and has no colon",
+            "encryption.key.pairs=a:b: allowed is an id that is not blank and has no colon",
         ),
     ],
 )
@@ -152,7 +152,7 @@ def test_key_files_must_hold_the_two_halves_of_one_rsa_pair(root: Path, tmp_path
         ((other_public, private), "private.key.file=.*allowed is the RSA private key that belongs to"),
         ((rubbish, private), "public.key.file=.*allowed is a PEM file of an RSA key"),
         ((public, public), "private.key.file=.*allowed is a PEM file of an RSA key"),
-        ((tmp_path / "none", private), "public.key.file=.*the file cannot be read"),
+        ((tmp_path / "none", private), "public.key.file=.*cannot read the file"),
     ):
         with pytest.raises(ConfigError, match=line):
             made({**base(root), **encryption_configs(*wrong)})

@@ -49,13 +49,13 @@ LOG = EpochLineage([(5, 10), (7, 15), (9, 100)])
 def test_a_segment_is_part_of_the_log_that_was_written_in_its_epochs(
     start: int, end: int, epochs: tuple[tuple[int, int], ...], log_end: int, is_part: bool
 ) -> None:
-    assert LOG.holds(started(1, start, end, epochs), log_end) is is_part
+    assert LOG.contains(started(1, start, end, epochs), log_end) is is_part
 
 
 def test_an_overlapping_segment_stays_part_of_the_log_when_the_log_start_moves_into_it() -> None:
     # Apache Kafka's example: segment 5-50 is deleted, the log starts at 51, epoch 5 is forgotten.
     moved = EpochLineage([(7, 51), (9, 100)])
-    assert moved.holds(started(2, 14, 150, ((5, 14), (7, 15), (9, 100))), 200)
+    assert moved.contains(started(2, 14, 150, ((5, 14), (7, 15), (9, 100))), 200)
 
 
 def test_epochs_without_records_are_left_out_of_a_lineage() -> None:

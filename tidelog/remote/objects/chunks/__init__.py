@@ -1,7 +1,7 @@
-"""Reading segments of the tier fast: caches bounded in bytes, one GET for all who want the same, read-ahead.
+"""Fast reads of remote segments: caches with bounded sizes, one GET for all readers of a chunk, read-ahead.
 
     SegmentStream -> ChunkCache -> memory or disk
                          `-> ranged GET of adjacent chunks -> undo the transform
 
-Config names are Aiven's (fetch.chunk.cache.*, fetch.manifest.cache.*, fetch.indexes.cache.*).
+Config keys are Aiven's (fetch.chunk.cache.*, fetch.manifest.cache.*, fetch.indexes.cache.*).
 """

@@ -1,4 +1,4 @@
-"""What a cache may hold and how long it waits."""
+"""The settings of a cache."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheSettings:
-    """`size` is in bytes (in entries for manifests); None is no bound. `threads` get ahead of readers."""
+    """The limits of a cache: `size` is in bytes (in entries for manifests), None is no limit.
+
+    `threads` is the number of read-ahead threads.
+    """
 
     size: int | None
     retention_ms: int | None = 600_000

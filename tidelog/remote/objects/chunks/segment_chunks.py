@@ -1,4 +1,4 @@
-"""Chunks of one segment out of the store: a ranged GET, then each chunk undone as it arrives."""
+"""Chunks of one segment from the store: a ranged GET, then the transform of each chunk is undone."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from tidelog.remote.ports.streams import ShortRead, read_exactly
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A segment that can be read: its objects and its manifest."""
+    """A segment that can be read: the keys of its objects and its manifest."""
 
     keys: SegmentKeys
     manifest: SegmentManifest
 
     @property
     def index(self) -> ChunkIndex:
-        """Its chunks."""
+        """Return its chunks."""
         return self.manifest.chunk_index
 
     @property
     def size(self) -> int:
-        """Bytes of the original log file."""
+        """Return the size of the original log file in bytes."""
         return self.manifest.chunk_index.original_file_size
 
 
 def fetch_chunks(
     store: ObjectStore, segment: Segment, first: int, last: int
 ) -> Iterator[tuple[Chunk, Pieces]]:
-    """Chunks `first` to `last`, both inclusive, by one GET.
+    """Return chunks `first` to `last`, both inclusive, from one GET.
 
-    Errors: RemoteStorageError that names the object when it is short or damaged, or when the store fails;
+    Errors: RemoteStorageError that names the object if it is short or damaged, or if the store fails;
     RemoteResourceNotFound.
     """
     index, keys = segment.index, segment.keys

@@ -1,4 +1,4 @@
-"""The bytes of a segment from one position to another, as a stream over its chunks."""
+"""Streams over a range of a segment's bytes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tidelog.remote.ports.storage_manager import ReadableStream, RemoteStorageEr
 
 
 class _ChunkedStream:
-    """What both kinds have in common: pieces, each within one chunk, given out in the sizes asked for.
+    """A stream of pieces, each within one chunk, that are returned in the requested sizes.
 
-    Invariant: `_position` is the original position of the next byte that is not in `_piece`.
+    Invariant: `_position` is the original position of the next byte after `_piece`.
     """
 
     def __init__(self, segment: Segment, start: int, end: int) -> None:
@@ -27,39 +27,43 @@ class _ChunkedStream:
         self._is_closed = False
 
     def read(self, size: int = -1, /) -> bytes:
-        """The next bytes, at most `size`, all of the rest when negative; empty at the end."""
+        """Return the next bytes, at most `size`, or all remaining ones if `size` is negative; empty at the
+        end.
+        """
         views = list(self.views(size))
         if len(views) == 1:
             whole = views[0].obj
-            # A view of all of its bytes is the bytes: nothing is copied.
+            # A view of a whole bytes object needs no copy.
             return whole if isinstance(whole, bytes) and len(whole) == len(views[0]) else bytes(views[0])
         return b"".join(views)
 
     def read_view(self, size: int, /) -> Buffer:
-        """The same without a copy where the bytes are of one chunk; it keeps that chunk in memory."""
+        """Return the same without a copy if the bytes are in one chunk; the view keeps that chunk in
+        memory.
+        """
         views = list(self.views(size))
         return views[0] if len(views) == 1 else b"".join(views)
 
     def views(self, size: int = -1) -> Iterator[memoryview]:
-        """The same without a copy: views of chunks, in order."""
-        left = len(self._piece) + self._end - self._position
-        wanted = left if size < 0 else min(size, left)
-        while wanted:
+        """Return the same without a copy: views of chunks, in order."""
+        remaining = len(self._piece) + self._end - self._position
+        missing = remaining if size < 0 else min(size, remaining)
+        while missing:
             if self._is_closed:
                 raise RemoteStorageError("the stream is closed")
             if not self._piece:
-                self._piece = memoryview(self._next(self._position + wanted))
+                self._piece = memoryview(self._next(self._position + missing))
                 self._position += len(self._piece)
-            given, self._piece = self._piece[:wanted], self._piece[wanted:]
-            wanted -= len(given)
-            yield given
+            piece, self._piece = self._piece[:missing], self._piece[missing:]
+            missing -= len(piece)
+            yield piece
 
     def _next(self, needed_end: int) -> Buffer:
-        """The bytes from `_position` to the end of its chunk or of the range."""
+        """Return the bytes from `_position` to the end of its chunk or of the range."""
         raise AssertionError("abstract")
 
     def _in_chunk(self, chunk: Chunk) -> tuple[int, int]:
-        """What of `chunk` belongs to the range from `_position` on."""
+        """Return the part of `chunk` in the range from `_position`, as positions in the chunk."""
         return self._position - chunk.original_position, min(
             chunk.original_size, self._end - chunk.original_position
         )
@@ -71,7 +75,7 @@ class _ChunkedStream:
 
 
 class CachedSegmentStream(_ChunkedStream):
-    """Reads through a cache, which reads ahead."""
+    """A stream that reads through a cache with read-ahead."""
 
     def __init__(self, cache: ChunkCache, segment: Segment, start: int, end: int) -> None:
         super().__init__(segment, start, end)
@@ -84,7 +88,10 @@ class CachedSegmentStream(_ChunkedStream):
 
 
 class DirectSegmentStream(_ChunkedStream):
-    """Reads from the store by one GET, begun at the first read; of transformed segments whole chunks."""
+    """A stream that reads from the store with one GET, which the first read sends.
+
+    Of transformed segments, whole chunks are fetched.
+    """
 
     def __init__(self, store: ObjectStore, segment: Segment, start: int, end: int) -> None:
         super().__init__(segment, start, end)
@@ -106,7 +113,7 @@ class DirectSegmentStream(_ChunkedStream):
         data = self._plain.read(needed_end - self._position)
         if not data:
             shown = self._segment.keys.shown(key)
-            raise RemoteStorageError(f"{shown}: {self._end - self._position} bytes are missing at its end")
+            raise RemoteStorageError(f"{shown}: {self._end - self._position} bytes are missing at the end")
         return data
 
     def _next_chunk(self) -> Buffer:
@@ -117,7 +124,7 @@ class DirectSegmentStream(_ChunkedStream):
         found = next(self._chunks, None)
         if found is None:
             raise RemoteStorageError(
-                f"{self._segment.keys.shown(self._segment.keys.log)}: the stream has failed before"
+                f"{self._segment.keys.shown(self._segment.keys.log)}: the stream has failed already"
             )
         chunk, data = found
         return data.slice(*self._in_chunk(chunk))

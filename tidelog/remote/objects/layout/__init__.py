@@ -1,14 +1,14 @@
-"""The objects that a segment becomes: their keys, the manifest, and what is done to bytes on the way.
+"""The objects of a segment: their keys, the manifest, and the transforms of their bytes.
 
     <prefix><topic>-<topicId>/<partition>/<start offset, 20 digits>-<segmentId>
 
-        .log           chunks, end to end
-        .indexes       small files, end to end
-        .rsm-manifest  JSON: what is where
+        .log           chunks, one after the other
+        .indexes       indexes and other small files, one after the other
+        .rsm-manifest  JSON: the positions of chunks and small files
 
-Each chunk of the log is transformed on its own (zstd, then AES-256-GCM), so that any range can be read by
-fetching the chunks it touches. The manifest is written last: a segment without one does not exist.
+Each chunk of the log is transformed separately (zstd, then AES-256-GCM), so that any range can be read by
+fetching its chunks. The manifest is written last: a segment without a manifest does not exist.
 
-Source: Aiven's RemoteStorageManager for Apache Kafka, whose buckets these are; checked against the plugin
-itself (tests/golden/segment_objects).
+Source: Aiven's RemoteStorageManager for Apache Kafka, which uses the same buckets; verified with objects that
+the plugin wrote (tests/golden/segment_objects).
 """

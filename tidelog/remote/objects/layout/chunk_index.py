@@ -1,10 +1,10 @@
-"""Which chunk of a transformed log holds which bytes of the original one.
+"""Which chunk of a transformed log contains which bytes of the original log.
 
     original     |-- original_chunk_size --|-- original_chunk_size --|- rest -|
     transformed  |-- size 0 --|-- size 1 ------|- final -|
 
-Positions and sizes are bytes, ends are exclusive. Chunks without compression are all of one size but the
-last ("fixed"); compressed ones have a size each ("variable").
+Positions and sizes are in bytes, ends are exclusive. Chunks without compression all have the same size except
+the last one ("fixed"); each compressed chunk has its own size ("variable").
 
 Source: FixedSizeChunkIndex and VariableSizeChunkIndex of Aiven's RemoteStorageManager.
 """
@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class Chunk(NamedTuple):
-    """Chunk number `number`: where it stands in the original and in the transformed log."""
+    """The position and size of chunk `number` in the original and in the transformed log."""
 
     number: int
     original_position: int
@@ -28,17 +28,17 @@ class Chunk(NamedTuple):
 
     @property
     def original_end(self) -> int:
-        """The original position behind it."""
+        """Return the original position after the chunk."""
         return self.original_position + self.original_size
 
     @property
     def transformed_end(self) -> int:
-        """The transformed position behind it."""
+        """Return the transformed position after the chunk."""
         return self.transformed_position + self.transformed_size
 
 
 def chunk_count(original_chunk_size: int, original_file_size: int) -> int:
-    """How many chunks a file is cut into."""
+    """Return the number of chunks of a file."""
     return -(-original_file_size // original_chunk_size)
 
 
@@ -49,11 +49,11 @@ class _ChunkIndex:
 
     @property
     def count(self) -> int:
-        """How many chunks there are."""
+        """Return the number of chunks."""
         return chunk_count(self.original_chunk_size, self.original_file_size)
 
     def index_at(self, position: int) -> int:
-        """The number of the chunk that holds the original `position`."""
+        """Return the number of the chunk that contains the original `position`."""
         assert 0 <= position < self.original_file_size, position
         return position // self.original_chunk_size
 
@@ -65,13 +65,13 @@ class _ChunkIndex:
 
 @dataclass(frozen=True, slots=True)
 class FixedChunkIndex(_ChunkIndex):
-    """Transformed chunks of one size, but the last."""
+    """Transformed chunks of the same size, except the last one."""
 
     transformed_chunk_size: int
     final_transformed_chunk_size: int
 
     def chunk(self, index: int) -> Chunk:
-        """Chunk `index`, which must be there."""
+        """Return chunk `index`, which must exist."""
         position, size = self._original(index)
         is_last = index == self.count - 1
         transformed_size = self.final_transformed_chunk_size if is_last else self.transformed_chunk_size
@@ -80,7 +80,7 @@ class FixedChunkIndex(_ChunkIndex):
 
 @dataclass(frozen=True, slots=True)
 class VariableChunkIndex(_ChunkIndex):
-    """Transformed chunks of the sizes given, one for each chunk."""
+    """Transformed chunks, each with its own size."""
 
     transformed_sizes: Sequence[int]
     _positions: list[int] = field(init=False, repr=False, compare=False)
@@ -90,7 +90,7 @@ class VariableChunkIndex(_ChunkIndex):
         object.__setattr__(self, "_positions", list(accumulate(self.transformed_sizes, initial=0)))
 
     def chunk(self, index: int) -> Chunk:
-        """Chunk `index`, which must be there."""
+        """Return chunk `index`, which must exist."""
         position, size = self._original(index)
         return Chunk(index, position, size, self._positions[index], self.transformed_sizes[index])
 

@@ -1,11 +1,11 @@
 """The sizes of a segment's transformed chunks, packed for the manifest.
 
     count 4, base 4, width 1, (count - 1) x (size - base) of `width` bytes, last size 4; big endian
-    count 4, size 4    when there is one
-    count 4            when there is none
+    count 4, size 4    for one chunk
+    count 4            without chunks
 
-The base is the smallest of all but the last, which may be much smaller and stands in full. In the manifest
-it is a zstd frame (content size in its header) in base64.
+The base is the smallest size except the last, which may be much smaller and is stored as it is. In the
+manifest, the packed sizes are a zstd frame (content size in its header) in base64.
 
 Source: ChunkSizesBinaryCodec, TransformedChunksSerializer and -Deserializer of Aiven's RemoteStorageManager.
 """
@@ -21,11 +21,11 @@ from tidelog.protocol.errors import DecodeError
 from tidelog.remote.objects.layout.zstd_frames import BadFrame, compress, decompress
 
 PACKED_BYTES_MAX: Final = 10 * 1024 * 1024
-"""Bytes before compression; more is neither written nor read."""
+"""The maximum size before compression; more is neither written nor read."""
 
 
 def pack_chunk_sizes(sizes: Sequence[int]) -> bytes:
-    """`sizes` in the layout above; each is 0 to 2**31 - 1."""
+    """Return `sizes` in the layout above; each is from 0 to 2**31 - 1."""
     assert all(0 <= size < 1 << 31 for size in sizes), sizes
     count = len(sizes).to_bytes(4, "big")
     if not sizes:
@@ -40,7 +40,7 @@ def pack_chunk_sizes(sizes: Sequence[int]) -> bytes:
 
 
 def unpack_chunk_sizes(packed: bytes) -> list[int]:
-    """The sizes in `packed`; DecodeError when its length is not what its head says."""
+    """Return the sizes in `packed`. Errors: DecodeError if its length does not match its header."""
     count = int.from_bytes(packed[:4], "big")
     if count == 0:
         return []
@@ -57,18 +57,18 @@ def unpack_chunk_sizes(packed: bytes) -> list[int]:
 
 
 def chunk_sizes_text(sizes: Sequence[int]) -> str:
-    """`sizes` as the manifest has them."""
+    """Return `sizes` in the form of the manifest."""
     packed = pack_chunk_sizes(sizes)
     assert len(packed) <= PACKED_BYTES_MAX, len(packed)
     return base64.b64encode(compress(packed, checksum=False)).decode()
 
 
 def chunk_sizes_from_text(text: str) -> list[int]:
-    """The sizes in the manifest's text; DecodeError when it is damaged."""
+    """Return the sizes in the manifest's text. Errors: DecodeError if it is damaged."""
     try:
         return unpack_chunk_sizes(decompress(base64.b64decode(text, validate=True), PACKED_BYTES_MAX))
     except (binascii.Error, BadFrame) as error:
-        raise DecodeError(f"the sizes of transformed chunks cannot be read: {error}") from error
+        raise DecodeError(f"cannot read the sizes of transformed chunks: {error}") from error
 
 
 def _last(packed: bytes, position: int) -> int:

@@ -1,9 +1,9 @@
-"""What a copy gives back to be kept with the segment's metadata (KIP-917): tagged fields.
+"""The custom metadata of a copied segment (KIP-917): tagged fields.
 
-    count (unsigned varint), then by rising tag: tag, size in bytes (unsigned varints), value
+    count (unsigned varint), then in the order of tags: tag, size in bytes (unsigned varints), value
     0 remote_size    zigzag 64-bit varint, bytes of all objects
     1 object_prefix  compact string
-    2 object_key     compact string, the keys' shared path without prefix and suffix
+    2 object_key     compact string, the common path of the keys without prefix and suffix
 
 Source: SegmentCustomMetadataField and -Serde of Aiven's RemoteStorageManager.
 """
@@ -23,7 +23,7 @@ from tidelog.protocol.primitives import (
 
 
 class CustomField(IntEnum):
-    """A field by its tag; the names are those that custom.metadata.fields.include takes."""
+    """A field by its tag; the names are the values of custom.metadata.fields.include."""
 
     REMOTE_SIZE = 0
     OBJECT_PREFIX = 1
@@ -31,7 +31,7 @@ class CustomField(IntEnum):
 
 
 class CustomMetadata(NamedTuple):
-    """The fields; None for one that is not there."""
+    """The fields; None for a missing field."""
 
     remote_size: int | None = None
     object_prefix: str | None = None
@@ -39,7 +39,7 @@ class CustomMetadata(NamedTuple):
 
 
 def encode_custom_metadata(metadata: CustomMetadata) -> bytes:
-    """The bytes of the fields that are there; empty when none is."""
+    """Return the bytes of the fields that are present; empty if there are none."""
     values: list[tuple[CustomField, bytes]] = []
     if metadata.remote_size is not None:
         size = bytearray()
@@ -61,7 +61,7 @@ def encode_custom_metadata(metadata: CustomMetadata) -> bytes:
 
 
 def decode_custom_metadata(data: bytes) -> CustomMetadata:
-    """The fields of `data`, those with unknown tags left out; DecodeError when it is no such thing."""
+    """Return the fields in `data` except those with unknown tags. Errors: DecodeError."""
     found: dict[int, bytes] = {}
     try:
         count, position = read_unsigned_varint(data, 0)
@@ -79,7 +79,7 @@ def decode_custom_metadata(data: bytes) -> CustomMetadata:
             _text(found.get(CustomField.OBJECT_KEY)),
         )
     except (IndexError, UnicodeDecodeError) as error:
-        raise DecodeError(f"custom metadata cannot be read: {data.hex()}") from error
+        raise DecodeError(f"cannot read custom metadata: {data.hex()}") from error
 
 
 def _compact_string(text: str) -> bytes:
@@ -94,5 +94,5 @@ def _text(value: bytes | None) -> str | None:
         return None
     length, position = read_unsigned_varint(value, 0)
     if length == 0 or position + length - 1 != len(value):
-        raise DecodeError(f"custom metadata has a text of a wrong length: {value.hex()}")
+        raise DecodeError(f"custom metadata has a string of a wrong length: {value.hex()}")
     return value[position:].decode()

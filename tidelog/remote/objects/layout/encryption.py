@@ -1,10 +1,11 @@
-"""Envelope encryption: every segment has a data key of its own, wrapped by an RSA key pair of the ring.
+"""Envelope encryption: every segment has its own data key, which is wrapped by an RSA key pair of the key
+ring.
 
     transformed chunk = IV (12, random) | AES-256-GCM of the chunk with the segment's AAD | tag (16)
     wrapped data key  = <key pair id>:<base64>
 
-New segments are wrapped by the active pair; the others of the ring still unwrap what they once wrapped, so
-keys rotate without rewriting segments.
+The active key pair wraps the data keys of new segments. The other pairs of the ring still unwrap the keys
+that they wrapped earlier, so that keys can be rotated without rewriting segments.
 
 Source: AesEncryptionProvider, RsaEncryptionProvider, EncryptedDataKey of Aiven's RemoteStorageManager.
 """
@@ -30,11 +31,11 @@ AAD_BYTES: Final = 32
 IV_BYTES: Final = 12
 TAG_BYTES: Final = 16
 OVERHEAD_BYTES: Final = IV_BYTES + TAG_BYTES
-"""What encryption adds to a chunk."""
+"""The bytes that encryption adds to a chunk."""
 
 
 class DecryptError(ValueError):
-    """Not encrypted with this key, or damaged."""
+    """The data was not encrypted with this key, or is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +50,21 @@ class DataKey:
 
     @staticmethod
     def random() -> DataKey:
-        """A new key, and AAD that has nothing to do with it."""
+        """Return a new key with independent AAD."""
         return DataKey(secrets.token_bytes(DATA_KEY_BYTES), secrets.token_bytes(AAD_BYTES))
 
     def encrypt(self, data: Buffer) -> bytes:
-        """IV, ciphertext and tag of `data`."""
+        """Return the IV, the ciphertext and the tag of `data`."""
         iv = secrets.token_bytes(IV_BYTES)
         return iv + AESGCM(self.key).encrypt(iv, data, self.aad)
 
     def decrypt(self, data: Buffer) -> bytes:
-        """What `encrypt` was given; DecryptError when the tag does not fit."""
+        """Return the plaintext of `data`. Errors: DecryptError if the tag does not match."""
         view = memoryview(data)
         try:
             return AESGCM(self.key).decrypt(view[:IV_BYTES], view[IV_BYTES:], self.aad)
         except (InvalidTag, ValueError) as error:
-            raise DecryptError(f"{len(data)} encrypted bytes do not fit their tag") from error
+            raise DecryptError(f"the tag of {len(data)} encrypted bytes does not match") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +77,21 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True)
 class KeyRing:
-    """Key pairs by id; `active` wraps new data keys. Invariant: `active` is among them."""
+    """Key pairs by id; `active` wraps new data keys. Invariant: `active` is one of them."""
 
     active: str
     pairs: Mapping[str, KeyPair]
 
     def wrap(self, data_key: bytes) -> str:
-        """`data_key` as the manifest has it."""
+        """Return `data_key` in the form of the manifest."""
         wrapped = wrap(data_key, self.pairs[self.active].public)
         return f"{self.active}:{base64.b64encode(wrapped).decode()}"
 
     def unwrap(self, text: str) -> bytes:
-        """The data key of a manifest; DecryptError when its pair is not in the ring or does not fit."""
+        """Return the data key of a manifest.
+
+        Errors: DecryptError if its key pair is not in the ring or does not match.
+        """
         pair_id, _, encoded = text.partition(":")
         pair = self.pairs.get(pair_id)
         if pair is None:
@@ -95,7 +99,9 @@ class KeyRing:
         try:
             key = unwrap(base64.b64decode(encoded, validate=True), pair.private)
         except (binascii.Error, UnwrapError) as error:
-            raise DecryptError(f"the data key wrapped by {pair_id!r} cannot be read: {error}") from error
+            raise DecryptError(f"cannot unwrap the data key of key pair {pair_id!r}: {error}") from error
         if len(key) not in (16, 24, DATA_KEY_BYTES):
-            raise DecryptError(f"the data key wrapped by {pair_id!r} has {len(key)} bytes")
+            raise DecryptError(
+                f"the data key of key pair {pair_id!r} has {len(key)} bytes; expected are 16, 24 or 32"
+            )
         return key

@@ -1,4 +1,4 @@
-"""The manifest of a segment: what was done to its bytes, where its chunks and small files are.
+"""The manifest of a segment: the transform of its bytes, and the positions of its chunks and indexes.
 
     {"version":"1",
      "chunkIndex":{"type":"fixed","originalChunkSize":..,"originalFileSize":..,
@@ -8,10 +8,10 @@
      "segmentIndexes":{"offset":{"position":..,"size":..},"timestamp":..,"producerSnapshot":..,
                        "leaderEpoch":..,"transaction":.. or null},
      "compression":false,
-     "encryption":{"dataKey":"<key pair id>:<base64>","aad":"<base64>"},      only when encrypted
-     "remoteLogSegmentMetadata":{..}}                                         for people; never read back
+     "encryption":{"dataKey":"<key pair id>:<base64>","aad":"<base64>"},      only if encrypted
+     "remoteLogSegmentMetadata":{..}}                                         for humans; never read
 
-Unknown fields are passed over, so that what later versions add does no harm.
+Unknown fields are ignored, so that later versions can add fields.
 
 Source: SegmentManifestV1 and its serde in Aiven's RemoteStorageManager, as Jackson writes it under Kafka 4.
 """
@@ -41,7 +41,7 @@ from tidelog.remote.ports.storage_manager import IndexType
 
 VERSION: Final = "1"
 MANIFEST_BYTES_MAX: Final = 32 * 1024 * 1024
-"""A manifest is never longer; a longer one is refused before it is read."""
+"""The maximum size of a manifest; a longer one is rejected before it is read."""
 
 INDEX_ORDER: Final = (
     IndexType.OFFSET,
@@ -50,7 +50,7 @@ INDEX_ORDER: Final = (
     IndexType.LEADER_EPOCH,
     IndexType.TRANSACTION,
 )
-"""How the small files follow each other in their object."""
+"""The order of the small files in their object."""
 
 _INDEX_FIELDS: Final = {
     IndexType.OFFSET: "offset",
@@ -62,7 +62,7 @@ _INDEX_FIELDS: Final = {
 
 
 class IndexPlace(NamedTuple):
-    """Where a small file stands in the object of indexes, in bytes as stored."""
+    """The position and the stored size of a small file in the object of indexes, in bytes."""
 
     position: int
     size: int
@@ -70,7 +70,7 @@ class IndexPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SegmentManifest:
-    """What is needed to read a segment."""
+    """The data that is needed to read a segment."""
 
     chunk_index: ChunkIndex
     indexes: Mapping[IndexType, IndexPlace]
@@ -78,12 +78,12 @@ class SegmentManifest:
 
     @property
     def index_transform(self) -> Transform:
-        """How small files are stored: never compressed."""
+        """Return the transform of indexes: they are never compressed."""
         return Transform(data_key=self.transform.data_key)
 
 
 def place_indexes(sizes: Mapping[IndexType, int]) -> dict[IndexType, IndexPlace]:
-    """Where small files of these stored sizes stand when they follow each other in order."""
+    """Return the positions of small files with these stored sizes in the object of indexes."""
     places: dict[IndexType, IndexPlace] = {}
     position = 0
     for index_type in INDEX_ORDER:
@@ -96,7 +96,7 @@ def place_indexes(sizes: Mapping[IndexType, int]) -> dict[IndexType, IndexPlace]
 def encode_manifest(
     manifest: SegmentManifest, metadata: RemoteLogSegmentMetadata, key_ring: KeyRing | None
 ) -> bytes:
-    """The object's bytes; `key_ring` is needed when the segment is encrypted."""
+    """Return the bytes of the manifest; `key_ring` is required if the segment is encrypted."""
     fields: dict[str, Any] = {
         "version": VERSION,
         "chunkIndex": _chunk_index_fields(manifest.chunk_index),
@@ -116,11 +116,16 @@ def encode_manifest(
 
 
 def decode_manifest(data: bytes, key_ring: KeyRing | None) -> SegmentManifest:
-    """What `data` says. Errors: DecodeError, also when the key pair of an encrypted segment is unknown."""
+    """Return the manifest in `data`.
+
+    Errors: DecodeError, also if the key pair of an encrypted segment is unknown.
+    """
     try:
         fields = json.loads(data)
         if str(fields["version"]) != VERSION:
-            raise DecodeError(f"manifest version {fields['version']!r} is not known, {VERSION} is")
+            raise DecodeError(
+                f"manifest version {fields['version']!r} is not supported; supported is {VERSION}"
+            )
         transform = Transform(_flag(fields["compression"]), _data_key(fields.get("encryption"), key_ring))
         return SegmentManifest(
             _chunk_index(fields["chunkIndex"]), _indexes(fields["segmentIndexes"]), transform
@@ -144,7 +149,7 @@ def _chunk_index_fields(index: ChunkIndex) -> dict[str, Any]:
 def _chunk_index(fields: Mapping[str, Any]) -> ChunkIndex:
     chunk_size, file_size = _size(fields, "originalChunkSize"), _size(fields, "originalFileSize")
     if chunk_size == 0:
-        raise DecodeError("the manifest says that chunks have 0 bytes")
+        raise DecodeError("the chunk size in the manifest is 0")
     match fields["type"]:
         case "fixed":
             transformed, final = (
@@ -155,9 +160,13 @@ def _chunk_index(fields: Mapping[str, Any]) -> ChunkIndex:
         case "variable":
             sizes = chunk_sizes_from_text(fields["transformedChunks"])
             if len(sizes) != chunk_count(chunk_size, file_size):
-                raise DecodeError(f"{len(sizes)} chunks of {chunk_size} bytes do not make {file_size}")
+                raise DecodeError(
+                    f"{len(sizes)} chunks of {chunk_size} bytes do not add up to {file_size} bytes"
+                )
             return VariableChunkIndex(chunk_size, file_size, sizes)
-    raise DecodeError(f"chunk index of type {fields['type']!r}: known are fixed and variable")
+    raise DecodeError(
+        f"chunk index type {fields['type']!r} is not supported; supported are fixed and variable"
+    )
 
 
 def _indexes(fields: Mapping[str, Any]) -> dict[IndexType, IndexPlace]:
@@ -209,11 +218,11 @@ def _metadata_fields(metadata: RemoteLogSegmentMetadata) -> dict[str, Any]:
 def _size(fields: Mapping[str, Any], name: str) -> int:
     value = fields[name]
     if type(value) is not int or not 0 <= value < 1 << 31:
-        raise DecodeError(f"{name} is {value!r}, a number of bytes below 2**31 is expected")
+        raise DecodeError(f"{name} is {value!r}; expected is a number of bytes below 2**31")
     return value
 
 
 def _flag(value: object) -> bool:
     if not isinstance(value, bool):
-        raise DecodeError(f"compression is {value!r}, true or false is expected")
+        raise DecodeError(f"compression is {value!r}; expected is true or false")
     return value

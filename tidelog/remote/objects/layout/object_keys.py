@@ -1,4 +1,4 @@
-"""What the objects of a segment are called.
+"""The keys of the objects of a segment.
 
 Source: ObjectKeyFactory of Aiven's RemoteStorageManager.
 """
@@ -14,7 +14,7 @@ from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 
 @dataclass(frozen=True, slots=True)
 class SegmentKeys:
-    """The keys of one segment's objects; `path` is what they share behind the prefix."""
+    """The keys of one segment's objects; `path` is their common part after the prefix."""
 
     prefix: str
     path: str
@@ -22,31 +22,31 @@ class SegmentKeys:
 
     @property
     def log(self) -> str:
-        """The log file, chunk behind chunk."""
+        """Return the key of the log."""
         return f"{self.prefix}{self.path}.log"
 
     @property
     def indexes(self) -> str:
-        """The small files, one behind the other."""
+        """Return the key of the object that contains the indexes."""
         return f"{self.prefix}{self.path}.indexes"
 
     @property
     def manifest(self) -> str:
-        """What makes the segment exist."""
+        """Return the key of the manifest, without which the segment does not exist."""
         return f"{self.prefix}{self.path}.rsm-manifest"
 
     @property
     def all(self) -> list[str]:
-        """Every object, in the order of deletion: without its manifest a segment is gone."""
+        """Return all keys in the order of deletion: the manifest first."""
         return [self.manifest, self.indexes, self.log]
 
     def shown(self, key: str) -> str:
-        """`key` as it may appear in logs and errors (key.prefix.mask)."""
+        """Return `key` as logs and errors may show it (key.prefix.mask)."""
         return f"<prefix>/{key[len(self.prefix) :]}" if self.masks_prefix else key
 
 
 def main_path(metadata: RemoteLogSegmentMetadata) -> str:
-    """What the keys of a segment share, without prefix and suffix."""
+    """Return the common part of a segment's keys, without prefix and suffix."""
     partition = metadata.topic_id_partition
     segment_id = uuid_text(metadata.remote_log_segment_id.id)
     return (
@@ -57,23 +57,23 @@ def main_path(metadata: RemoteLogSegmentMetadata) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ObjectKeys:
-    """Names objects by the configured prefix; what custom metadata says of prefix and path goes first."""
+    """Creates keys from the configured prefix; prefix and path in custom metadata have precedence."""
 
     prefix: str = ""
     masks_prefix: bool = False
 
     def new(self, metadata: RemoteLogSegmentMetadata) -> SegmentKeys:
-        """The keys under which a segment is written."""
+        """Return the keys for a segment that is to be written."""
         return SegmentKeys(self.prefix, main_path(metadata), self.masks_prefix)
 
     def of(self, metadata: RemoteLogSegmentMetadata) -> SegmentKeys:
-        """The keys under which a segment was written; DecodeError for damaged custom metadata."""
+        """Return the keys of a segment that was written. Errors: DecodeError for damaged custom metadata."""
         keys = self.new(metadata)
         if not metadata.custom_metadata:
             return keys
-        noted = decode_custom_metadata(metadata.custom_metadata)
+        recorded = decode_custom_metadata(metadata.custom_metadata)
         return SegmentKeys(
-            keys.prefix if noted.object_prefix is None else noted.object_prefix,
-            keys.path if noted.object_key is None else noted.object_key,
+            keys.prefix if recorded.object_prefix is None else recorded.object_prefix,
+            keys.path if recorded.object_key is None else recorded.object_key,
             self.masks_prefix,
         )

@@ -1,4 +1,4 @@
-"""Bytes that are handed on without being copied, and how they are read in full."""
+"""Bytes that are passed on without being copied."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tidelog.remote.ports.streams import ShortRead
 Buffer: TypeAlias = bytes | memoryview
 
 PIECE_BYTES: Final = 4 * 1024 * 1024
-"""How much is read from a stream at a time where the pieces need not be joined.
+"""How many bytes are read from a stream at a time if the pieces need not be joined.
 
-As much as a chunk has by default: a slice of one piece is a view, one over a border is a copy.
+It is the default size of a chunk: a slice of one piece is a view, a slice of two pieces is a copy.
 """
 
 
 class Pieces:
-    """Bytes as they came from a store, in pieces that are never joined as a whole."""
+    """Bytes as a store delivered them, in pieces that are never joined as a whole."""
 
     __slots__ = ("_ends", "parts")
 
@@ -31,7 +31,9 @@ class Pieces:
         return self._ends[-1] if self._ends else 0
 
     def slice(self, start: int, end: int) -> Buffer:
-        """The bytes from `start` to `end` (exclusive): a view when they are of one piece, else a copy."""
+        """Return the bytes from `start` to `end` (exclusive): a view if they are in one piece, else a
+        copy.
+        """
         assert 0 <= start <= end <= len(self), (start, end, len(self))
         views = []
         number = bisect_right(self._ends, start)

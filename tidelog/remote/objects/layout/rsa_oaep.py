@@ -1,7 +1,7 @@
 """RSA-OAEP with SHA3-512 (MGF1 of the same hash, empty label), which wraps data keys.
 
-Written out because OpenSSL's bindings offer OAEP with SHA-1 and SHA-2 only. The private operation is blinded,
-so that its time tells nothing of the key; wrapped keys come from our own bucket, not from strangers.
+It is implemented here because OpenSSL's bindings offer OAEP with SHA-1 and SHA-2 only. The private operation
+is blinded, so that its duration reveals nothing about the key. Wrapped keys come from our own bucket.
 
 Source: RFC 8017, sections 7.1 and B.2.1; RsaEncryptionProvider of Aiven's RemoteStorageManager for the hash.
 """
@@ -17,15 +17,15 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPubl
 _HASH_BYTES: Final = 64
 _LABEL_HASH: Final = hashlib.sha3_512(b"").digest()
 MODULUS_BITS_MIN: Final = 8 * (32 + 2 * _HASH_BYTES + 2)
-"""A key must be at least this long to wrap the 32 bytes of a data key."""
+"""The minimum size of a key that can wrap a data key of 32 bytes."""
 
 
 class UnwrapError(ValueError):
-    """What was unwrapped was not wrapped with this key, or is damaged."""
+    """The wrapped key was not wrapped with this key, or is damaged."""
 
 
 def wrap(message: bytes, key: RSAPublicKey) -> bytes:
-    """`message` encrypted for the owner of `key`; ValueError when it is too long for it."""
+    """Return `message`, encrypted for the owner of `key`. Errors: ValueError if it is too long."""
     numbers = key.public_numbers()
     length = _modulus_bytes(numbers.n)
     if len(message) > length - 2 * _HASH_BYTES - 2:
@@ -40,7 +40,7 @@ def wrap(message: bytes, key: RSAPublicKey) -> bytes:
 
 
 def unwrap(wrapped: bytes, key: RSAPrivateKey) -> bytes:
-    """What `wrap` was given; UnwrapError when `key` is another one or bytes are damaged."""
+    """Return the message that `wrap` encrypted. Errors: UnwrapError for another `key` or damaged bytes."""
     modulus = key.private_numbers().public_numbers.n
     length = _modulus_bytes(modulus)
     if len(wrapped) != length or int.from_bytes(wrapped, "big") >= modulus:

@@ -1,4 +1,4 @@
-"""What is done to each chunk on its way to the store and back: zstd, then encryption, each or none."""
+"""The transform of each chunk before it is stored: zstd, then encryption; both are optional."""
 
 from __future__ import annotations
 
@@ -10,35 +10,38 @@ from tidelog.remote.objects.layout.zstd_frames import BadFrame, compress, decomp
 
 
 class DamagedChunk(ValueError):
-    """Bytes that are not what was written."""
+    """The bytes are not those that were written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """How the chunks of one segment are stored."""
+    """The transform of the chunks of one segment."""
 
     compression: bool = False
     data_key: DataKey | None = None
 
     @property
     def is_identity(self) -> bool:
-        """Whether stored bytes are the original ones."""
+        """Return whether the stored bytes are the original ones."""
         return not self.compression and self.data_key is None
 
     def transformed_size(self, size: int) -> int | None:
-        """What `size` bytes become; None when that is known only afterwards."""
+        """Return the stored size of `size` bytes; None if it is known only after compression."""
         if self.compression:
             return None
         return size if self.data_key is None else size + OVERHEAD_BYTES
 
     def apply(self, chunk: Buffer) -> Buffer:
-        """The stored form of `chunk`."""
+        """Return the stored form of `chunk`."""
         if self.compression:
             chunk = compress(chunk)
         return chunk if self.data_key is None else self.data_key.encrypt(chunk)
 
     def undo(self, stored: Buffer, original_size: int) -> Buffer:
-        """The chunk that became `stored`, of `original_size` bytes; DamagedChunk when it is another."""
+        """Return the chunk whose stored form is `stored`.
+
+        Errors: DamagedChunk if it does not have `original_size` bytes or cannot be decoded.
+        """
         chunk = stored
         try:
             if self.data_key is not None:
@@ -48,5 +51,5 @@ class Transform:
         except (DecryptError, BadFrame) as error:
             raise DamagedChunk(str(error)) from error
         if len(chunk) != original_size:
-            raise DamagedChunk(f"{len(chunk)} bytes where {original_size} were written")
+            raise DamagedChunk(f"the chunk has {len(chunk)} bytes; {original_size} were written")
         return chunk

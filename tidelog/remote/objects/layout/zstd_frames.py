@@ -1,7 +1,7 @@
-"""zstd frames as segment objects have them: the content size in the head, a checksum at the end.
+"""zstd frames of segment objects: the content size is in the header, a checksum at the end.
 
-The plugin whose buckets we share sizes its buffers by the head, so it must be there; it writes no checksum,
-but its decoder checks ours.
+The plugin with which we share buckets allocates its buffers by the content size, so it is required. The
+plugin writes no checksum, but its decoder verifies ours.
 """
 
 from __future__ import annotations
@@ -18,27 +18,30 @@ _contexts = threading.local()
 
 
 class BadFrame(ValueError):
-    """Not a zstd frame, or one whose content is not what it says."""
+    """The data is not a zstd frame, or its content does not match its header."""
 
 
 def compress(data: Buffer, *, checksum: bool = True) -> bytes:
-    """One frame that holds `data`."""
+    """Return one frame that contains `data`."""
     return zstandard.ZstdCompressor(level=LEVEL, write_checksum=checksum).compress(data)
 
 
 def decompress(frame: Buffer, size_max: int) -> bytes:
-    """What `frame` holds; BadFrame when damaged, without a content size, or with one above `size_max`."""
+    """Return the content of `frame`.
+
+    Errors: BadFrame for a damaged frame, a frame without a content size, or with one above `size_max`.
+    """
     try:
         size = zstandard.frame_content_size(frame)
         if not 0 <= size <= size_max:
-            raise BadFrame(f"the frame says {size} bytes, allowed are {size_max}")
+            raise BadFrame(f"the content size of the frame is {size} bytes; allowed are {size_max}")
         return _decompressor().decompress(frame, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise BadFrame(str(error)) from error
 
 
 def _decompressor() -> zstandard.ZstdDecompressor:
-    # One for each thread: making one costs as much as a small chunk, and they are not to be shared.
+    # One for each thread: its creation costs as much as a small chunk, and it must not be shared.
     context: zstandard.ZstdDecompressor | None = getattr(_contexts, "decompressor", None)
     if context is None:
         context = _contexts.decompressor = zstandard.ZstdDecompressor()

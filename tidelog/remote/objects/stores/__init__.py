@@ -1,5 +1,5 @@
-"""Where bytes lie: one port, `ObjectStore`, over a local directory, any fsspec file system, or S3.
+"""Object stores: one port, `ObjectStore`, over a local directory, any fsspec file system, or S3.
 
-An adapter is made from config texts by `backends.object_store`, which imports only the one that is asked
-for: a broker without a tier, or with one in a directory, never loads boto3.
+`backends.object_store` creates an adapter from config texts. It imports only the adapter that is needed: a
+broker without remote storage, or with remote storage in a directory, never loads boto3.
 """

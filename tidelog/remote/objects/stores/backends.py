@@ -1,4 +1,4 @@
-"""Object stores by the name of their class, Aiven's or a short one."""
+"""Object stores by class name: the name of Aiven's class or a short name."""
 
 from __future__ import annotations
 

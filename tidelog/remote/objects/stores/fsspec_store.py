@@ -1,16 +1,17 @@
-"""An object store on any file system that fsspec knows (file, memory, HDFS, GCS, Azure ...), by its URL.
+"""An object store on any file system of fsspec (file, memory, HDFS, GCS, Azure ...), by its URL.
 
-How a put stays whole depends on the file system:
+How a put is made atomic depends on the file system:
 
     file, HDFS, SFTP, SMB    written to `<root>/.uploads/<random>`, then renamed
-    all others               given to the file system in one call; object stores show an object only when it
+    all others               passed to the file system in one call; object stores show an object only when it
                              is complete. A source is first written to a local temporary file.
 
-Limits that fsspec sets: timeouts and retries are those of the file system (`fsspec.options`); there is no
-fsync of directories (use the local directory store for that); HDFS does not rename over an existing file, so
-a put that replaces one deletes it first; empty directories are removed for file and memory only, because
-`rmdir` of some others takes what is inside along. A stream of file and memory reads the object as it was when
-opened. Of others it asks for the length, then for pieces: whoever replaces an object meanwhile may see both.
+Limits of fsspec: timeouts and retries are those of the file system (`fsspec.options`). Directories are not
+fsynced (use the local directory store for that). HDFS does not rename over an existing file, so a put that
+replaces one deletes it first. Empty directories are removed for file and memory only, because `rmdir` of some
+others also deletes the contents. A stream of file and memory reads the object as it was when opened. Other
+file systems are asked for the length, then for pieces: if an object is replaced meanwhile, a reader may see
+parts of both.
 """
 
 from __future__ import annotations
@@ -63,13 +64,13 @@ CONFIGS: Final = table(
             kind=ConfigKind.STRING,
             non_empty=True,
             required=True,
-            documentation="Where objects lie: a URL of fsspec, as hdfs://name/tier or gs://bucket/tier.",
+            documentation="The location of the objects: a URL of fsspec, such as hdfs://name/tier or gs://bucket/tier.",
         ),
         ConfigDefinition(
             key="fsspec.options",
             kind=ConfigKind.PASSWORD,
             default="{}",
-            documentation="Options of the file system as a JSON object; may hold secrets.",
+            documentation="Options of the file system as a JSON object; may contain secrets.",
         ),
     ]
 )
@@ -78,11 +79,11 @@ CONFIGS: Final = table(
 class FsspecStore:
     """Objects as files below the path of a URL.
 
-    I/O: blocking calls of fsspec, from any thread. Errors: see the port.
+    I/O: blocking calls of fsspec, from any thread. Errors: those of the port.
     """
 
     def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
-        """Errors: what fsspec raises for a URL or options that it cannot use."""
+        """Open the file system. Errors: those of fsspec for an invalid URL or options."""
         found = fsspec.core.url_to_fs(
             url, **{"use_listings_cache": False, "skip_instance_cache": True, **(options or {})}
         )
@@ -95,7 +96,7 @@ class FsspecStore:
 
     @classmethod
     def from_config(cls, values: Mapping[str, str]) -> FsspecStore:
-        """The store that `values` describe; ConfigError in one line when they do not."""
+        """Return the store that `values` configure. Errors: ConfigError in one line."""
         reject_unknown_keys(CONFIGS, values)
         parsed = parse_values(CONFIGS, values)
         url = str(parsed["fsspec.url"])
@@ -105,7 +106,7 @@ class FsspecStore:
             options = None
         if not isinstance(options, dict):
             raise ConfigError(
-                "fsspec.options", HIDDEN_VALUE, 'allowed is a JSON object, as {"token": "anon"}'
+                "fsspec.options", HIDDEN_VALUE, 'allowed is a JSON object, such as {"token": "anon"}'
             )
         try:
             return cls(url, options)
@@ -114,7 +115,7 @@ class FsspecStore:
             raise ConfigError("fsspec.url", url, " ".join(allowed.split())) from error
 
     def put(self, key: str, content: Content, size: int | None = None) -> None:
-        """See the port."""
+        """Put an object, as specified by ObjectStore."""
         path = self._path(key)
         parts = Parts(self.name, key, content, size)
         with put_errors(self.name, key, Exception):
@@ -124,7 +125,7 @@ class FsspecStore:
                 self._put_at_once(path, content, parts)
 
     def get(self, key: str, start: int | None = None, end: int | None = None) -> ExactStream:
-        """See the port."""
+        """Return a range of an object, as specified by ObjectStore."""
         check_range(start, end)
         path = self._path(key)
         if self._protocols & (_LOCAL | _MEMORY):
@@ -133,7 +134,7 @@ class FsspecStore:
         return _FsspecStream(self, key, path, start or 0, length)
 
     def delete(self, keys: Iterable[str]) -> None:
-        """See the port."""
+        """Delete objects, as specified by ObjectStore."""
         first_failure = FirstFailure(self.name, "delete")
         for key in keys:
             with first_failure.of(key):
@@ -144,7 +145,7 @@ class FsspecStore:
         first_failure.raise_it()
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """See the port; the whole listing is fetched at once."""
+        """List objects, as specified by ObjectStore; the whole listing is fetched at once."""
         directory = prefix.rpartition("/")[0]
         if directory:
             check_path_key(self.name, directory)
@@ -160,7 +161,7 @@ class FsspecStore:
                 yield ObjectInfo(key, int(info["size"]))
 
     def size(self, key: str) -> int:
-        """Bytes of the object."""
+        """Return the size of the object in bytes."""
         try:
             info = self._file_system.info(self._path(key))
         except (FileNotFoundError, NotADirectoryError):
@@ -174,10 +175,10 @@ class FsspecStore:
         return int(info["size"])
 
     def close(self) -> None:
-        """Nothing is held between calls."""
+        """Do nothing: nothing is held between calls."""
 
     def read_piece(self, key: str, path: str, start: int, end: int) -> bytes:
-        """The bytes from `start` up to `end`, which is not among them; fewer where the object ends."""
+        """Return the bytes from `start` to `end` (exclusive); fewer at the end of the object."""
         try:
             return bytes(self._file_system.cat_file(path, start=start, end=end))
         except FileNotFoundError:
@@ -186,10 +187,10 @@ class FsspecStore:
             raise failure(self.name, "read", key, error) from error
 
     def _opened(self, key: str, path: str, start: int | None, end: int | None) -> ExactStream:
-        """A stream of one version: what is opened stays, whatever happens to the key."""
+        """Return a stream of one version of the object, also if the key is replaced or deleted later."""
         try:
             if self._protocols & _MEMORY:
-                # One call gives a range of one version; the whole object may be a thousand times as long.
+                # One call returns a range of one version; the whole object may be a thousand times as long.
                 stop = None if end is None else end + 1
                 content = bytes(self._file_system.cat_file(path, start=start or 0, end=stop))
                 if not content:
@@ -213,7 +214,7 @@ class FsspecStore:
     def _path(self, key: str) -> str:
         check_path_key(self.name, key)
         if key.split("/", 1)[0] == _UPLOADS:
-            raise failure(self.name, "use", key, f"{_UPLOADS} is where puts are under way")
+            raise failure(self.name, "use", key, f"the directory {_UPLOADS} is reserved for uploads")
         return f"{self._root}/{key}"
 
     def _put_and_rename(self, path: str, parts: Parts) -> None:
@@ -230,7 +231,7 @@ class FsspecStore:
             raise
 
     def _place(self, upload: str, path: str) -> None:
-        """Rename; a deletion may take the directory away between the two calls, so try again."""
+        """Rename the upload; try again if a deletion removes the directory between the two calls."""
         file_system = self._file_system
         for attempt in range(1, _ATTEMPTS_MAX + 1):
             try:
@@ -313,7 +314,7 @@ class _FsspecStream(ExactStream):
 
 
 def _copy(parts: Parts, file: IO[bytes]) -> None:
-    """All of `parts` into `file`, which is synced where it is one of this machine."""
+    """Write all `parts` to `file`; fsync it if it is a local file."""
     while part := parts.next_part(PIECE_BYTES_MAX):
         file.write(part)
     file.flush()

@@ -1,13 +1,13 @@
-"""An object store in a directory of this machine, or of a file system mounted here: the embedded default.
+"""An object store in a local or mounted directory: the default of embedded clusters.
 
     <root>/<key>               an object; the parts of a key are directories
-    <root>/.uploads/<random>   a put under way; renamed when it is whole and synced
+    <root>/.uploads/<random>   an unfinished put; renamed when it is complete and synced
 
-Several processes may use one root at the same time. A deletion takes empty directories along; rmdir refuses
-one that is not empty, and a put that loses its directory in between makes it again.
+Several processes may use one root at the same time. A deletion removes empty directories; rmdir refuses to
+remove others. A put whose directory is removed meanwhile creates it again.
 
-Durability: a put returns after fsync of the file and of every directory on its way; a deletion after fsync
-of the directory.
+Durability: a put returns after fsync of the file and of all its parent directories; a deletion after fsync of
+the directory.
 Source: the keys `root` and `overwrite.enabled` are those of Aiven's FileSystemStorage.
 """
 
@@ -52,7 +52,7 @@ CONFIGS: Final = table(
             kind=ConfigKind.STRING,
             non_empty=True,
             required=True,
-            documentation="The directory in which objects lie; it must be there.",
+            documentation="The directory of the objects; it must exist.",
         ),
         ConfigDefinition(
             key="overwrite.enabled",
@@ -67,11 +67,11 @@ CONFIGS: Final = table(
 class LocalDirectoryStore:
     """Objects as files below `root`.
 
-    I/O: blocking calls of the file system, from any thread. Errors: see the port.
+    I/O: blocking calls of the file system, from any thread. Errors: those of the port.
     """
 
     def __init__(self, root: str, *, overwrite: bool = True) -> None:
-        """`root` must be a directory that can be written to; OSError when it is not."""
+        """Open `root`, which must be a writable directory. Errors: OSError."""
         self.name = f"directory {root}"
         self._root = os.path.realpath(root)
         self._uploads = os.path.join(self._root, _UPLOADS)
@@ -81,16 +81,16 @@ class LocalDirectoryStore:
 
     @classmethod
     def from_config(cls, values: Mapping[str, str]) -> LocalDirectoryStore:
-        """The store that `values` describe; ConfigError in one line when they do not."""
+        """Return the store that `values` configure. Errors: ConfigError in one line."""
         reject_unknown_keys(CONFIGS, values)
         parsed = parse_values(CONFIGS, values)
         root = str(parsed["root"])
         if not os.path.isdir(root) or not os.access(root, os.W_OK | os.X_OK):
-            raise ConfigError("root", root, "allowed is a directory that is there and can be written to")
+            raise ConfigError("root", root, "allowed is an existing, writable directory")
         return cls(root, overwrite=parsed["overwrite.enabled"] is True)
 
     def put(self, key: str, content: Content, size: int | None = None) -> None:
-        """See the port; with `overwrite` off an object that is there already is an error."""
+        """Put an object, as specified by ObjectStore; without `overwrite`, an existing object is an error."""
         path = self._path(key)
         parts = Parts(self.name, key, content, size)
         upload = os.path.join(self._uploads, uuid4().hex)
@@ -103,7 +103,10 @@ class LocalDirectoryStore:
                 os.unlink(upload)
 
     def get(self, key: str, start: int | None = None, end: int | None = None) -> ExactStream:
-        """See the port; the stream reads the object as it was when opened, whatever happens to the key."""
+        """Return a range of an object, as specified by ObjectStore.
+
+        The stream reads the object as it was when opened, also if the key is replaced or deleted later.
+        """
         check_range(start, end)
         try:
             descriptor = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC)
@@ -122,7 +125,7 @@ class LocalDirectoryStore:
         return _FileStream(self.name, key, descriptor, start or 0, length)
 
     def delete(self, keys: Iterable[str]) -> None:
-        """See the port."""
+        """Delete objects, as specified by ObjectStore."""
         directories: dict[str, str] = {}
         first_failure = FirstFailure(self.name, "delete")
         for key in keys:
@@ -137,7 +140,7 @@ class LocalDirectoryStore:
         first_failure.raise_it()
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """See the port; what appears or goes while iterating may or may not be shown."""
+        """List objects, as specified by ObjectStore; concurrent changes may or may not be included."""
         directory = prefix.rpartition("/")[0]
         if directory:
             check_path_key(self.name, directory)
@@ -147,7 +150,7 @@ class LocalDirectoryStore:
             raise failure(self.name, "list", prefix, error) from error
 
     def size(self, key: str) -> int:
-        """Bytes of the object."""
+        """Return the size of the object in bytes."""
         try:
             status = os.stat(self._path(key))
         except (FileNotFoundError, NotADirectoryError):
@@ -159,12 +162,12 @@ class LocalDirectoryStore:
         return status.st_size
 
     def close(self) -> None:
-        """Nothing is held between calls."""
+        """Do nothing: nothing is held between calls."""
 
     def _path(self, key: str) -> str:
         check_path_key(self.name, key)
         if key.split("/", 1)[0] == _UPLOADS:
-            raise failure(self.name, "use", key, f"{_UPLOADS} is where puts are under way")
+            raise failure(self.name, "use", key, f"the directory {_UPLOADS} is reserved for uploads")
         return os.path.join(self._root, key)
 
     def _write(self, upload: str, parts: Parts) -> None:
@@ -175,7 +178,7 @@ class LocalDirectoryStore:
             os.fsync(file.fileno())
 
     def _place(self, upload: str, path: str) -> None:
-        """Give the whole upload its name, and make that name durable."""
+        """Rename the complete upload, and make its name durable."""
         directory = os.path.dirname(path)
         for attempt in range(1, _ATTEMPTS_MAX + 1):
             try:
@@ -186,18 +189,18 @@ class LocalDirectoryStore:
                     os.link(upload, path)
                 break
             except FileNotFoundError:
-                # A deletion took the directory away between the two calls.
+                # A deletion removed the directory between the two calls.
                 if attempt == _ATTEMPTS_MAX:
                     raise
         while True:
-            with suppress(FileNotFoundError):  # gone already: so is the object
+            with suppress(FileNotFoundError):  # deleted meanwhile, and the object with it
                 _sync_directory(directory)
             if directory == self._root:
                 return
             directory = os.path.dirname(directory)
 
     def _remove_empty(self, directory: str) -> None:
-        """Make deletions in `directory` durable, then remove it and its parents as far as they are empty."""
+        """Make deletions in `directory` durable, then remove it and its parents that are empty."""
         with suppress(FileNotFoundError):
             _sync_directory(directory)
         while directory != self._root:
@@ -226,7 +229,7 @@ class LocalDirectoryStore:
                     yield ObjectInfo(key, entry.stat().st_size)
 
     def _remove_stale_uploads(self) -> None:
-        """Remove what processes that died left behind; young ones may belong to another process."""
+        """Remove uploads that crashed processes left; recent ones may belong to another process."""
         oldest_s = time.time() - _STALE_UPLOAD_S
         for entry in os.scandir(self._uploads):
             with suppress(OSError):
@@ -264,12 +267,14 @@ class _FileStream(ExactStream):
 
 
 def _make_directory(path: str) -> None:
-    """Make it and its parents; FileNotFoundError when a deletion takes one of them away meanwhile."""
+    """Create a directory and its parents. Errors: FileNotFoundError if a deletion removes one of them
+    meanwhile.
+    """
     try:
         os.makedirs(path, exist_ok=True)
     except FileExistsError:
-        # A directory that was there may be gone, or there again, when makedirs looks whether it is one:
-        # one look tells what it is, and what is no file is tried again.
+        # The path existed when makedirs tried to create it, but may be removed or re-created by now: one stat
+        # decides. The caller tries again unless it is a file.
         with suppress(FileNotFoundError):
             if not stat.S_ISDIR(os.stat(path).st_mode):
                 raise

@@ -13,14 +13,14 @@ MASK = "<prefix>/"
 
 
 class _Mask:
-    """Replaces a text in errors."""
+    """Replaces the prefix in errors."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
 
     @contextmanager
     def over(self) -> Iterator[None]:
-        """Errors of the block are masked; their causes, which would show the key, are cut off."""
+        """Mask the errors of the block, and drop their causes, which would show the key."""
         try:
             yield
         except RemoteStorageError as error:
@@ -31,39 +31,39 @@ class _Mask:
 
 
 class MaskedStore:
-    """`store`, in whose errors `prefix`, which is not empty, is replaced by MASK."""
+    """A store in whose errors `prefix`, which is not empty, is replaced by MASK."""
 
     def __init__(self, store: ObjectStore, prefix: str) -> None:
         self._store = store
         self._mask = _Mask(prefix)
 
     def put(self, key: str, content: Content, size: int | None = None) -> None:
-        """See ObjectStore."""
+        """Put an object, as specified by ObjectStore."""
         with self._mask.over():
             self._store.put(key, content, size)
 
     def get(self, key: str, start: int | None = None, end: int | None = None) -> ReadableStream:
-        """See ObjectStore."""
+        """Return a range of an object, as specified by ObjectStore."""
         with self._mask.over():
             return _MaskedStream(self._store.get(key, start, end), self._mask)
 
     def delete(self, keys: Iterable[str]) -> None:
-        """See ObjectStore."""
+        """Delete objects, as specified by ObjectStore."""
         with self._mask.over():
             self._store.delete(keys)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """See ObjectStore."""
+        """List objects, as specified by ObjectStore."""
         with self._mask.over():
             yield from self._store.list(prefix)
 
     def size(self, key: str) -> int:
-        """See ObjectStore."""
+        """Return the size of an object, as specified by ObjectStore."""
         with self._mask.over():
             return self._store.size(key)
 
     def close(self) -> None:
-        """See ObjectStore."""
+        """Close the store."""
         self._store.close()
 
 

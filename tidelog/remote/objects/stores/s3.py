@@ -1,6 +1,6 @@
-"""An object store in a bucket of S3, or of a server that speaks its protocol, through boto3.
+"""An object store in a bucket of S3, or of a server with the same protocol, through boto3.
 
-Importing this module loads boto3: it is imported only when a store of this kind is made (`backends`).
+Importing this module loads boto3: `backends` imports it only to create a store of this kind.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from tidelog.remote.objects.stores.port import Content, ObjectInfo, check_key, check_range, failure, missing
-from tidelog.remote.objects.stores.s3_calls import PASSING_CODES, CallFailed, NotDone, S3Calls
+from tidelog.remote.objects.stores.s3_calls import TEMPORARY_CODES, AttemptFailed, CallFailed, S3Calls
 from tidelog.remote.objects.stores.s3_client import s3_client
 from tidelog.remote.objects.stores.s3_read import Place, S3Reads
 from tidelog.remote.objects.stores.s3_settings import S3Settings
@@ -27,9 +27,10 @@ _DELETE_MAX: Final = 1000
 class S3Store:
     """Objects of a bucket.
 
-    I/O: blocking HTTP calls, from any thread, on a pool of `connections_max` kept connections.
-    Errors: see the port; an object is missing when S3 says NoSuchKey, a missing bucket is another error.
-    Bounds: a call ends within `call_timeout_ms`; a put of n parts is up to n + 4 calls.
+    I/O: blocking HTTP calls, from any thread, on a pool of at most `connections_max` connections.
+    Errors: those of the port; an object is missing if S3 responds NoSuchKey, a missing bucket is another
+    error.
+    Bounds: a call ends within `call_timeout_ms`; a put of n parts needs up to n + 4 calls.
     """
 
     def __init__(self, settings: S3Settings) -> None:
@@ -42,11 +43,13 @@ class S3Store:
 
     @classmethod
     def from_config(cls, values: Mapping[str, str]) -> S3Store:
-        """The store that `values` describe; opens no connection. Errors: ConfigError in one line."""
+        """Return the store that `values` configure; it opens no connection. Errors: ConfigError in
+        one line.
+        """
         return cls(S3Settings.from_config(values))
 
     def put(self, key: str, content: Content, size: int | None = None) -> None:
-        """See the port; one part of a source is in memory at a time."""
+        """Put an object, as specified by ObjectStore; one part of a source is in memory at a time."""
         check_key(self.name, key)
         with put_errors(self.name, key):
             try:
@@ -55,15 +58,16 @@ class S3Store:
                 raise failure(self.name, "put", key, failed.args[0]) from failed
 
     def get(self, key: str, start: int | None = None, end: int | None = None) -> ExactStream:
-        """See the port."""
+        """Return a range of an object, as specified by ObjectStore."""
         check_range(start, end)
         check_key(self.name, key)
         return self._reads.open(Place(self.name, self._bucket, key), start, end)
 
     def delete(self, keys: Iterable[str]) -> None:
-        """See the port; 1,000 keys a call. A call that fails ends it, keys that fail alone do not.
+        """Delete objects, as specified by ObjectStore, with 1,000 keys per call.
 
-        Uploads of the keys that a process did not come to the end of go too.
+        The failure of a call ends the deletion; the failure of single keys does not. Unfinished uploads of
+        the keys are aborted, too.
         """
         remaining = iter(keys)
         failed: RemoteStorageError | None = None
@@ -83,7 +87,7 @@ class S3Store:
             raise failed
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """See the port; 1,000 objects a page."""
+        """List objects, as specified by ObjectStore, with 1,000 objects per page."""
         token: str | None = None
         while True:
             try:
@@ -94,67 +98,69 @@ class S3Store:
                 yield ObjectInfo(entry["Key"], entry["Size"])
             if not page["IsTruncated"]:
                 return
-            following = page.get("NextContinuationToken")
-            if not following or following == token:
-                raise failure(self.name, "list", prefix, "there is more, but no way to ask for it")
-            token = following
+            next_token = page.get("NextContinuationToken")
+            if not next_token or next_token == token:
+                raise failure(
+                    self.name, "list", prefix, "the listing is incomplete and has no continuation token"
+                )
+            token = next_token
 
     def size(self, key: str) -> int:
-        """Bytes of the object."""
+        """Return the size of the object in bytes."""
         check_key(self.name, key)
 
-        def ask(_: object) -> int:
+        def request(_: object) -> int:
             length = self._client.head_object(Bucket=self._bucket, Key=key).get("ContentLength")
             if length is None:
-                raise NotDone("the answer does not say how long the object is")
+                raise AttemptFailed("the response has no content length")
             return length
 
         try:
-            return self._calls.run(ask)
+            return self._calls.run(request)
         except CallFailed as failed:
             self._fail("look at", key, failed)
 
     def close(self) -> None:
-        """Close connections; calls under way fail soon."""
+        """Close the connections; calls in progress fail soon."""
         self._calls.close()
         self._client.close()
 
     def _page(self, prefix: str, token: str | None) -> ListObjectsV2OutputTypeDef:
         more: Any = {} if token is None else {"ContinuationToken": token}
 
-        def ask(_: object) -> ListObjectsV2OutputTypeDef:
+        def request(_: object) -> ListObjectsV2OutputTypeDef:
             page = self._client.list_objects_v2(Bucket=self._bucket, Prefix=prefix, **more)
             if "IsTruncated" not in page:
-                raise NotDone("the answer is no whole listing")
+                raise AttemptFailed("the response is not a complete listing")
             return page
 
-        return self._calls.run(ask)
+        return self._calls.run(request)
 
     def _delete_batch(self, keys: Sequence[str]) -> None:
-        """Delete at most 1,000 keys; those that fail for a passing reason are tried again."""
+        """Delete at most 1,000 keys; those that fail for a temporary reason are tried again."""
         waiting = list(keys)
-        refused: list[str] = []
+        rejected: list[str] = []
 
-        def ask(_: object) -> None:
+        def request(_: object) -> None:
             listed: Any = {"Objects": [{"Key": key} for key in waiting], "Quiet": True}
             answer = self._client.delete_objects(Bucket=self._bucket, Delete=listed)
             headers = answer["ResponseMetadata"]["HTTPHeaders"]
             if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
-                raise NotDone("the answer does not say what was deleted")
+                raise AttemptFailed("the response to the deletion is empty")
             errors = answer.get("Errors", [])
             waiting.clear()
             for error in errors:
                 key, code = error.get("Key", ""), error.get("Code", "")
-                if code in PASSING_CODES:
+                if code in TEMPORARY_CODES:
                     waiting.append(key)
                 elif code != "NoSuchKey":
-                    refused.append(f"{key!r}: {code} {error.get('Message', '')}")
+                    rejected.append(f"{key!r}: {code} {error.get('Message', '')}")
             if waiting:
-                raise NotDone(f"{len(waiting)} keys were not deleted for now, as {waiting[0]!r}")
+                raise AttemptFailed(f"{len(waiting)} keys were not deleted yet, such as {waiting[0]!r}")
 
-        self._calls.run(ask)
-        if refused:
-            text = f"{len(refused)} of {len(keys)} keys were refused, {refused[0]}"
+        self._calls.run(request)
+        if rejected:
+            text = f"{len(rejected)} of {len(keys)} keys were rejected, {rejected[0]}"
             raise failure(self.name, "delete", keys[0], text)
 
     def _fail(self, action: str, key: str, failed: CallFailed) -> NoReturn:

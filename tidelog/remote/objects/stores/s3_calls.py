@@ -1,10 +1,10 @@
-"""A call to S3, tried again while there is hope and time.
+"""Calls to S3 that are retried within bounds.
 
-Tried again: no connection, a connection that broke, silence, an answer that makes no sense, HTTP 408, 429
-and 5xx, and what S3 names as passing. Not tried again: everything else that a server answered.
+Retried: failed connections, timeouts, invalid responses, HTTP 408, 429 and 5xx, and the error codes that S3
+defines as temporary. Not retried: every other response of a server.
 
-Bounds: no attempt takes longer than the attempt timeout, none begins when the call timeout is over, and the
-last one is cut there too; between two attempts there is a pause, longer each time, with full jitter.
+Bounds: no attempt takes longer than the attempt timeout; none begins after the call timeout, which also ends
+the last attempt. Between two attempts there is an increasing pause with full jitter.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from tidelog.remote.objects.stores.port import one_line
 from tidelog.remote.objects.stores.s3_deadlines import Deadlines, Watch
 from tidelog.remote.objects.stores.s3_settings import S3Settings
 
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 5.0
-_PASSING_STATUS: Final = frozenset({408, 429})
-PASSING_CODES: Final = frozenset(
+_TEMPORARY_STATUS: Final = frozenset({408, 429})
+TEMPORARY_CODES: Final = frozenset(
     {
         "InternalError",
         "RequestTimeout",
@@ -50,8 +50,8 @@ PASSING_CODES: Final = frozenset(
 )
 
 
-class NotDone(Exception):
-    """An attempt that may do better when tried again: the server answered, but not as it should."""
+class AttemptFailed(Exception):
+    """An attempt whose response is invalid; a retry may succeed."""
 
 
 _TRANSPORT: Final = (
@@ -60,31 +60,31 @@ _TRANSPORT: Final = (
     ResponseStreamingError,
     FlexibleChecksumError,
     ResponseParserError,
-    NotDone,
+    AttemptFailed,
     OSError,
-    HTTPException,  # these two come out as they are when the body of an error is cut
+    HTTPException,  # botocore does not wrap these two if the body of an error is truncated
     HTTPError,
 )
 FAILURES: Final = (*_TRANSPORT, BotoCoreError, ClientError)
-"""Everything by which an attempt fails."""
+"""All errors with which an attempt fails."""
 
 
 class CallFailed(Exception):
-    """A call that was given up: the last cause, as one line, with what S3 said."""
+    """A call that failed finally: the last cause, as one line, with the code and the status of S3."""
 
     def __init__(self, cause: Exception, attempts: int, elapsed_s: float, note: str = "") -> None:
-        self.code, self.status = _answered(cause)
+        self.code, self.status = _code_and_status(cause)
         self.attempts = attempts
         text = f"{type(cause).__name__}: {cause}"
         if isinstance(cause, ClientError):
-            said = cause.response.get("Error", {}).get("Message", "")
-            text = f"{self.code} (HTTP {self.status}): {said}"
+            message = cause.response.get("Error", {}).get("Message", "")
+            text = f"{self.code} (HTTP {self.status}): {message}"
         tried = f" ({attempts} attempts in {elapsed_s:.1f} s)" if attempts > 1 else ""
         super().__init__(one_line(f"{text}{note}{tried}"))
 
 
 class S3Calls:
-    """Runs calls. Thread-safe; `close` ends pauses and attempts under way."""
+    """Runs calls. Thread-safe; `close` ends pauses and attempts in progress."""
 
     def __init__(self, settings: S3Settings) -> None:
         self._call_timeout_s = settings.call_timeout_ms / 1000
@@ -96,27 +96,28 @@ class S3Calls:
 
     @property
     def call_timeout_s(self) -> float:
-        """The longest time of a call with its retries."""
+        """Return the maximum time of a call including its retries."""
         return self._call_timeout_s
 
     @property
     def attempt_timeout_s(self) -> float:
-        """The longest time of one attempt."""
+        """Return the maximum time of one attempt."""
         return self._attempt_timeout_s
 
     @property
     def attempts_max(self) -> int:
-        """How often a call is tried."""
+        """Return the maximum number of attempts of a call."""
         return self._attempts_max
 
     def run(
         self,
-        operation: Callable[[Watch], _Answer],
+        operation: Callable[[Watch], _Result],
         *,
         on_retry: Callable[[], None] | None = None,
         timeout_s: float | None = None,
-    ) -> _Answer:
-        """What `operation` answers; `on_retry` is told when an attempt of unknown outcome is repeated.
+    ) -> _Result:
+        """Return the result of `operation`; call `on_retry` before each attempt that follows one of unknown
+        outcome.
 
         Errors: CallFailed.
         """
@@ -131,44 +132,46 @@ class S3Calls:
                 with self.deadlines.watch(allowed_s) as watch:
                     answer = operation(watch)
                 if watch.expired:
-                    # Headers that end where the connection was cut look complete.
-                    raise NotDone("the answer was cut")
+                    # Headers look complete if they end where the connection was shut down.
+                    raise AttemptFailed("the response was truncated")
                 return answer
             except FAILURES as error:
                 now_s = time.monotonic()
                 pause_s = self.pause_s(attempt)
                 last = attempt >= self._attempts_max or now_s + pause_s >= deadline_s
-                if last or self._closed.is_set() or not may_pass(error):
-                    note = f" (cut after {allowed_s:.1f} s)" if watch is not None and watch.expired else ""
+                if last or self._closed.is_set() or not is_temporary(error):
+                    note = (
+                        f" (timed out after {allowed_s:.1f} s)" if watch is not None and watch.expired else ""
+                    )
                     raise CallFailed(error, attempt, now_s - started_s, note) from error
                 if on_retry is not None:
                     on_retry()
                 self._closed.wait(pause_s)
 
     def pause(self, attempt: int) -> None:
-        """Wait before another attempt; over at once when closed."""
+        """Wait before another attempt; return at once after `close`."""
         self._closed.wait(self.pause_s(attempt))
 
     def pause_s(self, attempt: int) -> float:
-        """A pause after the attempt of that number, counted from 1."""
+        """Return the pause in seconds after an attempt; `attempt` counts from 1."""
         return self._random.uniform(0, min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**attempt))
 
     def close(self) -> None:
-        """End what is under way."""
+        """End pauses and attempts in progress."""
         self._closed.set()
         self.deadlines.close()
 
 
-def may_pass(error: Exception) -> bool:
-    """Whether another attempt may succeed."""
+def is_temporary(error: Exception) -> bool:
+    """Return whether a retry may succeed after `error`."""
     if isinstance(error, ClientError):
-        code, status = _answered(error)
-        return code in PASSING_CODES or status in _PASSING_STATUS or status >= 500
+        code, status = _code_and_status(error)
+        return code in TEMPORARY_CODES or status in _TEMPORARY_STATUS or status >= 500
     return isinstance(error, _TRANSPORT)
 
 
-def _answered(error: Exception) -> tuple[str, int]:
-    """The code and the HTTP status of an answer; empty and 0 when there was none."""
+def _code_and_status(error: Exception) -> tuple[str, int]:
+    """Return the error code and the HTTP status of a response; empty and 0 without a response."""
     if not isinstance(error, ClientError):
         return "", 0
     code = str(error.response.get("Error", {}).get("Code", ""))

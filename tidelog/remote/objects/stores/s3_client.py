@@ -1,4 +1,4 @@
-"""A boto3 client for one bucket's settings. Its own retries are off: `s3_calls` bounds them in time."""
+"""A boto3 client for the settings of one bucket. Its own retries are off: `s3_calls` limits them in time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ACCESS_KEY, _SECRET_KEY, _TOKEN = "aws.access.key.id", "aws.secret.access.key",
 
 
 def s3_client(settings: S3Settings) -> S3Client:
-    """A client; opens no connection. Errors: ConfigError when credentials cannot be read."""
+    """Return a client without connections. Errors: ConfigError if credentials cannot be read."""
     core = botocore.session.get_session()
     if settings.credentials_file is not None:
         core._credentials = FileCredentials(settings.credentials_file)  # type: ignore[attr-defined]
@@ -67,7 +67,7 @@ def _config(settings: S3Settings) -> Config:
 
 
 def _send_md5(request: Any, **_: object) -> None:
-    """Content-MD5 in place of the checksums that came after it."""
+    """Replace newer checksums by Content-MD5."""
     for name in list(request.headers.keys()):
         if name.lower().startswith(("x-amz-checksum-", "x-amz-sdk-checksum-")):
             del request.headers[name]
@@ -85,9 +85,10 @@ def _whole(body: Any) -> bytes:
 
 
 class FileCredentials(Credentials):
-    """Credentials in a properties file, read again when the file has changed.
+    """Credentials in a properties file, which is read again after each change.
 
-    A file that cannot be read later on leaves the last good ones in force. Errors: ConfigError at first.
+    If the file cannot be read later, the last valid credentials remain in use. Errors: ConfigError on
+    construction.
     """
 
     def __init__(self, path: str) -> None:
@@ -104,7 +105,7 @@ class FileCredentials(Credentials):
         super().__init__(values[_ACCESS_KEY], values[_SECRET_KEY], values.get(_TOKEN), method="file")
 
     def get_frozen_credentials(self) -> ReadOnlyCredentials:
-        """The credentials as the file has them now."""
+        """Return the present credentials of the file."""
         with self._lock:
             try:
                 status = os.stat(self._path)

@@ -1,15 +1,15 @@
 """Attempts that end on time, whatever the server does.
 
-Timeouts of sockets bound only a silence: a server that sends a byte every second keeps a request for ever.
-So each attempt is watched, and when its time is over its connection is shut down, which ends every send and
-receive at once. One thread watches all attempts.
+Socket timeouts limit only the silence of a server: one byte per second would keep a request alive for ever.
+Therefore each attempt is watched. When its time has expired, its connection is shut down, which ends every
+send and receive at once. One thread watches all attempts.
 
-The same connections hold answers to their Content-Length: cut short, a listing without objects or a deletion
-without errors would look whole.
+The same connections verify the Content-Length of responses: a truncated listing without objects, or a
+truncated deletion without errors, would look complete.
 
-The connections of botocore report themselves to the watch of the thread that uses them. They are set in
-place of botocore's own through `URLLib3Session._pool_classes_by_scheme`, the one place of botocore's inside
-that is touched (`s3_client`); a test of a server that drips proves that it still works.
+The connections of botocore register with the watch of the thread that uses them. They replace botocore's own
+classes in `URLLib3Session._pool_classes_by_scheme`, the only internal part of botocore that is changed
+(`s3_client`). A test with a server that sends single bytes verifies that it still works.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from botocore.awsrequest import (
 
 
 class Watch:
-    """One attempt: the connection it uses and when it must be over."""
+    """One attempt: the connection that it uses and its deadline."""
 
     def __init__(self, deadline_s: float) -> None:
         self.deadline_s = deadline_s
@@ -40,20 +40,17 @@ class Watch:
         self.socket: socket.socket | None = None
 
     def expire(self) -> None:
-        """Shut the connection down; its user sees it end."""
+        """Shut the connection down; the thread that uses it receives an error."""
         self.expired = True
         used = self.socket or getattr(self.connection, "sock", None)
         if used is not None:
-            # Of the plain socket: that of an SSL socket must not be called while another thread reads.
+            # The method of the plain socket: an SSL socket's must not be called while another thread reads.
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(used, socket.SHUT_RDWR)
 
 
 class Deadlines:
-    """Watches attempts from a thread of its own, which runs while there is something to watch or soon was.
-
-    Thread-safe.
-    """
+    """Watches attempts in its own thread, which runs while there are attempts. Thread-safe."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -63,7 +60,7 @@ class Deadlines:
 
     @contextmanager
     def watch(self, seconds: float, used: socket.socket | None = None) -> Iterator[Watch]:
-        """Within the block, requests of this thread, or `used`, are shut down after `seconds`."""
+        """Shut down the requests of this thread, or `used`, if the block takes longer than `seconds`."""
         watch = Watch(time.monotonic() + seconds)
         watch.socket = used
         with self._changed:
@@ -81,7 +78,7 @@ class Deadlines:
                 self._watches.discard(watch)
 
     def close(self) -> None:
-        """End the thread and what it watches."""
+        """End the thread, and shut down all watched connections."""
         with self._changed:
             self._closed = True
             for watch in self._watches:
@@ -109,8 +106,8 @@ class _Current(threading.local):
 _current = _Current()
 
 
-class _Reporting:
-    """Mixed into a connection: tells the watch of its thread that it is used, and by which socket."""
+class _WatchedConnection:
+    """A mixin of a connection: registers the connection and its socket with the watch of its thread."""
 
     sock: Any
 
@@ -135,26 +132,28 @@ class _Reporting:
         return answer
 
 
-class _Connection(_Reporting, AWSHTTPConnection):  # type: ignore[misc]
+class _Connection(_WatchedConnection, AWSHTTPConnection):  # type: ignore[misc]
     pass
 
 
-class _SecureConnection(_Reporting, AWSHTTPSConnection):  # type: ignore[misc]
+class _SecureConnection(_WatchedConnection, AWSHTTPSConnection):  # type: ignore[misc]
     pass
 
 
-class _Counting:
-    """Mixed into a pool: an answer shorter than its Content-Length is an error; botocore asks for none."""
+class _LengthCheckingPool:
+    """A mixin of a pool: a response shorter than its Content-Length is an error, which botocore does not
+    check.
+    """
 
     def urlopen(self, *args: Any, **kwargs: Any) -> Any:
         return super().urlopen(*args, **{**kwargs, "enforce_content_length": True})  # type: ignore[misc]
 
 
-class _Pool(_Counting, AWSHTTPConnectionPool):
+class _Pool(_LengthCheckingPool, AWSHTTPConnectionPool):
     ConnectionCls = _Connection
 
 
-class _SecurePool(_Counting, AWSHTTPSConnectionPool):
+class _SecurePool(_LengthCheckingPool, AWSHTTPSConnectionPool):
     ConnectionCls = _SecureConnection
 
 

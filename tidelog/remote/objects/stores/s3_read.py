@@ -1,10 +1,10 @@
-"""Ranged reads of an object in S3 that never give wrong bytes.
+"""Ranged reads of an object in S3 that never return wrong bytes.
 
-Each answer must be the range that was asked for, of the object that was opened (its ETag). A body that breaks
-off, or is too slow, is fetched again from where it ended, as long as attempts are left.
+Each response must be the requested range of the object that was opened (its ETag). The rest of a body that
+breaks off, or is too slow, is requested again while attempts are left.
 
-Bounds: the time in which a reader waits is at most the call timeout for every 8 MiB of the range that have
-begun, plus one call to open; time between reads is the reader's own and not counted.
+Bounds: the waiting time of a reader is at most the call timeout for every started 8 MiB of the range, plus
+one call to open it; the time between reads does not count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.remote.objects.stores.port import InvalidRange, failure, missing, one_line
-from tidelog.remote.objects.stores.s3_calls import FAILURES, CallFailed, NotDone, S3Calls
+from tidelog.remote.objects.stores.s3_calls import FAILURES, AttemptFailed, CallFailed, S3Calls
 from tidelog.remote.objects.stores.s3_deadlines import Watch
 from tidelog.remote.objects.stores.streams import PIECE_BYTES_MAX, ExactStream
 from tidelog.remote.ports.storage_manager import RemoteStorageError
@@ -29,7 +29,7 @@ _CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 
 class Place(NamedTuple):
-    """Where an object is, and the names for errors."""
+    """The bucket and key of an object, and the name of its store for errors."""
 
     store: str
     bucket: str
@@ -51,61 +51,63 @@ class S3Reads:
         self.calls = calls
 
     def open(self, place: Place, start: int | None, end: int | None) -> S3Stream:
-        """A stream of a checked range. Errors: those of the port."""
+        """Return a stream of a checked range. Errors: those of the port."""
         return S3Stream(self, place, start or 0, end, self.request(place, start, end))
 
     def request(self, place: Place, start: int | None, end: int | None, etag: str | None = None) -> _Opened:
-        """The answer to one ranged GET; with `etag` another object than that one is an error."""
+        """Return the response to one ranged GET. Errors: those of the port, also if `etag` does not match."""
         try:
             opened = self.calls.run(lambda watch: self._request(watch, place, start, end))
         except CallFailed as failed:
             if failed.code == "NoSuchKey":
                 raise missing(place.store, place.key) from failed
             if failed.status == 416:
-                text = f"{place.store}: byte {start or 0} of {place.key!r} is behind its end"
+                text = f"{place.store}: byte {start or 0} of {place.key!r} is beyond its end"
                 raise InvalidRange(one_line(text)) from failed
             raise failure(place.store, "read", place.key, failed.args[0]) from failed
         if etag is not None and opened.etag != etag:
             opened.body.close()
-            raise failure(place.store, "read", place.key, "the object was replaced while it was read")
+            raise failure(place.store, "read", place.key, "the object was replaced during the read")
         return opened
 
     def _request(self, watch: Watch, place: Place, start: int | None, end: int | None) -> _Opened:
         ranged = bool(start) or end is not None
-        asked = {"Range": f"bytes={start or 0}-{'' if end is None else end}"} if ranged else {}
-        answer: Any = self._client.get_object(Bucket=place.bucket, Key=place.key, **asked)  # type: ignore[arg-type]
-        body, length = answer["Body"], answer.get("ContentLength")
+        requested = {"Range": f"bytes={start or 0}-{'' if end is None else end}"} if ranged else {}
+        response: Any = self._client.get_object(Bucket=place.bucket, Key=place.key, **requested)  # type: ignore[arg-type]
+        body, length = response["Body"], response.get("ContentLength")
         try:
             if length is None:
-                raise NotDone("the answer does not say how long it is")
+                raise AttemptFailed("the response has no content length")
             if ranged:
-                _check_answered_range(answer, start or 0, end)
-        except NotDone:
+                _check_range_of_response(response, start or 0, end)
+        except AttemptFailed:
             body.close()
             raise
-        return _Opened(body, int(length), str(answer.get("ETag", "")), watch.socket)
+        return _Opened(body, int(length), str(response.get("ETag", "")), watch.socket)
 
 
-def _check_answered_range(answer: Any, start: int, end: int | None) -> None:
-    """NotDone unless the answer is the range that was asked for, as long as it says."""
-    status = answer["ResponseMetadata"]["HTTPStatusCode"]
-    found = _CONTENT_RANGE.fullmatch(str(answer.get("ContentRange", "")))
+def _check_range_of_response(response: Any, start: int, end: int | None) -> None:
+    """Raise AttemptFailed unless the response is the requested range with the announced length."""
+    status = response["ResponseMetadata"]["HTTPStatusCode"]
+    found = _CONTENT_RANGE.fullmatch(str(response.get("ContentRange", "")))
     if status != 206 or found is None:
-        raise NotDone(f"a range was asked for and the answer is none (HTTP {status})")
+        raise AttemptFailed(f"a range was requested, but the response is not one (HTTP {status})")
     first, last, total = int(found[1]), int(found[2]), found[3]
     complete = (
         last == end if end is not None and (total == "*" or end < int(total)) else last + 1 == int(total)
     )
-    if first != start or not complete or last - first + 1 != int(answer["ContentLength"]):
-        asked = f"{start}-{'' if end is None else end}"
-        raise NotDone(f"bytes {asked} were asked for, {answer['ContentRange']} came")
+    if first != start or not complete or last - first + 1 != int(response["ContentLength"]):
+        requested = f"{start}-{'' if end is None else end}"
+        raise AttemptFailed(
+            f"bytes {requested} were requested, but the response has {response['ContentRange']}"
+        )
 
 
 class S3Stream(ExactStream):
     """A range of an object. One reader at a time."""
 
     piece_bytes_max = 4 * PIECE_BYTES_MAX
-    """A chunk of the default size comes in one piece, as joining would copy it."""
+    """A chunk of the default size is read as one piece, because joining would copy it."""
 
     def __init__(self, reads: S3Reads, place: Place, start: int, end: int | None, opened: _Opened) -> None:
         super().__init__(place.store, place.key, opened.length)
@@ -118,7 +120,7 @@ class S3Stream(ExactStream):
         self._etag = opened.etag
         self._attempt = 1
         calls = -(-max(1, opened.length) // _BYTES_PER_CALL)
-        self._patience_s = reads.calls.call_timeout_s * calls
+        self._time_left_s = reads.calls.call_timeout_s * calls
         self._closed = False
 
     def _next(self, size: int) -> bytes:
@@ -128,11 +130,15 @@ class S3Stream(ExactStream):
             started_s = time.monotonic()
             try:
                 piece = self._read_body(size)
-            except (*FAILURES, ValueError, AttributeError) as error:  # of a connection cut while it is read
-                self._patience_s -= time.monotonic() - started_s
-                self._again(error)
+            except (
+                *FAILURES,
+                ValueError,
+                AttributeError,
+            ) as error:  # raised if the connection is shut down during the read
+                self._time_left_s -= time.monotonic() - started_s
+                self._retry_after(error)
                 continue
-            self._patience_s -= time.monotonic() - started_s
+            self._time_left_s -= time.monotonic() - started_s
             self._position += len(piece)
             if self._position > self._end:
                 self._release()
@@ -140,25 +146,25 @@ class S3Stream(ExactStream):
 
     def _read_body(self, size: int) -> bytes:
         calls = self._reads.calls
-        if self._patience_s <= 0:
-            raise NotDone("it came too slowly")
+        if self._time_left_s <= 0:
+            raise AttemptFailed("the body is too slow")
         if self._opened is None:
             self._opened = self._reads.request(self._place, self._position, self._end, self._etag)
         with calls.deadlines.watch(
-            min(self._patience_s, calls.attempt_timeout_s), self._opened.socket
+            min(self._time_left_s, calls.attempt_timeout_s), self._opened.socket
         ) as watch:
             piece: bytes = self._opened.body.read(size)
         if not piece:
-            cut = "it came too slowly" if watch.expired else "the body broke off"
-            raise NotDone(f"{cut} after {self._position} of {self._end + 1} bytes")
+            cut = "the body is too slow" if watch.expired else "the body broke off"
+            raise AttemptFailed(f"{cut} after {self._position} of {self._end + 1} bytes")
         return piece
 
-    def _again(self, error: Exception) -> None:
-        """Give up the body that failed; RemoteStorageError when there is no attempt or no time left."""
+    def _retry_after(self, error: Exception) -> None:
+        """Release the failed body. Errors: RemoteStorageError if no attempt or no time is left."""
         if isinstance(error, RemoteStorageError):
             raise error
         self._release()
-        if self._attempt >= self._reads.calls.attempts_max or self._patience_s <= 0:
+        if self._attempt >= self._reads.calls.attempts_max or self._time_left_s <= 0:
             cause = f"{error} ({self._attempt} attempts)"
             raise failure(self._store, "read", self._key, cause) from error
         self._reads.calls.pause(self._attempt)
@@ -171,6 +177,6 @@ class S3Stream(ExactStream):
                 opened.body.close()
 
     def close(self) -> None:
-        """Stop reading; a connection with bytes still to come is not used again."""
+        """Stop reading; a connection with unread bytes is not used again."""
         self._closed = True
         self._release()

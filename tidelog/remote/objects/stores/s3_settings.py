@@ -1,7 +1,7 @@
-"""How to reach a bucket: the keys of Aiven's S3Storage, and a few that bound time and connections.
+"""The settings of a bucket: the keys of Aiven's S3Storage, and keys that limit time and connections.
 
-Source: io.aiven.kafka.tieredstorage.storage.s3.S3StorageConfig (names, bounds; where it sets no timeout,
-ours has one).
+Source: io.aiven.kafka.tieredstorage.storage.s3.S3StorageConfig (names, bounds; timeouts have defaults only
+here).
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _ANONYMOUS: Final = "AnonymousCredentialsProvider"
 
 def _check_url(value: ConfigValue) -> str | None:
     parts = urlsplit(str(value))
-    good = parts.scheme in ("http", "https") and parts.hostname
-    return None if good else "allowed is a URL that begins with http:// or https://"
+    is_valid = parts.scheme in ("http", "https") and parts.hostname
+    return None if is_valid else "allowed is a URL that begins with http:// or https://"
 
 
 def _check_provider(value: ConfigValue) -> str | None:
-    good = str(value).rpartition(".")[2] in (_DEFAULT_CHAIN, _ANONYMOUS)
-    return None if good else f"allowed is {_DEFAULT_CHAIN} or {_ANONYMOUS}"
+    is_valid = str(value).rpartition(".")[2] in (_DEFAULT_CHAIN, _ANONYMOUS)
+    return None if is_valid else f"allowed is {_DEFAULT_CHAIN} or {_ANONYMOUS}"
 
 
 def _text(key: str, documentation: str, **more: Any) -> ConfigDefinition:
@@ -69,42 +69,57 @@ def _secret(key: str, documentation: str) -> ConfigDefinition:
 CONFIGS: Final = table(
     [
         _text("s3.bucket.name", "The bucket of all objects.", required=True),
-        _text("s3.region", "The region of the bucket; us-east-1 when only an endpoint is given."),
-        _text("s3.endpoint.url", "The URL of a store that is not Amazon's.", check=_check_url),
+        _text("s3.region", "The region of the bucket; us-east-1 if only an endpoint is set."),
+        _text("s3.endpoint.url", "The URL of a store other than Amazon S3.", check=_check_url),
         _text("s3.storage.class", "The storage class of new objects.", default="STANDARD"),
-        _switch("s3.path.style.access.enabled", None, "The bucket in the path, not in the host name."),
+        _switch(
+            "s3.path.style.access.enabled",
+            None,
+            "Whether the bucket name is in the path instead of the host name.",
+        ),
         _number(
             "s3.multipart.upload.part.size",
             25 * 1024 * 1024,
             PART_BYTES_MIN,
             _PART_BYTES_MAX,
-            "Bytes of a part; what is not longer is put at once. One part is in memory.",
+            "Bytes of a part; smaller objects are put in one request. One part is in memory.",
         ),
-        _number("s3.api.call.timeout", 60_000, 1, _TIME_MS_MAX, "Longest time of a call with its retries."),
-        _number("s3.api.call.attempt.timeout", 30_000, 1, _TIME_MS_MAX, "Longest time of one attempt."),
-        _number("s3.api.call.attempts", 6, 1, 1000, "How often a call is tried."),
-        _number("s3.connect.timeout", 5_000, 1, _TIME_MS_MAX, "Longest time to connect."),
-        _number("s3.read.timeout", 10_000, 1, _TIME_MS_MAX, "Longest silence of the server."),
-        _number("s3.max.connections", 64, 1, 10_000, "Connections that are kept: one per calling thread."),
+        _number(
+            "s3.api.call.timeout", 60_000, 1, _TIME_MS_MAX, "Maximum time of a call including its retries."
+        ),
+        _number("s3.api.call.attempt.timeout", 30_000, 1, _TIME_MS_MAX, "Maximum time of one attempt."),
+        _number("s3.api.call.attempts", 6, 1, 1000, "Maximum number of attempts of a call."),
+        _number("s3.connect.timeout", 5_000, 1, _TIME_MS_MAX, "Maximum time to connect."),
+        _number("s3.read.timeout", 10_000, 1, _TIME_MS_MAX, "Maximum time without data from the server."),
+        _number(
+            "s3.max.connections",
+            64,
+            1,
+            10_000,
+            "Maximum number of pooled connections: one per calling thread.",
+        ),
         _switch(
-            "s3.legacy.md5.plugin.enabled", False, "Content-MD5 for servers that know no other checksum."
+            "s3.legacy.md5.plugin.enabled",
+            False,
+            "Whether to send Content-MD5, for servers without other checksums.",
         ),
-        _text("aws.credentials.provider.class", "Where credentials come from.", check=_check_provider),
-        _secret("aws.access.key.id", "Fixed credentials."),
-        _secret("aws.secret.access.key", "Fixed credentials."),
-        _secret("aws.session.token", "Fixed credentials for a time."),
+        _text("aws.credentials.provider.class", "The provider of credentials.", check=_check_provider),
+        _secret("aws.access.key.id", "Static credentials."),
+        _secret("aws.secret.access.key", "Static credentials."),
+        _secret("aws.session.token", "Static credentials of a session."),
         _text(
-            "aws.credentials.file", "A properties file with the three keys above; read again when changed."
+            "aws.credentials.file",
+            "A properties file with the three keys above; read again after each change.",
         ),
-        _switch("aws.certificate.check.enabled", True, "Whether the server must show a good certificate."),
-        _switch("aws.checksum.check.enabled", False, "Checksums of S3 on requests and answers."),
+        _switch("aws.certificate.check.enabled", True, "Whether the server's certificate is verified."),
+        _switch("aws.checksum.check.enabled", False, "Whether requests and responses have checksums of S3."),
     ]
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Settings:
-    """How to reach a bucket. Units: times in ms, sizes in bytes."""
+    """The settings of a bucket. Units: times in ms, sizes in bytes."""
 
     bucket: str
     region: str
@@ -134,7 +149,7 @@ class S3Settings:
 
     @classmethod
     def from_config(cls, values: Mapping[str, str]) -> S3Settings:
-        """Settings from texts; ConfigError, one line, when they are wrong or contradict each other."""
+        """Return the settings in `values`. Errors: ConfigError, one line."""
         reject_unknown_keys(CONFIGS, values)
         parsed: Mapping[str, Any] = parse_values(CONFIGS, values)
         _check_credentials(parsed)
@@ -169,8 +184,8 @@ class S3Settings:
 def _check_credentials(parsed: Mapping[str, ConfigValue]) -> None:
     first, second = "aws.access.key.id", "aws.secret.access.key"
     if (parsed[first] is None) != (parsed[second] is None):
-        raise ConfigError(first, "[hidden]", f"{first} and {second} must be given together")
+        raise ConfigError(first, "[hidden]", f"{first} and {second} must be set together")
     sources = [first, "aws.credentials.file", "aws.credentials.provider.class"]
     given = [key for key in sources if parsed[key] is not None]
     if len(given) > 1:
-        raise ConfigError(given[0], "[hidden]", f"only one of {' and '.join(given)} may be given")
+        raise ConfigError(given[0], "[hidden]", f"only one of {' and '.join(given)} may be set")

@@ -1,15 +1,15 @@
-"""Puts to S3: small ones in one call, others in parts.
+"""Puts to S3: small objects in one call, others in parts.
 
-A multipart upload that fails is aborted, so that the bucket does not fill with parts that nobody sees. Two
-things make that hard, and are handled:
-- An answer is lost. A repeated `create` would leave the first upload behind: afterwards the uploads of this
-  key are listed and all but ours aborted (keys are written once; two puts of one key at the same time may
-  then fail each other, never mix). A repeated `complete` may find no upload: then the object that is there
-  tells, by a token in its metadata, whether it is ours.
-- The abort fails too. The upload is remembered (at most 1,000 are) and aborted after a later put.
-- The process dies. Whoever deletes the object, or what there might be of it, aborts its uploads.
+A multipart upload that fails is aborted, because the bucket would keep its parts invisibly. These cases
+need care:
+- A response is lost. A repeated `create` would leave the first upload: afterwards the uploads of this key
+  are listed and all others are aborted. Keys are written once; two concurrent puts of one key may then fail
+  each other, but never mix. A repeated `complete` may find no upload: then a token in the metadata of the
+  object shows whether it is ours.
+- The abort fails, too. The upload is recorded (at most 1,000 uploads) and aborted after a later put.
+- The process crashes. The deletion of the object aborts its uploads, also if the object does not exist.
 
-Source: S3's limits are 5 MiB to 5 GiB for a part but the last, and 10,000 parts.
+Source: the limits of S3 are 5 MiB to 5 GiB for a part except the last, and 10,000 parts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
 
 from tidelog.remote.objects.stores.port import failure
-from tidelog.remote.objects.stores.s3_calls import CallFailed, NotDone, S3Calls
+from tidelog.remote.objects.stores.s3_calls import AttemptFailed, CallFailed, S3Calls
 from tidelog.remote.objects.stores.s3_settings import PARTS_MAX, S3Settings
 from tidelog.remote.objects.stores.streams import Part, Parts
 
@@ -42,7 +42,7 @@ class _Upload(NamedTuple):
 
 
 class S3Uploads:
-    """Writes objects. Thread-safe. Errors: CallFailed; RemoteStorageError for contents that do not fit."""
+    """Writes objects. Thread-safe. Errors: CallFailed; RemoteStorageError for content of a wrong size."""
 
     def __init__(self, name: str, client: S3Client, calls: S3Calls, settings: S3Settings) -> None:
         self._name = name
@@ -52,8 +52,8 @@ class S3Uploads:
         self._part_bytes = settings.part_bytes
         self._abort_timeout_s = settings.attempt_timeout_ms / 1000
         standard = settings.storage_class == "STANDARD"
-        self._more: dict[str, Any] = {} if standard else {"StorageClass": settings.storage_class}
-        self._left_behind: deque[_Upload] = deque(maxlen=_LEFT_BEHIND_MAX)
+        self._options: dict[str, Any] = {} if standard else {"StorageClass": settings.storage_class}
+        self._to_abort: deque[_Upload] = deque(maxlen=_LEFT_BEHIND_MAX)
         self._lock = threading.Lock()
 
     def put(self, key: str, parts: Parts) -> None:
@@ -64,17 +64,17 @@ class S3Uploads:
             self._put_at_once(key, _body(first))
         else:
             self._put_in_parts(key, parts, part_bytes, first)
-        self._abort_left_behind()
+        self._abort_recorded()
 
     def abort_unfinished(self, keys: Sequence[str]) -> None:
-        """Abort every upload of `keys`, which are to be gone; what cannot be done now is left."""
-        prefix = commonprefix(keys)  # noqa: RUF071 - of characters, as S3 has no directories
+        """Abort every upload of `keys`, which are being deleted; uploads that cannot be aborted remain."""
+        prefix = commonprefix(keys)  # noqa: RUF071 - by characters, because S3 has no directories
         if not prefix:
             return
         try:
-            found = self._listed(prefix)
+            found = self._list_uploads(prefix)
         except CallFailed as failed:
-            _log.info("%s: parts of %r may stay, uploads cannot be listed: %s", self._name, prefix, failed)
+            _log.info("%s: cannot list uploads of %r, their parts may remain: %s", self._name, prefix, failed)
             return
         for upload in found:
             if upload.key in keys:
@@ -82,23 +82,23 @@ class S3Uploads:
 
     def _put_at_once(self, key: str, body: bytes) -> None:
         def send(_: object) -> None:
-            answer = self._client.put_object(Bucket=self._bucket, Key=key, Body=body, **self._more)
-            if not answer.get("ETag"):
-                raise NotDone("the answer has no ETag")
+            response = self._client.put_object(Bucket=self._bucket, Key=key, Body=body, **self._options)
+            if not response.get("ETag"):
+                raise AttemptFailed("the response has no ETag")
 
         self._calls.run(send)
 
     def _put_in_parts(self, key: str, parts: Parts, part_bytes: int, first: Part) -> None:
         token = uuid4().hex
-        lost_answers = [0]
+        lost_responses = [0]
         upload: _Upload | None = None
         try:
-            upload = self._create(key, token, lost_answers)
+            upload = self._create(key, token, lost_responses)
             etags: list[str] = []
             part = first
             while part:
                 if len(etags) == PARTS_MAX:
-                    raise failure(self._name, "put", key, f"it has more than {PARTS_MAX} parts")
+                    raise failure(self._name, "put", key, f"it would need more than {PARTS_MAX} parts")
                 etags.append(self._upload_part(upload, len(etags) + 1, part))
                 part = parts.next_part(part_bytes)
             self._complete(upload, etags, token)
@@ -107,22 +107,22 @@ class S3Uploads:
                 self._abort(upload)
             raise
         finally:
-            if lost_answers[0]:
+            if lost_responses[0]:
                 self._abort_others(key, upload)
 
-    def _create(self, key: str, token: str, lost_answers: list[int]) -> _Upload:
-        """Begin an upload; each attempt whose outcome is not known is counted in `lost_answers`."""
+    def _create(self, key: str, token: str, lost_responses: list[int]) -> _Upload:
+        """Begin an upload; count each attempt with an unknown outcome in `lost_answers`."""
 
         def create(_: object) -> _Upload:
-            answer = self._client.create_multipart_upload(
-                Bucket=self._bucket, Key=key, Metadata={_TOKEN: token}, **self._more
+            response = self._client.create_multipart_upload(
+                Bucket=self._bucket, Key=key, Metadata={_TOKEN: token}, **self._options
             )
-            if not answer.get("UploadId"):
-                raise NotDone("the answer names no upload")
-            return _Upload(key, answer["UploadId"])
+            if not response.get("UploadId"):
+                raise AttemptFailed("the response has no upload id")
+            return _Upload(key, response["UploadId"])
 
         def count() -> None:
-            lost_answers[0] += 1
+            lost_responses[0] += 1
 
         try:
             return self._calls.run(create, on_retry=count)
@@ -135,12 +135,12 @@ class S3Uploads:
         body = _body(part)
 
         def send(_: object) -> str:
-            answer = self._client.upload_part(
+            response = self._client.upload_part(
                 Bucket=self._bucket, Key=upload.key, UploadId=upload.upload_id, PartNumber=number, Body=body
             )
-            if not answer.get("ETag"):
-                raise NotDone("the answer has no ETag")
-            return answer["ETag"]
+            if not response.get("ETag"):
+                raise AttemptFailed("the response has no ETag")
+            return response["ETag"]
 
         return self._calls.run(send)
 
@@ -148,31 +148,31 @@ class S3Uploads:
         listed: Any = {"Parts": [{"PartNumber": n, "ETag": etag} for n, etag in enumerate(etags, 1)]}
 
         def complete(_: object) -> None:
-            answer = self._client.complete_multipart_upload(
+            response = self._client.complete_multipart_upload(
                 Bucket=self._bucket, Key=upload.key, UploadId=upload.upload_id, MultipartUpload=listed
             )
-            if not answer.get("ETag"):
-                raise NotDone("the answer has no ETag")
+            if not response.get("ETag"):
+                raise AttemptFailed("the response has no ETag")
 
         try:
             self._calls.run(complete)
         except CallFailed:
-            # The server may have done it although it did not say so.
-            if not self._is_there(upload.key, token):
+            # The server may have completed it although its response was lost.
+            if not self._is_complete(upload.key, token):
                 raise
 
-    def _is_there(self, key: str, token: str) -> bool:
+    def _is_complete(self, key: str, token: str) -> bool:
         try:
-            answer = self._calls.run(
+            response = self._calls.run(
                 lambda _: self._client.head_object(Bucket=self._bucket, Key=key),
                 timeout_s=self._abort_timeout_s,
             )
         except CallFailed:
             return False
-        return answer["Metadata"].get(_TOKEN) == token
+        return response["Metadata"].get(_TOKEN) == token
 
     def _abort(self, upload: _Upload) -> bool:
-        """Whether the upload is gone; if not it is remembered."""
+        """Abort the upload and return whether it is gone; otherwise record it for a later attempt."""
         try:
             self._calls.run(
                 lambda _: self._client.abort_multipart_upload(
@@ -184,60 +184,60 @@ class S3Uploads:
             if failed.code == "NoSuchUpload":
                 return True
             _log.warning(
-                "%s: the parts of %r stay for now, the abort failed: %s", self._name, upload.key, failed
+                "%s: cannot abort the upload of %r, trying again later: %s", self._name, upload.key, failed
             )
             with self._lock:
-                self._left_behind.append(upload)
+                self._to_abort.append(upload)
             return False
         return True
 
     def _abort_others(self, key: str, own: _Upload | None) -> None:
-        """Abort the uploads of `key` whose names never reached us."""
+        """Abort the uploads of `key` whose ids were never received."""
         try:
-            found = self._listed(key)
+            found = self._list_uploads(key)
         except CallFailed as failed:
-            _log.warning("%s: parts of %r may stay, uploads cannot be listed: %s", self._name, key, failed)
+            _log.warning("%s: cannot list uploads of %r, their parts may remain: %s", self._name, key, failed)
             with self._lock:
-                self._left_behind.append(_Upload(key, ""))
+                self._to_abort.append(_Upload(key, ""))
             return
         for upload in found:
             if upload.key == key and upload != own:
                 self._abort(upload)
 
-    def _listed(self, prefix: str) -> list[_Upload]:
-        """Unfinished uploads whose keys begin with `prefix`, at most 1,000."""
+    def _list_uploads(self, prefix: str) -> list[_Upload]:
+        """Return unfinished uploads whose keys begin with `prefix`, at most 1,000."""
 
-        def ask(_: object) -> Any:
+        def request(_: object) -> Any:
             page = self._client.list_multipart_uploads(Bucket=self._bucket, Prefix=prefix)
             if "IsTruncated" not in page:
-                raise NotDone("the answer is no whole listing")
+                raise AttemptFailed("the response is not a complete listing")
             return page
 
         try:
-            found = self._calls.run(ask, timeout_s=self._abort_timeout_s)
+            found = self._calls.run(request, timeout_s=self._abort_timeout_s)
         except CallFailed as failed:
-            if failed.code == "NoSuchUpload":  # so some servers say that there are none
+            if failed.code == "NoSuchUpload":  # the response of some servers if there are none
                 return []
             raise
         return [_Upload(entry["Key"], entry["UploadId"]) for entry in found.get("Uploads", [])]
 
-    def _abort_left_behind(self) -> None:
-        """Try again what could not be aborted, now that the store answers; ends at the first that fails."""
+    def _abort_recorded(self) -> None:
+        """Abort recorded uploads now that the store responds, until one fails."""
         while True:
             with self._lock:
-                if not self._left_behind:
+                if not self._to_abort:
                     return
-                upload = self._left_behind.popleft()
-                left = len(self._left_behind)
+                upload = self._to_abort.popleft()
+                left = len(self._to_abort)
             if upload.upload_id:
                 self._abort(upload)
             else:
                 self._abort_others(upload.key, None)
             with self._lock:
-                if len(self._left_behind) > left:
+                if len(self._to_abort) > left:
                     return
 
 
 def _body(part: Part) -> bytes:
-    """`part` as boto3 takes it; parts of files are bytes already, and not copied."""
+    """Return `part` as boto3 accepts it; parts of files are bytes already and are not copied."""
     return part if isinstance(part, bytes) else bytes(part)

@@ -1,4 +1,4 @@
-"""Streams that give exactly the bytes they promised, and sources read in whole parts."""
+"""Streams with exactly the announced number of bytes, and sources that are read in parts."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Part: TypeAlias = bytes | memoryview
 
 
 class ExactStream(ABC):
-    """A stream of a known number of bytes: `read(n)` gives n of them unless fewer are left.
+    """A stream of a known number of bytes: `read(n)` returns n of them unless fewer are left.
 
-    Errors: RemoteStorageError when the store ends before it gave them all.
+    Errors: RemoteStorageError if the store ends before all bytes were read.
     """
 
     piece_bytes_max = PIECE_BYTES_MAX
-    """What is asked of `_next` at most; pieces are joined, which costs a copy."""
+    """The maximum size of a `_next` call; pieces are joined, which costs a copy."""
 
     def __init__(self, store: str, key: str, length: int) -> None:
         self._store = store
@@ -31,20 +31,24 @@ class ExactStream(ABC):
 
     @abstractmethod
     def _next(self, size: int) -> bytes:
-        """Between 1 and `size` of the next bytes; empty only when the store has no more."""
+        """Return between 1 and `size` of the next bytes; empty only if the store has no more."""
 
     @abstractmethod
     def close(self) -> None:
-        """Stop reading; what was not read is not fetched."""
+        """Stop reading; bytes that were not read are not fetched."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """The next bytes, at most `size`, all of the rest when negative; empty at the end."""
+        """Return the next bytes, at most `size`, or all remaining ones if `size` is negative; empty at the
+        end.
+        """
         wanted = self._left if size < 0 else min(size, self._left)
         pieces = []
         while wanted:
             piece = self._next(min(wanted, self.piece_bytes_max))
             if not piece:
-                raise failure(self._store, "read", self._key, f"it ended {self._left} bytes too early")
+                raise failure(
+                    self._store, "read", self._key, f"the stream ended {self._left} bytes too early"
+                )
             pieces.append(piece)
             wanted -= len(piece)
             self._left -= len(piece)
@@ -52,10 +56,10 @@ class ExactStream(ABC):
 
 
 class Parts:
-    """The content of a put, cut into parts of one size; only one part of a source is in memory.
+    """The content of a put, divided into parts; only one part of a source is in memory.
 
-    Invariant: `taken_bytes` is what `next_part` has given so far.
-    Errors: RemoteStorageError when the source has fewer or more bytes than were announced.
+    Invariant: `taken_bytes` is the number of bytes that `next_part` has returned so far.
+    Errors: RemoteStorageError if the source has fewer or more bytes than announced.
     """
 
     def __init__(self, store: str, key: str, content: Content, size: int | None) -> None:
@@ -74,7 +78,7 @@ class Parts:
         self.taken_bytes = 0
 
     def next_part(self, part_bytes: int) -> Part:
-        """The next `part_bytes`, fewer at the end, none behind it; of a source always bytes."""
+        """Return the next `part_bytes`, fewer at the end, and none after it; for a source always bytes."""
         part: Part
         if self._view is None:
             part = self._from_source(part_bytes)
@@ -84,9 +88,10 @@ class Parts:
         return part
 
     def _from_source(self, part_bytes: int) -> bytes:
-        """What a file gives at once is handed on as it is, and a join of bytes lets go of the interpreter.
+        """Return a part of the source.
 
-        To copy a part of some megabytes would hold it, and with it the event loop, for milliseconds.
+        A part that the file returns in one piece is returned without a copy. Joining bytes releases the
+        interpreter lock; copying some megabytes would hold it, and block the event loop, for milliseconds.
         """
         assert self._source is not None
         pieces: list[bytes] = []
@@ -107,12 +112,12 @@ class Parts:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _wrong_size(self, found: int, announced: int) -> Exception:
-        text = f"the content has {found} bytes or more where {announced} were announced"
+        text = f"the content has {found} bytes or more; announced were {announced}"
         return failure(self._store, "put", self._key, text)
 
 
 class _SourceFailed(Exception):
-    """What a source raised, kept apart from errors of the store."""
+    """An error that a source raised, distinguished from errors of the store."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(str(cause))
@@ -121,7 +126,7 @@ class _SourceFailed(Exception):
 
 @contextmanager
 def put_errors(store: str, key: str, *errors: type[Exception]) -> Iterator[None]:
-    """Around a put: `errors` become RemoteStorageError, what the source raised comes out as it was."""
+    """Convert `errors` of a put to RemoteStorageError; errors of the source are raised unchanged."""
     try:
         yield
     except _SourceFailed as failed:

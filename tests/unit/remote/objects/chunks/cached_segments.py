@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.support.object_stores import MemoryStore
 from tidelog.remote.objects.chunks.cache import ChunkCache
 from tidelog.remote.objects.chunks.cache_settings import CacheSettings
-from tidelog.remote.objects.chunks.places import ChunkPlaces, MemoryPlaces
 from tidelog.remote.objects.chunks.segment_chunks import Segment
+from tidelog.remote.objects.chunks.storage import ChunkStorage, MemoryStorage
 from tidelog.remote.objects.layout.manifest import SegmentManifest
 from tidelog.remote.objects.layout.object_keys import SegmentKeys
 from tidelog.remote.objects.layout.transform import Transform
@@ -26,9 +26,9 @@ def make_cache(
     size: int | None = 1 << 20,
     read_ahead: int = 0,
     threads: int = 2,
-    places: ChunkPlaces | None = None,
+    storage: ChunkStorage | None = None,
     get_timeout_ms: int = 30_000,
 ) -> ChunkCache:
     """A cache in memory."""
     settings = CacheSettings(size=size, threads=threads, get_timeout_ms=get_timeout_ms)
-    return ChunkCache(store, places or MemoryPlaces(), settings, read_ahead)
+    return ChunkCache(store, storage or MemoryStorage(), settings, read_ahead)

@@ -46,7 +46,7 @@ def test_a_failure_is_given_to_all_readers_and_not_kept() -> None:
         for one in asked:
             with pytest.raises(RemoteResourceNotFound):
                 one.result(30)
-    assert cache.kept_bytes == cache.loading_bytes == 0
+    assert cache.cached_bytes == cache.loading_bytes == 0
     store.objects[segment.keys.log] = log
     assert cache.slice(segment, 0, 0, 10) == LOG[:10]
     cache.close()
@@ -59,7 +59,7 @@ def test_a_short_object_is_named_and_not_kept() -> None:
     cache = make_cache(store)
     with pytest.raises(RemoteStorageError, match=r"topic/0/segment.log: chunk 4 at 4000: 500 of 1000 bytes"):
         cache.slice(segment, 4, 0, 10)
-    assert cache.kept_bytes == 0
+    assert cache.cached_bytes == 0
     store.objects[segment.keys.log] = LOG
     assert cache.slice(segment, 4, 0, 10) == LOG[4000:4010]
     cache.close()
@@ -71,7 +71,7 @@ def test_adjacent_chunks_that_are_missing_come_by_one_get_for_each_run() -> None
     cache = make_cache(store, read_ahead=10_000)
     cache.slice(segment, 4, 0, 1)
     cache.read_ahead(segment, 1)
-    wait_until(lambda: cache.kept_bytes == 9000)
+    wait_until(lambda: cache.cached_bytes == 9000)
     ranges = sorted((call.start, call.end) for call in store.gets())
     assert ranges == [(1000, 3999), (4000, 4999), (5000, 9999)]
     cache.close()
@@ -84,7 +84,7 @@ def test_a_run_is_no_longer_than_one_get_may_be(monkeypatch: pytest.MonkeyPatch)
     segment = put_segment(store, LOG, 1000)
     cache = make_cache(store, read_ahead=10_000)
     cache.read_ahead(segment, 0)
-    wait_until(lambda: cache.kept_bytes == 10_000)
+    wait_until(lambda: cache.cached_bytes == 10_000)
     ranges = sorted((call.start, call.end) for call in store.gets())
     assert ranges == [(0, 999), (1000, 3999), (4000, 6999), (7000, 9999)]
     cache.close()
@@ -109,12 +109,12 @@ def test_read_ahead_waits_until_half_of_it_is_used_up() -> None:
     segment = put_segment(store, LOG, 1000)
     cache = make_cache(store, read_ahead=4000)
     cache.read_ahead(segment, 0)
-    wait_until(lambda: cache.kept_bytes == 4000)
+    wait_until(lambda: cache.cached_bytes == 4000)
     cache.read_ahead(segment, 1)
     cache.read_ahead(segment, 2)
     assert len(store.gets()) == 1
     cache.read_ahead(segment, 3)
-    wait_until(lambda: cache.kept_bytes == 7000)
+    wait_until(lambda: cache.cached_bytes == 7000)
     assert [(call.start, call.end) for call in store.gets()] == [(0, 3999), (4000, 6999)]
     cache.close()
 
@@ -125,11 +125,11 @@ def test_a_look_up_in_the_middle_is_no_reason_to_read_far_ahead(monkeypatch: pyt
     segment = put_segment(store, LOG, 1000)
     cache = make_cache(store, read_ahead=5000)
     CachedSegmentStream(cache, segment, 3100, 3200).read()
-    wait_until(lambda: cache.kept_bytes == 2000)
+    wait_until(lambda: cache.cached_bytes == 2000)
     assert {(call.start, call.end) for call in store.gets()} == {(3000, 4999)}
     # Who comes back for what follows reads on.
     CachedSegmentStream(cache, segment, 3200, 3300).read()
-    wait_until(lambda: cache.kept_bytes == 5000)
+    wait_until(lambda: cache.cached_bytes == 5000)
     cache.close()
 
 
@@ -146,7 +146,7 @@ def test_a_wanted_chunk_does_not_wait_for_busy_threads_of_read_ahead() -> None:
         wait_until(lambda: store.waiting == 2)
         store.gate.set()
         assert asked.result(30) == LOG[:10]
-    wait_until(lambda: cache.kept_bytes == 6000)
+    wait_until(lambda: cache.cached_bytes == 6000)
     assert len(store.gets()) == 2
     cache.close()
 
@@ -159,14 +159,14 @@ def test_what_nobody_has_read_yet_takes_at_most_half_of_the_cache() -> None:
         cache.read_ahead(segment, 0)
     assert cache.loading_bytes == 4000
     store.gate.set()
-    wait_until(lambda: cache.kept_bytes == 4000)
+    wait_until(lambda: cache.cached_bytes == 4000)
     cache.read_ahead(segments[4], 0)
     assert cache.loading_bytes == 0
     for segment in segments[:2]:
         cache.slice(segment, 0, 0, 1)
         cache.slice(segment, 1, 0, 1)
     cache.read_ahead(segments[4], 0)
-    wait_until(lambda: cache.kept_bytes == 6000)
+    wait_until(lambda: cache.cached_bytes == 6000)
     cache.close()
 
 
@@ -177,13 +177,13 @@ def test_kept_and_loading_chunks_stay_within_the_size_together() -> None:
     store.gate.set()
     for number in range(5):
         cache.slice(segment, number, 0, 1)
-    assert cache.kept_bytes == 5000
+    assert cache.cached_bytes == 5000
     store.gate.clear()
     cache.read_ahead(other, 0)
     assert cache.loading_bytes == 2000
-    assert cache.kept_bytes == 3000
+    assert cache.cached_bytes == 3000
     store.gate.set()
-    wait_until(lambda: cache.kept_bytes == 5000)
+    wait_until(lambda: cache.cached_bytes == 5000)
     cache.close()
 
 
@@ -193,7 +193,7 @@ def test_a_chunk_larger_than_the_cache_is_read_and_not_kept() -> None:
     cache = make_cache(store, size=999, read_ahead=5000)
     stream = CachedSegmentStream(cache, segment, 0, segment.size)
     assert b"".join(iter(lambda: stream.read(100), b"")) == LOG
-    assert cache.kept_bytes == 0
+    assert cache.cached_bytes == 0
     # A stream holds its chunk: small reads do not fetch it again and again.
     assert len(store.gets()) == 10
     cache.close()
@@ -232,7 +232,7 @@ def test_chunks_of_a_deleted_segment_are_dropped() -> None:
     for one in (segment, other):
         cache.slice(one, 0, 0, 1)
     cache.forget(segment.keys.log)
-    assert cache.kept_bytes == 1000
+    assert cache.cached_bytes == 1000
     cache.close()
 
 
@@ -260,7 +260,7 @@ def test_closing_tells_those_whose_chunks_were_not_begun() -> None:
     store.gate.set()
     closing.join(30)
     assert not closing.is_alive()
-    assert cache.kept_bytes == cache.loading_bytes == 0
+    assert cache.cached_bytes == cache.loading_bytes == 0
     cache.read_ahead(one, 5)
     assert cache.loading_bytes == 0
 
@@ -291,10 +291,10 @@ def test_readers_get_the_right_bytes_or_an_error_and_bounds_hold(
             assert CachedSegmentStream(cache, segments[which], start, end).read() == log[start:end]
         except RemoteStorageError as error:
             assert "segment" in str(error) or ".log" in str(error)
-        assert cache.kept_bytes <= size
+        assert cache.cached_bytes <= size
 
     with ThreadPoolExecutor(3) as pool:
         for one in [pool.submit(read, *arguments) for arguments in reads]:
             one.result(30)
     cache.close()
-    assert cache.kept_bytes == cache.loading_bytes == 0
+    assert cache.cached_bytes == cache.loading_bytes == 0

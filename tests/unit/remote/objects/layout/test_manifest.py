@@ -66,7 +66,7 @@ def test_a_segment_of_a_former_key_pair_is_read_after_rotation(metadata: Any) ->
     assert decode_manifest(data, rotated) == manifest
     with pytest.raises(DecodeError, match="key pair 'old' is not in the ring: new"):
         decode_manifest(data, KeyRing("new", {"new": key_pair(0)}))
-    with pytest.raises(DecodeError, match="wrapped by 'old' cannot be read"):
+    with pytest.raises(DecodeError, match="cannot unwrap the data key of key pair 'old'"):
         decode_manifest(data, KeyRing("old", {"old": key_pair(0)}))
     with pytest.raises(DecodeError, match="encrypted with key pair 'old', but encryption is not enabled"):
         decode_manifest(data, None)
@@ -119,7 +119,7 @@ def test_sizes_of_another_number_of_chunks_are_refused(metadata: Any) -> None:
     )
     read = json.loads(encode_manifest(manifest, metadata, None))
     read["chunkIndex"]["originalFileSize"] = 350
-    with pytest.raises(DecodeError, match="3 chunks of 100 bytes do not make 350"):
+    with pytest.raises(DecodeError, match="3 chunks of 100 bytes do not add up to 350"):
         decode_manifest(json.dumps(read).encode(), None)
 
 

@@ -39,5 +39,8 @@ def test_a_part_of_a_file_is_what_the_file_gave_and_no_copy_of_it(size: int) -> 
 def test_a_file_that_grows_while_it_is_put_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "segment.log"
     path.write_bytes(bytes(MIB + 1))
-    with path.open("rb") as file, pytest.raises(Exception, match=f"{MIB + 1} bytes or more where {MIB}"):
+    with (
+        path.open("rb") as file,
+        pytest.raises(Exception, match=f"{MIB + 1} bytes or more; announced were {MIB}"),
+    ):
         Parts("store", "key", file, MIB).next_part(5 * MIB)

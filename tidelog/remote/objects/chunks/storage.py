@@ -1,7 +1,7 @@
-"""Where cached chunks lie: in memory, or as files in a directory.
+"""Storage of cached chunks: in memory, or as files in a directory.
 
-A file is written beside (`temp/`), then renamed into `cache/`; nothing is synced, since the cache is
-emptied at start, as Aiven's is. What else lies in the directory is left alone.
+A file is written to `temp/`, then renamed into `cache/`. Nothing is synced, because the cache is emptied at
+the start, like Aiven's. Other files in the directory are not touched.
 """
 
 from __future__ import annotations
@@ -21,34 +21,36 @@ _log = logging.getLogger(__name__)
 
 
 class ChunkKey(NamedTuple):
-    """A chunk by the key of its log object."""
+    """The key of a chunk: the key of its log object and its number."""
 
     object_key: str
     number: int
 
     @property
     def file_name(self) -> str:
-        """Its name in a directory: segments have ids of their own, so the last part of the key is enough."""
+        """Return the chunk's file name: segment ids are unique, so the last part of the object key is
+        enough.
+        """
         return f"{self.object_key.rpartition('/')[2]}-{self.number}"
 
 
 class Handle(Protocol):
-    """A chunk that is kept."""
+    """A cached chunk."""
 
     def slice(self, start: int, end: int) -> Buffer | None:
-        """The bytes from `start` to `end` (exclusive); None when they are lost."""
+        """Return the bytes from `start` to `end` (exclusive); None if they are lost."""
         ...
 
     def drop(self) -> None:
-        """Keep it no longer; slices given out stay valid."""
+        """Remove the chunk; slices returned earlier stay valid."""
         ...
 
 
-class ChunkPlaces(Protocol):
-    """Keeps chunks."""
+class ChunkStorage(Protocol):
+    """Stores chunks."""
 
-    def keep(self, key: ChunkKey, chunk: Pieces) -> Handle | None:
-        """A handle to `chunk`; None when it cannot be kept, which is no failure of the read."""
+    def store(self, key: ChunkKey, chunk: Pieces) -> Handle | None:
+        """Return a handle to `chunk`; None if it cannot be stored, which does not fail the read."""
         ...
 
 
@@ -61,23 +63,23 @@ class MemoryHandle:
         self._chunk = chunk
 
     def slice(self, start: int, end: int) -> Buffer | None:
-        """A view where the bytes are of one piece."""
+        """Return the bytes, as a view if they are in one piece."""
         return self._chunk.slice(start, end)
 
     def drop(self) -> None:
-        """Nothing to do: views that were given out keep the bytes alive."""
+        """Do nothing: returned views keep the bytes alive."""
 
 
-class MemoryPlaces:
-    """Chunks as they came, in memory."""
+class MemoryStorage:
+    """Chunks in memory, as they were fetched."""
 
-    def keep(self, key: ChunkKey, chunk: Pieces) -> Handle | None:
-        """Always kept."""
+    def store(self, key: ChunkKey, chunk: Pieces) -> Handle | None:
+        """Return a handle to `chunk`."""
         return MemoryHandle(chunk)
 
 
 class FileHandle:
-    """A chunk in a file of its own."""
+    """A chunk in its own file."""
 
     __slots__ = ("_path",)
 
@@ -85,7 +87,7 @@ class FileHandle:
         self._path = path
 
     def slice(self, start: int, end: int) -> Buffer | None:
-        """What the file has there; None when the file is gone, short or cannot be read."""
+        """Return the bytes from the file; None if the file is missing, too short or unreadable."""
         try:
             descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -103,17 +105,17 @@ class FileHandle:
         except FileNotFoundError:
             pass
         except OSError as error:
-            _log.warning("a cached chunk cannot be removed: %s", error)
+            _log.warning("Cannot remove a cached chunk: %s", error)
 
 
-class DiskPlaces:
-    """Chunks as files below `directory`, which must be there. Errors: ConfigError when it cannot be used."""
+class DiskStorage:
+    """Chunks as files below `directory`, which must exist. Errors: ConfigError if it cannot be used."""
 
     def __init__(self, directory: Path) -> None:
         self._cache, self._temp = directory / "cache", directory / "temp"
         if not directory.is_dir() or not os.access(directory, os.W_OK):
             raise ConfigError(
-                "fetch.chunk.cache.path", directory, "allowed is a directory that is there and can be written"
+                "fetch.chunk.cache.path", directory, "allowed is an existing, writable directory"
             )
         try:
             for part in (self._cache, self._temp):
@@ -121,13 +123,15 @@ class DiskPlaces:
                     shutil.rmtree(part)
                 part.mkdir()
         except OSError as error:
-            raise ConfigError("fetch.chunk.cache.path", directory, f"cannot be emptied: {error}") from error
+            raise ConfigError(
+                "fetch.chunk.cache.path", directory, f"cannot empty the directory: {error}"
+            ) from error
         self._is_failing = False
         self._numbers = count()
 
-    def keep(self, key: ChunkKey, chunk: Pieces) -> Handle | None:
-        """None when the disk is full or broken."""
-        # A name of its own each time: who removes an evicted file never hits its successor.
+    def store(self, key: ChunkKey, chunk: Pieces) -> Handle | None:
+        """Return a handle to the file of `chunk`; None if the disk is full or broken."""
+        # Each file has a new name, so that removing an evicted file never removes its successor.
         name = f"{key.file_name}-{next(self._numbers)}"
         temp, path = self._temp / name, self._cache / name
         try:
@@ -147,5 +151,5 @@ class DiskPlaces:
 
     def _note_failure(self, error: OSError) -> None:
         if not self._is_failing:
-            _log.warning("chunks are not cached on disk for now: %s", error)
+            _log.warning("Cannot cache chunks on disk: %s", error)
         self._is_failing = True

@@ -13,7 +13,7 @@ from tests.support.object_stores import MemoryStore
 from tests.support.segment_configs import compressible
 from tests.unit.remote.objects.chunks.cached_segments import make_cache, put_segment
 from tidelog.base.config_definition import ConfigError
-from tidelog.remote.objects.chunks.places import ChunkKey, DiskPlaces
+from tidelog.remote.objects.chunks.storage import ChunkKey, DiskStorage
 from tidelog.remote.objects.layout.pieces import Pieces
 
 LOG = compressible(10_000)
@@ -26,10 +26,10 @@ def files(directory: Path) -> list[Path]:
 def test_kept_chunks_are_files_and_those_evicted_are_removed(tmp_path: Path) -> None:
     store = MemoryStore()
     segment = put_segment(store, LOG, 1000)
-    cache = make_cache(store, size=3000, places=DiskPlaces(tmp_path))
+    cache = make_cache(store, size=3000, storage=DiskStorage(tmp_path))
     for number in range(5):
         assert cache.slice(segment, number, 10, 30) == LOG[number * 1000 + 10 : number * 1000 + 30]
-    assert sum(path.stat().st_size for path in files(tmp_path)) == cache.kept_bytes == 3000
+    assert sum(path.stat().st_size for path in files(tmp_path)) == cache.cached_bytes == 3000
     assert cache.slice(segment, 4, 0, 1000) == LOG[4000:5000]
     assert len(store.gets()) == 5
     cache.close()
@@ -37,24 +37,24 @@ def test_kept_chunks_are_files_and_those_evicted_are_removed(tmp_path: Path) -> 
 
 
 def test_the_cache_is_emptied_at_start_and_nothing_else_is(tmp_path: Path) -> None:
-    places = DiskPlaces(tmp_path)
-    places.keep(ChunkKey("a/b.log", 1), Pieces([b"chunk"]))
+    storage = DiskStorage(tmp_path)
+    storage.store(ChunkKey("a/b.log", 1), Pieces([b"chunk"]))
     (tmp_path / "somebody's").write_text("own")
     assert len(files(tmp_path)) == 2
-    DiskPlaces(tmp_path)
+    DiskStorage(tmp_path)
     assert files(tmp_path) == [tmp_path / "somebody's"]
 
 
 def test_a_file_that_is_gone_or_cut_is_fetched_again(tmp_path: Path) -> None:
     store = MemoryStore()
     segment = put_segment(store, LOG, 1000)
-    cache = make_cache(store, places=DiskPlaces(tmp_path))
+    cache = make_cache(store, storage=DiskStorage(tmp_path))
     for damage in (os.unlink, lambda path: os.truncate(path, 10)):
         cache.slice(segment, 0, 0, 10)
         (file,) = files(tmp_path)
         damage(file)
         assert cache.slice(segment, 0, 500, 600) == LOG[500:600]
-        assert cache.kept_bytes == 1000
+        assert cache.cached_bytes == 1000
     assert len(store.gets()) == 3
     cache.close()
 
@@ -62,22 +62,24 @@ def test_a_file_that_is_gone_or_cut_is_fetched_again(tmp_path: Path) -> None:
 def test_a_full_disk_fails_no_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
     segment = put_segment(store, LOG, 1000)
-    cache = make_cache(store, places=DiskPlaces(tmp_path), read_ahead=3000)
+    cache = make_cache(store, storage=DiskStorage(tmp_path), read_ahead=3000)
 
     def no_space(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("tidelog.remote.objects.chunks.places.os.replace", no_space)
+        patched.setattr("tidelog.remote.objects.chunks.storage.os.replace", no_space)
         assert cache.slice(segment, 0, 0, 1000) == LOG[:1000]
         assert cache.slice(segment, 0, 0, 1000) == LOG[:1000]
     assert files(tmp_path) == []
-    assert cache.kept_bytes == 0
+    assert cache.cached_bytes == 0
     cache.slice(segment, 0, 0, 1)
-    assert cache.kept_bytes == 1000
+    assert cache.cached_bytes == 1000
     cache.close()
 
 
 def test_a_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"fetch.chunk.cache.path=.*allowed is a directory that is there"):
-        DiskPlaces(tmp_path / "none")
+    with pytest.raises(
+        ConfigError, match=r"fetch.chunk.cache.path=.*allowed is an existing, writable directory"
+    ):
+        DiskStorage(tmp_path / "none")

@@ -1,8 +1,7 @@
-"""Which remote segments go next, by which rule, and when. Pure.
+"""Which remote segments are deleted next, by which rule, and when. Pure.
 
-What goes now is what the leader's own plan says (`tidelog.remote.expiry.plan`). Behind that
-the
-segments go in their order, each when the clock or the log's growth says so, and not before those below it.
+Segments that are deleted now are those of the leader's own plan (`tidelog.remote.expiry.plan`). The following
+segments are deleted in order, each by time or by the growth of the log, and not before the earlier ones.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from tidelog.remote.tasks.remote_lineage import highest_remote_offset
 from tidelog.storage.leader_epoch import LeaderEpochCache
 
 
-class Departure(NamedTuple):
-    """A segment that goes: at the latest at `at_ms`, or when the log has grown by `after_bytes`.
+class ScheduledDeletion(NamedTuple):
+    """The deletion of a segment: at the latest at `at_ms`, or when the log has grown by `after_bytes`.
 
-    None: never by that rule. What goes now has a `reason`.
+    None: never by that rule. A segment that is deleted now has a `reason`.
     """
 
     segment: RemoteLogSegmentMetadata
@@ -31,21 +30,21 @@ class Departure(NamedTuple):
     after_bytes: int | None = None
 
 
-def departures(view: PartitionView, count: int) -> list[Departure]:
-    """What goes now, all of it, and the next `count` segments behind."""
+def scheduled_deletions(view: PartitionView, count: int) -> list[ScheduledDeletion]:
+    """Return all segments that are deleted now, and the next `count` ones."""
     plan = plan_expiration(_expiration_view(view))
-    now = [Departure(deletion.segment, deletion.reason) for deletion in plan.deletions]
-    gone = {departure.segment.remote_log_segment_id for departure in now}
+    now = [ScheduledDeletion(deletion.segment, deletion.reason) for deletion in plan.deletions]
+    deleted_ids = {departure.segment.remote_log_segment_id for departure in now}
     staying = [
         segment
         for segment in finished(view.segments)
-        if segment.remote_log_segment_id not in gone and any(pieces(view, segment))
+        if segment.remote_log_segment_id not in deleted_ids and any(pieces(view, segment))
     ]
     return now + list(islice(_later(view, staying), count))
 
 
 def local_only_bytes(view: PartitionView) -> int:
-    """Bytes on the leader's disk of which nothing is in the tier, as far as sizes tell; 0 when unknown."""
+    """Return an estimate of the bytes that are only on the leader's disk; 0 if unknown."""
     if view.local_size_bytes is None:
         return 0
     local_start = view.offsets.local_log_start_offset
@@ -57,7 +56,7 @@ def local_only_bytes(view: PartitionView) -> int:
     return max(0, view.local_size_bytes - in_both)
 
 
-def _later(view: PartitionView, staying: list[RemoteLogSegmentMetadata]) -> Iterator[Departure]:
+def _later(view: PartitionView, staying: list[RemoteLogSegmentMetadata]) -> Iterator[ScheduledDeletion]:
     retention = Retention.of(view.config)
     kept_bytes = local_only_bytes(view) + sum(segment.segment_size_bytes for segment in staying)
     at_ms = None
@@ -66,12 +65,12 @@ def _later(view: PartitionView, staying: list[RemoteLogSegmentMetadata]) -> Iter
     for segment in staying:
         if retention.retention_ms is not None:
             at_ms = max(at_ms or 0, segment.max_timestamp_ms + retention.retention_ms)
-        # It goes once at least its bytes are too many.
+        # It is deleted when the excess is at least its size.
         kept_bytes -= segment.segment_size_bytes
         after_bytes = None
         if retention.retention_bytes is not None:
             after_bytes = max(0, retention.retention_bytes - kept_bytes)
-        yield Departure(segment, None, at_ms, after_bytes)
+        yield ScheduledDeletion(segment, None, at_ms, after_bytes)
 
 
 def _expiration_view(view: PartitionView) -> ExpirationView:
