@@ -124,7 +124,7 @@ def test_a_missing_segment_ends_the_log_before_it(
         disk.unlink(path_of(second, kind))
     reopened = open_log(disk, SMALL)
     assert numbers(reopened) == list(range(second))
-    assert f"starts at offset {third} where {second} is expected" in caplog.text
+    assert f"starts at offset {third}, expected {second}:" in caplog.text
 
 
 def test_a_gap_that_compaction_may_have_left_is_kept(disk: CrashFileSystem) -> None:
