@@ -66,7 +66,7 @@ def alter_configs(
     for each in requested:
         yield None
         try:
-            values = changed_values(image, each, definitions)
+            values = yield from changed_values(image, each, definitions)
             records += change_records(image, settings, each.resource, values)
             outcomes.append(SUCCESS)
         except KafkaError as error:
@@ -94,11 +94,15 @@ def changed_values(
     image: MetadataImage,
     requested: ResourceChange,
     definitions: Mapping[int, Mapping[str, ConfigDefinition]],
-) -> dict[str, str | None]:
+) -> Steps[dict[str, str | None]]:
     """The new value of every key that a resource's operations name, None for one that is dropped."""
     current = image.configs.get(requested.resource, {})
     known = definitions.get(requested.resource[0], {})
-    return {each.key: _changed(current.get(each.key), each, known) for each in requested.changes}
+    values = {}
+    for each in requested.changes:
+        values[each.key] = _changed(current.get(each.key), each, known)
+        yield None
+    return values
 
 
 def replace_configs(

@@ -18,22 +18,27 @@ from tidelog.protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from tidelog.protocol.steps import Steps, each
+from tidelog.protocol.steps import Steps, each, each_in_steps
 
 
 def _changes(request: AlterConfigsRequest) -> Steps[tuple[ResourceChange, ...]]:
-    return each(_change, request.resources)
+    return each_in_steps(_change, request.resources)
 
 
-def _change(resource: AlterConfigsResource) -> ResourceChange:
-    changes = tuple(
-        ConfigChange(config.name, ConfigOperation.SET, config.value) for config in resource.configs
+def _change(resource: AlterConfigsResource) -> Steps[ResourceChange]:
+    changes = yield from each(
+        lambda config: ConfigChange(config.name, ConfigOperation.SET, config.value), resource.configs
     )
     return ResourceChange((resource.resource_type, resource.resource_name), changes)
 
 
-def _configs_after_change(image: MetadataImage, change: ResourceChange) -> dict[str, str]:
-    return {one.key: one.value for one in change.changes if one.value is not None}
+def _configs_after_change(image: MetadataImage, change: ResourceChange) -> Steps[dict[str, str]]:
+    configs = {}
+    for one in change.changes:
+        if one.value is not None:
+            configs[one.key] = one.value
+        yield None
+    return configs
 
 
 def _response(request: AlterConfigsRequest, outcomes: Sequence[Outcome]) -> Steps[AlterConfigsResponse]:

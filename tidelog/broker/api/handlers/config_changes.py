@@ -31,7 +31,7 @@ ResourceResponse: TypeAlias = (
     alter_configs.AlterConfigsResourceResponse | incremental_alter_configs.AlterConfigsResourceResponse
 )
 
-ConfigsAfterChange = Callable[[MetadataImage, ResourceChange], dict[str, str]]
+ConfigsAfterChange = Callable[[MetadataImage, ResourceChange], Steps[dict[str, str]]]
 """Returns all configs that a resource would have after a change."""
 
 ChangeLoggers = Callable[[ResourceChange], Outcome]
@@ -50,10 +50,10 @@ def check_request(
     Changes of loggers are made. `change_loggers` is None if the API has none.
     """
 
-    def check(change: ResourceChange) -> Outcome | None:
+    def check(change: ResourceChange) -> Steps[Outcome | None]:
         if change_loggers is not None and change.resource[0] == ResourceType.BROKER_LOGGER:
             return change_loggers(change)
-        _check(config, image, change, configs_after_change)
+        yield from _check(config, image, change, configs_after_change)
         return None
 
     return (yield from _outcomes(requested, check))
@@ -64,7 +64,8 @@ def check_submission(
 ) -> Steps[list[Outcome | None]]:
     """Return the outcomes that a controller determines before the command; None for the other resources."""
 
-    def check(change: ResourceChange) -> Outcome | None:
+    def check(change: ResourceChange) -> Steps[Outcome | None]:
+        yield None
         is_logger = change.resource[0] == ResourceType.BROKER_LOGGER
         return change_loggers(change) if change_loggers is not None and is_logger else None
 
@@ -72,7 +73,7 @@ def check_submission(
 
 
 def _outcomes(
-    requested: Sequence[ResourceChange], check: Callable[[ResourceChange], Outcome | None]
+    requested: Sequence[ResourceChange], check: Callable[[ResourceChange], Steps[Outcome | None]]
 ) -> Steps[list[Outcome | None]]:
     counts: Counter[ConfigResource] = Counter()
     for change in requested:
@@ -84,15 +85,18 @@ def _outcomes(
         try:
             if counts[change.resource] > 1:
                 raise _invalid_request("Each resource must appear at most once.")
-            _check_keys(change)
-            outcomes.append(check(change))
+            yield from _check_keys(change)
+            outcomes.append((yield from check(change)))
         except KafkaError as error:
             outcomes.append(Outcome.of(error))
     return outcomes
 
 
-def _check_keys(change: ResourceChange) -> None:
-    keys = Counter(each.key for each in change.changes)
+def _check_keys(change: ResourceChange) -> Steps[None]:
+    keys: Counter[str] = Counter()
+    for each in change.changes:
+        keys[each.key] += 1
+        yield None
     repeated = [key for key, count in keys.items() if count > 1]
     if repeated:
         raise _invalid_request(f"Error due to duplicate config keys: {', '.join(repeated)}")
@@ -108,11 +112,11 @@ def _check(
     image: MetadataImage,
     change: ResourceChange,
     configs_after_change: ConfigsAfterChange,
-) -> None:
+) -> Steps[None]:
     resource_type, name = change.resource
     if resource_type == ResourceType.BROKER:
         check_broker_name(config.node_id, name)
-        check_broker_change(config, image, name, configs_after_change(image, change))
+        check_broker_change(config, image, name, (yield from configs_after_change(image, change)))
     elif resource_type == ResourceType.CLIENT_METRICS:
         raise _invalid_request("client metrics subscriptions are not supported by this broker")
     elif resource_type not in (ResourceType.TOPIC, ResourceType.GROUP):

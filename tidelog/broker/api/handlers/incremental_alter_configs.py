@@ -30,18 +30,18 @@ from tidelog.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from tidelog.protocol.steps import Steps, each
+from tidelog.protocol.steps import Steps, each, each_in_steps
 
 _DEFINITIONS = {**TOPIC_AND_GROUP_DEFINITIONS, ResourceType.BROKER: BROKER_DEFINITIONS}
 
 
 def _changes(request: IncrementalAlterConfigsRequest) -> Steps[tuple[ResourceChange, ...]]:
-    return each(_change, request.resources)
+    return each_in_steps(_change, request.resources)
 
 
-def _change(resource: AlterConfigsResource) -> ResourceChange:
-    changes = tuple(
-        ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs
+def _change(resource: AlterConfigsResource) -> Steps[ResourceChange]:
+    changes = yield from each(
+        lambda config: ConfigChange(config.name, config.config_operation, config.value), resource.configs
     )
     return ResourceChange((resource.resource_type, resource.resource_name), changes)
 
@@ -52,11 +52,11 @@ def _submission(
     return alter_configs(image, settings, requested, _DEFINITIONS)
 
 
-def _configs_after_change(image: MetadataImage, change: ResourceChange) -> dict[str, str]:
+def _configs_after_change(image: MetadataImage, change: ResourceChange) -> Steps[dict[str, str]]:
     current = image.configs.get(change.resource, {})
     if change.resource[0] == ResourceType.BROKER:
         current = usable_configs(current, of_one_broker=change.resource[1] != "")
-    values = {**current, **changed_values(image, change, _DEFINITIONS)}
+    values = {**current, **(yield from changed_values(image, change, _DEFINITIONS))}
     return {key: value for key, value in values.items() if value is not None}
 
 

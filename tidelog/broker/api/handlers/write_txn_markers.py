@@ -111,9 +111,11 @@ class WriteTxnMarkersHandler:
             marker.coordinator_epoch,
             marker.transaction_version,
         )
-        partitions = dict.fromkeys(
-            TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes
-        )
+        partitions: dict[TopicPartition, None] = {}
+        for topic in marker.topics:
+            for index in topic.partition_indexes:
+                partitions[TopicPartition(topic.name, index)] = None
+                yield None
         for topic_partition in partitions:
             result = markers.result(end.producer_id, topic_partition)
             if topic_partition.topic == GROUP_METADATA_TOPIC:

@@ -12,6 +12,7 @@ from tests.support.loops import on_both_loops
 from tests.support.metadata import SeededRandomness, creatable
 from tests.support.metadata_store import running_store
 from tests.support.requests import over_the_wire, request_context
+from tests.support.turns import STEPS_PER_SLICE, Turns, counted_slices
 from tidelog.base.clock import SystemClock
 from tidelog.broker.api.handlers.alter_configs import ALTER_CONFIGS
 from tidelog.broker.api.handlers.config_alteration import ConfigAlterationForwarder
@@ -30,6 +31,7 @@ from tidelog.broker.metadata.settings import controller_settings
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.observability.logger_levels import LoggerLevels
 from tidelog.broker.scheduling.slices import Slices
+from tidelog.cluster.image import ResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages import alter_configs, incremental_alter_configs
 from tidelog.protocol.messages.alter_configs import AlterConfigsRequest
@@ -60,7 +62,9 @@ CONFIG = BrokerConfig(
 class Admin:
     """The admin handlers of one node."""
 
-    def __init__(self, store: MetadataStore, config: BrokerConfig = CONFIG) -> None:
+    def __init__(
+        self, store: MetadataStore, config: BrokerConfig = CONFIG, slices: Slices | None = None
+    ) -> None:
         settings = controller_settings(config)
         self.store = store
         root = logging.RootLogger(logging.INFO)
@@ -69,7 +73,7 @@ class Admin:
         levels = LoggerLevels(self.loggers)
         loggers = LoggerChanges(config.node_id, levels)
         self._describe = DescribeConfigsHandler(lambda: store.image, config, levels)
-        slices = Slices(SystemClock())
+        slices = slices or Slices(SystemClock())
         alter = ConfigAlterationHandler(ALTER_CONFIGS, store, settings, slices)
         self._alter = ConfigAlterationForwarder(
             ALTER_CONFIGS, lambda: store.image, config, alter.handle, slices
@@ -409,6 +413,32 @@ async def test_a_key_or_a_resource_may_be_changed_once_in_a_request() -> None:
         codes = await node.change_all(twice, other, twice)
         assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
         assert node.store.image.topic_configs("orders") == {"retention.ms": "5000"}
+
+
+@on_both_loops
+@pytest.mark.parametrize("is_one_resource", [True, False])
+async def test_very_many_config_changes_are_checked_and_submitted_in_slices(is_one_resource: bool) -> None:
+    many, slices = 1_000, counted_slices()
+    keys = [
+        incremental_alter_configs.AlterableConfig(name=f"unknown.{number}", config_operation=0, value="1")
+        for number in range(many)
+    ]
+    resources = [
+        incremental_alter_configs.AlterConfigsResource(
+            resource_type=ResourceType.TOPIC, resource_name=name, configs=configs
+        )
+        for name, configs in (
+            [("tides", tuple(keys))] if is_one_resource else [(key.name, (key,)) for key in keys]
+        )
+    ]
+    async with running_store(slices=slices) as store:
+        admin = Admin(store, slices=slices)
+        turns, before = Turns(), slices.count
+        codes = await admin.change_all(*resources, validate_only=True)
+        turns.stop()
+    assert set(codes) == {ErrorCode.INVALID_CONFIG}
+    assert slices.count - before >= 3 * many // STEPS_PER_SLICE
+    assert turns.count >= 3 * many // STEPS_PER_SLICE - 10
 
 
 @on_both_loops
