@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 import pytest
 
 from tests.support.logs import batch
 from tests.support.replicas import NODE, NOW_MS, Replicas
+from tidelog.broker.partitions.replica_manager import RETIREMENTS_PER_TURN
 from tidelog.broker.partitions.role_changes import RoleChanges
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -30,11 +31,21 @@ class HandMaker:
 
     def __init__(self, replicas: Replicas) -> None:
         self.planned: list[LogCreation | Retirement] = []
+        self.callbacks: list[Callable[[], None]] = []
         self._replicas = replicas
         replicas.manager.log_work = self
 
     def submit(self, planned: Sequence[LogCreation | Retirement]) -> None:
         self.planned += planned
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.callbacks.append(callback)
+
+    def next_turn(self) -> None:
+        """Run the callbacks that are scheduled now."""
+        callbacks, self.callbacks = self.callbacks, []
+        for callback in callbacks:
+            callback()
 
     @property
     def creations(self) -> list[LogCreation]:
@@ -250,3 +261,37 @@ def test_a_disk_that_fails_to_put_a_partition_aside_goes_offline(
     replicas.replay(RemoveTopicRecord(topic_id=topic_id))
     maker.finish(StorageFailure("/data/t-0", "rename", "input/output error"))
     assert replicas.logs.online_directories == []
+
+
+MANY = 2 * RETIREMENTS_PER_TURN + 1
+
+
+def test_the_logs_of_a_large_deleted_topic_are_retired_in_several_turns(
+    replicas: Replicas, maker: HandMaker
+) -> None:
+    topic_id = replicas.create("t", MANY)
+    maker.finish_all()
+    replicas.replay(RemoveTopicRecord(topic_id=topic_id))
+    assert code_of(replicas, "t", MANY - 1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for left in (MANY - RETIREMENTS_PER_TURN, 1, 0):
+        assert len(list(replicas.logs.logs)) == left
+        maker.next_turn()
+    assert [type(each) for each in maker.planned] == [Retirement] * 3
+    maker.finish_all()
+    assert names(replicas) == []
+
+
+def test_a_topic_that_is_created_before_its_predecessor_is_retired_gets_new_logs(
+    replicas: Replicas, maker: HandMaker
+) -> None:
+    older = replicas.create("t", MANY)
+    maker.finish_all()
+    replicas.replay(RemoveTopicRecord(topic_id=older))
+    topic_id = replicas.create("t", MANY)
+    maker.next_turn()
+    maker.finish_all()
+    maker.next_turn()
+    assert not maker.planned and not maker.callbacks
+    partitions = [replicas.manager.partition(TopicPartition("t", index)) for index in range(MANY)]
+    assert {each.log.topic_id for each in partitions} == {topic_id}
+    assert len(names(replicas)) == MANY

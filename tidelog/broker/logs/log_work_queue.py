@@ -62,6 +62,15 @@ class LogWorkQueue:
         if planned and self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="log-work")
 
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call `callback` in a later turn of the event loop, unless this is closed by then."""
+
+        def call_unless_closed() -> None:
+            if not self._closing.is_set():
+                callback()
+
+        asyncio.get_running_loop().call_soon(call_unless_closed)
+
     async def wait_until_done(self) -> None:
         """Wait until everything submitted so far has completed or failed, or lacks descriptors."""
         submitted = self._submitted

@@ -19,9 +19,10 @@ I/O: opens and renames log directories through the LogManager. Errors: KafkaErro
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol, cast
+from itertools import islice
+from typing import Final, Protocol, cast
 from uuid import UUID
 
 from tidelog.base.clock import SystemClock
@@ -48,12 +49,18 @@ from tidelog.storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
+RETIREMENTS_PER_TURN: Final = 100
+"""To plan them takes about 2 ms."""
+
 
 class LogWork(Protocol):
     """Creates and retires logs outside of the event loop; `LogWorkQueue` implements it."""
 
     def submit(self, planned: Sequence[LogCreation | Retirement], /) -> None:
         """Add logs to create or retire, in order; report outcomes to `ReplicaManager.on_log_work_done`."""
+
+    def call_soon(self, callback: Callable[[], None], /) -> None:
+        """Call `callback` in a later turn of the event loop, unless this is closed by then."""
 
 
 class ReplicaManager:
@@ -78,6 +85,8 @@ class ReplicaManager:
         self._topic_names: dict[UUID, str] = {}
         self._unavailable: dict[TopicPartition, KafkaError] = {}
         self._being_created: set[TopicPartition] = set()
+        self._unplanned: dict[TopicPartition, None] = {}
+        """Removed partitions whose logs are to be retired, in their order."""
         self._image: MetadataImage | None = None
 
     def _brokers(self) -> Mapping[BrokerId, BrokerImage]:
@@ -219,7 +228,26 @@ class ReplicaManager:
         if self.log_work is None:
             self.logs.delete_all(removed, now_ms)
         else:
-            self.log_work.submit(self.logs.planned_deletions(removed, now_ms))
+            self._unplanned.update(dict.fromkeys(removed))
+            self._plan_retirements(now_ms)
+
+    def _plan_retirements(self, now_ms: int) -> None:
+        """Retire the logs of some removed partitions, and of the others in later turns of the event loop."""
+        assert self.log_work is not None
+        some = list(islice(self._unplanned, RETIREMENTS_PER_TURN))
+        for topic_partition in some:
+            del self._unplanned[topic_partition]
+        if self._unplanned:
+            self.log_work.call_soon(lambda: self._plan_retirements(now_ms))
+        if some:
+            self.log_work.submit(self.logs.planned_deletions(some, now_ms))
+
+    def _retire_former(self, topic_partition: TopicPartition, now_ms: int) -> None:
+        """Retire the log of a removed partition of the same name before a new one is created."""
+        if topic_partition in self._unplanned:
+            assert self.log_work is not None
+            del self._unplanned[topic_partition]
+            self.log_work.submit(self.logs.planned_deletions([topic_partition], now_ms))
 
     def _follow_topic(
         self, topic: TopicImage, before: MetadataImage, changes: RoleChanges, now_ms: int
@@ -243,6 +271,7 @@ class ReplicaManager:
             )
             with self._isolated(topic_partition, changes):
                 if partition is None:
+                    self._retire_former(topic_partition, now_ms)
                     self._quarantine_if_damaged(topic_partition, placed, now_ms)
                     # Once per topic, which may have thousands of partitions.
                     config = config or self._current_log_config(topic.name)

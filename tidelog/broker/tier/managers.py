@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from tidelog.base.config_definition import ConfigError
 from tidelog.broker.config.listeners import Listener
@@ -22,20 +22,11 @@ from tidelog.remote.metadata.config import MetadataTopicConfig
 from tidelog.remote.metadata.snapshot_files import SnapshotFiles
 from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from tidelog.remote.metadata.topic_clients import TopicClients
-from tidelog.remote.ports.metadata_manager import RemoteLogMetadataManager
 from tidelog.remote.ports.storage_manager import RemoteStorageManager
 from tidelog.storage.disk.files import FileSystem
 
 _SNAPSHOT_WRITERS: Final = 8
 """Each writer calls fsync three times per partition. A node that stops has 5 s for all partitions."""
-
-
-class ManagedMetadata(RemoteLogMetadataManager, Protocol):
-    """A metadata manager that is started when the node is reachable."""
-
-    def start(self) -> None:
-        """Start to load the metadata in the background."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +48,7 @@ def make_storage_manager(config: BrokerConfig) -> RemoteStorageManager:
     return storage_manager_from_config(storage_manager_values(config))
 
 
-def make_metadata_manager(config: BrokerConfig, ports: ManagerPorts) -> ManagedMetadata:
+def make_metadata_manager(config: BrokerConfig, ports: ManagerPorts) -> TopicBasedRemoteLogMetadataManager:
     """Return the manager on the metadata topic, to which it connects through this node's own listener.
 
     It reports a failure of the node if the topic cannot be used, or cannot be reached in time (KAFKA-19425).

@@ -28,7 +28,6 @@ from tidelog.broker.partitions.role_changes import RoleChanges
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.replication.remote_tier import FollowersTier
 from tidelog.broker.tier.managers import (
-    ManagedMetadata,
     ManagerPorts,
     make_metadata_manager,
     make_storage_manager,
@@ -43,6 +42,7 @@ from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.ids import TopicPartition
 from tidelog.remote.index_cache.cache import RemoteIndexCache
 from tidelog.remote.log_manager.manager import RemoteLogManager
+from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from tidelog.remote.ports.segment_metadata import TopicIdPartition
 from tidelog.remote.ports.storage_manager import RemoteStorageManager
 from tidelog.remote.reading.reader import RemoteLogReader
@@ -84,7 +84,7 @@ class RemotePart:
         self,
         ports: RemotePorts,
         storage: RemoteStorageManager,
-        metadata: ManagedMetadata,
+        metadata: TopicBasedRemoteLogMetadataManager,
         index_cache: RemoteIndexCache,
     ) -> None:
         self._ports = ports
