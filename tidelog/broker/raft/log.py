@@ -14,12 +14,12 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
-from uuid import UUID
 
 from tidelog.base.clock import Clock
 from tidelog.broker.raft.snapshot_format import last_contained_log_timestamp, require_whole_snapshot
 from tidelog.broker.raft.snapshots import SnapshotFiles
 from tidelog.cluster.quorum.log import EpochEnd, SnapshotId
+from tidelog.cluster.quorum.topic import METADATA_PARTITION, METADATA_TOPIC_ID
 from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC
 from tidelog.protocol.batch import iterate_headers, read_header
 from tidelog.protocol.errors import DecodeError, KafkaError
@@ -34,8 +34,7 @@ from tidelog.storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
-METADATA_PARTITION: Final = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
-METADATA_TOPIC_ID: Final = UUID(int=1)
+METADATA_TOPIC_PARTITION: Final = TopicPartition(CLUSTER_METADATA_TOPIC, METADATA_PARTITION)
 # The first batch of a snapshot contains the voters, which are few.
 _HEAD_BYTES: Final = 64 * 1024
 
@@ -55,7 +54,7 @@ class MetadataLogConfig:
 
 def metadata_directory(directory: str) -> str:
     """Return the directory of the metadata log in a log directory."""
-    return f"{directory}/{METADATA_PARTITION}"
+    return f"{directory}/{METADATA_TOPIC_PARTITION}"
 
 
 class MetadataLog:
@@ -87,7 +86,7 @@ class MetadataLog:
         if not PartitionMetadataFile(fs, path).exists():
             PartitionMetadataFile(fs, path).write(METADATA_TOPIC_ID)
         log = PartitionLog.open(
-            LogLocation(fs, path, METADATA_PARTITION, METADATA_TOPIC_ID),
+            LogLocation(fs, path, METADATA_TOPIC_PARTITION, METADATA_TOPIC_ID),
             log_config,
             CheckpointedState(),
             now_ms=clock.wall_ms(),

@@ -26,7 +26,6 @@ logger = logging.getLogger(__name__)
 
 CHECKPOINT_SUFFIX: Final = ".checkpoint"
 PART_SUFFIX: Final = ".checkpoint.part"
-DELETED_SUFFIX: Final = ".checkpoint.deleted"
 BOOTSTRAP_SNAPSHOT: Final = SnapshotId(0, 0)
 """Contains only the first voters of a cluster."""
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.crash_fs import CrashFileSystem, SimulatedCrash
 from tests.support.crash_images import Survival
 from tests.support.metadata_store import DIRECTORY, FixedClock
-from tidelog.broker.raft.log import METADATA_TOPIC_ID, MetadataLog, MetadataLogConfig
+from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
 from tidelog.broker.raft.snapshot_format import (
     SnapshotHead,
     last_contained_log_timestamp,
@@ -19,6 +19,7 @@ from tidelog.broker.raft.snapshot_format import (
 from tidelog.broker.raft.snapshots import snapshot_name
 from tidelog.cluster.metadata_log_codec import encode_record
 from tidelog.cluster.quorum.log import EpochEnd, SnapshotId
+from tidelog.cluster.quorum.topic import METADATA_TOPIC_ID
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
