@@ -45,14 +45,6 @@ OCCURRENCES = {
     "cluster/controller": 61,
     "cluster/replication": 39,
     "protocol": 24,
-    "storage/compaction": 14,
-    "storage/config": 2,
-    "storage/directories": 16,
-    "storage/disk": 11,
-    "storage/log": 33,
-    "storage/producers": 1,
-    "storage/recovery": 10,
-    "storage/segment": 6,
 }
 """Occurrences today by package; a package without an entry has none. Entries only fall."""
 

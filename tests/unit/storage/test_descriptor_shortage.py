@@ -297,9 +297,9 @@ def test_a_deleted_partition_goes_and_one_of_its_name_comes() -> None:
         world.checkpoint_all()
         (deletion,) = world.manager.planned_deletions([EVENTS], NOW_MS)
         world.do(deletion.run)
-        world.manager.deleted(deletion, None)
+        world.manager.on_deleted(deletion, None)
         creation = world.manager.planned_creation(EVENTS, TOPIC_ID, SMALL, NOW_MS)
-        world.manager.created(creation, world.do(creation.run))
+        world.manager.on_created(creation, world.do(creation.run))
         world.append("new")
         for number in range(5):
             for work in world.manager.planned_removals(NOW_MS + 60_000 * (number + 1)):

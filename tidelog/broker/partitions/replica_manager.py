@@ -313,7 +313,7 @@ class ReplicaManager:
         created: list[tuple[LogCreation, PartitionLog | Exception]] = []
         for work, outcome in outcomes:
             if isinstance(work, Retirement):
-                self.logs.deleted(work, outcome if isinstance(outcome, Exception) else None)
+                self.logs.on_deleted(work, outcome if isinstance(outcome, Exception) else None)
             elif outcome is not None:
                 created.append((work, outcome))
         if created:
@@ -336,7 +336,7 @@ class ReplicaManager:
                 self._register_outdated(creation, outcome)
                 continue
             with self._isolated(topic_partition, changes):
-                log = self.logs.created(creation, outcome)
+                log = self.logs.on_created(creation, outcome)
                 partition = Partition(topic_partition, topic.id, log, self.leadership)
                 self._take_role(partition, placed, changes)
                 self._serve(partition)
@@ -352,7 +352,7 @@ class ReplicaManager:
     def _register_outdated(self, creation: LogCreation, outcome: PartitionLog | Exception) -> None:
         """Register a log of a partition that was removed meanwhile, so that it can be retired."""
         try:
-            self.logs.created(creation, outcome)
+            self.logs.on_created(creation, outcome)
         except Exception as error:
             logger.error(
                 "Cannot create the log of %s, which is no longer assigned to this node: %s",

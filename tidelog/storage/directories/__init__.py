@@ -1,1 +1,1 @@
-"""The log directories of a node and the files that describe them."""
+"""The log directories of a node and their checkpoints."""

@@ -1,9 +1,7 @@
-"""The offset checkpoints of one log directory: how far its logs are durable, replicated and compacted.
+"""The offset checkpoints of one log directory: where its logs start, are durable, replicated and compacted.
 
-And where they start.
-
-Each is written when something changed, atomically. A partition whose files are damaged keeps its lines,
-so that nothing is lost when the files come back.
+Each file is written atomically, when an offset has changed. A partition whose files are damaged keeps its
+lines, so that nothing is lost when the files are restored.
 """
 
 from __future__ import annotations
@@ -39,10 +37,10 @@ class CheckpointKind(Enum):
 
 
 class DirectoryCheckpoints:
-    """The files, and what belongs in them.
+    """The checkpoint files of a log directory.
 
-    `logs` and `damaged` are the directory's own, and looked at when something is written.
-    Errors of what writes: OSError, StorageFailure.
+    `logs` and `damaged` are the directory's own; each write uses their current contents.
+    Errors of writes: OSError, StorageFailure.
     """
 
     def __init__(
@@ -59,20 +57,20 @@ class DirectoryCheckpoints:
         }
 
     def read(self) -> None:
-        """Read the files; a damaged one is reported and counts as empty, as Kafka does."""
+        """Read the files; a damaged one is reported and treated as empty, as in Kafka."""
         for checkpoint in self._checkpoints.values():
             checkpoint.read()
 
     def offset(self, kind: CheckpointKind, topic_partition: TopicPartition) -> Offset:
-        """What was written last of the partition; 0 when nothing was."""
+        """Return the last written offset of the partition; 0 if there is none."""
         return self._checkpoints[kind].written.get(topic_partition, 0)
 
     def first_dirty_offset(self, topic_partition: TopicPartition) -> Offset | None:
-        """Where compaction of the partition goes on; None when it has never come by."""
+        """Return where compaction of the partition continues; None if it was never compacted."""
         return self._checkpoints[CheckpointKind.FIRST_DIRTY_OFFSET].written.get(topic_partition)
 
     def write(self, kind: CheckpointKind) -> None:
-        """Write one file, if that changed."""
+        """Write one file, if its contents have changed."""
         self._checkpoints[kind].write(self._offsets(kind))
 
     def write_log_start(self, topic_partition: TopicPartition, log_start_offset: Offset) -> None:
@@ -81,11 +79,11 @@ class DirectoryCheckpoints:
         self._checkpoints[kind].write({**self._offsets(kind), topic_partition: log_start_offset})
 
     def planned(self, kind: CheckpointKind) -> Callable[[], None] | None:
-        """The writing of one file, to be done in any thread; None when nothing changed."""
+        """Return the write of one file, for any thread; None if nothing has changed."""
         return self._checkpoints[kind].planned(self._offsets(kind))
 
     def planned_forget(self, topic_partitions: Iterable[TopicPartition]) -> list[Callable[[], None]]:
-        """Taking partitions' lines out of every file that has some, to be done in any thread."""
+        """Return the writes that remove the lines of partitions from the files, for any thread."""
         gone = frozenset(topic_partitions)
         planned = (checkpoint.planned_forget(gone) for checkpoint in self._checkpoints.values())
         return [write for write in planned if write is not None]
@@ -110,7 +108,7 @@ def _high_watermark(log: PartitionLog) -> Offset | None:
 
 
 def _log_start_offset(log: PartitionLog) -> Offset | None:
-    """Only of logs that are tiered or start above their first segment: the others tell it themselves."""
+    """Return the log start of a log that is tiered or starts above its first segment, None for others."""
     # A log whose truncation was interrupted may have no segment.
     is_known = len(log.segments) > 0 and log.log_start_offset <= log.segments.first.base_offset
     is_kept = log.remote_log_enabled or not is_known
@@ -127,13 +125,13 @@ _CONTENTS = {
     CheckpointKind.LOG_START_OFFSET: (LOG_START_OFFSET_CHECKPOINT, _log_start_offset),
     CheckpointKind.FIRST_DIRTY_OFFSET: (CLEANER_OFFSET_CHECKPOINT, _first_dirty_offset),
 }
-"""By kind: the file's name, and what it holds of a log; None for a log that has no line in it."""
+"""By kind: the file's name, and the offset of a log in it; None for a log that has no line there."""
 
 
 class _Checkpoint:
-    """An offset checkpoint that is written only when it would change.
+    """An offset checkpoint that is written only if its contents change.
 
-    Invariant: a state never replaces a later one in the file, also when a thread writes it late.
+    Invariant: a state never replaces a later one in the file, also if a thread writes it late.
     """
 
     def __init__(self, fs: FileSystem, path: str) -> None:
@@ -142,10 +140,10 @@ class _Checkpoint:
         self._states = 0
         self._state_in_file = 0
         self.written: dict[TopicPartition, Offset] = {}
-        """The latest state; it is in the file, or a thread is about to put it there."""
+        """The latest state; it is in the file, or a thread is going to write it."""
 
     def read(self) -> None:
-        """Read the file; a damaged one is reported and counts as empty, as Kafka does."""
+        """Read the file; a damaged one is reported and treated as empty, as in Kafka."""
         try:
             self.written = self._file.read()
         except CorruptCheckpoint as damage:
@@ -153,16 +151,16 @@ class _Checkpoint:
             self.written = {}
 
     def write(self, offsets: dict[TopicPartition, Offset]) -> None:
-        """Replace the file when `offsets` are not what it holds; waits for a thread that is writing it."""
+        """Replace the file if it does not contain `offsets`; wait for a thread that is writing it."""
         if offsets != self.written or self._state_in_file < self._states:
             self._states += 1
             self._put(self._states, offsets)
             self.written = offsets
 
     def planned(self, offsets: dict[TopicPartition, Offset]) -> Callable[[], None] | None:
-        """The writing, to be done in any thread; None when there is nothing new. Keep `offsets` unchanged.
+        """Return the write, for any thread; None if nothing has changed. `offsets` must not change later.
 
-        What was planned before and is not in the file, as no descriptor was left to write it, is written too.
+        A state that could not be written before, because no descriptor was available, is written too.
         """
         if offsets == self.written and self._state_in_file == self._states:
             return None
@@ -171,7 +169,7 @@ class _Checkpoint:
         return partial(self._put, self._states, offsets)
 
     def planned_forget(self, topic_partitions: Collection[TopicPartition]) -> Callable[[], None] | None:
-        """Taking lines out, to be done in any thread; None when there are none of them."""
+        """Return the write that removes lines, for any thread; None if the file has none of them."""
         return self.planned(
             {key: value for key, value in self.written.items() if key not in topic_partitions}
         )

@@ -1,4 +1,4 @@
-"""What the disk of a log directory has to do that takes long: planned on the loop, run in any thread."""
+"""Slow work on the disk of a log directory: planned on the event loop, run in any thread."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from tidelog.storage.log.partition_log import PartitionLog
 
 
 class DirectoryWork(NamedTuple):
-    """Something slow that a log directory's disk has to do: `run` blocks, and may run in any thread.
+    """Slow work on the disk of a log directory: `run` blocks, and may run in any thread.
 
-    Errors of `run`: OSError, StorageFailure, which are for `LogManager.work_failed`.
+    Errors of `run`: OSError, StorageFailure; the caller passes them to `LogManager.work_failed`.
     """
 
     directory: LogDirectory
     name: str
     run: Callable[[], object]
     plan_again: Callable[[], None] | None = None
-    """Have the same planned later, when `run` found no descriptor; None: it is in any case."""
+    """Plan the same work again, if `run` found no descriptor; None if it is planned again in any case."""
 
 
 class LogCreation(NamedTuple):
-    """A log that is to be made: `run` blocks, and may run in any thread.
+    """The creation of a log: `run` blocks, and may run in any thread.
 
-    What it returns or raises is for `LogManager.created`.
+    The caller passes its result or error to `LogManager.on_created`.
     """
 
     directory: LogDirectory

@@ -1,4 +1,4 @@
-"""What DescribeLogDirs tells of log directories."""
+"""The description of log directories for DescribeLogDirs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidelog.storage.directories.log_directory import LogDirectory
 
 
 class PartitionSize(NamedTuple):
-    """One partition in the answer to DescribeLogDirs."""
+    """One partition in the response to DescribeLogDirs."""
 
     topic_partition: TopicPartition
     size_bytes: int
@@ -20,7 +20,7 @@ class PartitionSize(NamedTuple):
 
 
 class LogDirDescription(NamedTuple):
-    """One directory in the answer to DescribeLogDirs; sizes are -1 when it is offline."""
+    """One directory in the response to DescribeLogDirs; sizes are -1 if it is offline."""
 
     path: str
     error_code: ErrorCode
@@ -30,7 +30,7 @@ class LogDirDescription(NamedTuple):
 
 
 def describe_log_dir(directory: LogDirectory) -> Steps[LogDirDescription]:
-    """Return the directory with its partitions."""
+    """Return the sizes of the directory and its partitions, in steps."""
     if directory.offline_reason is not None:
         return LogDirDescription(directory.path, ErrorCode.KAFKA_STORAGE_ERROR, [], -1, -1)
     space = directory.fs.space(directory.path)

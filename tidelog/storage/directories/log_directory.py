@@ -1,8 +1,7 @@
 """One log directory: the partitions in it, and whether its disk can still be used.
 
-I/O: through `tidelog.storage.disk.files`. Errors: StorageFailure and OSError mean that the directory has to
-go
-offline, which is for the LogManager to do.
+I/O: through `tidelog.storage.disk.files`. Errors: StorageFailure and OSError mean that the LogManager must
+take the directory offline.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from tidelog.storage.log.tiered_retention import refuse_loss_of_tiering
 from tidelog.storage.segment.segment import LogSegment
 
 NOT_PARTITIONS = frozenset({"remote-log-index-cache", "remote-log-metadata"})
-"""What tiered storage keeps beside the partitions."""
+"""Directories that tiered storage has next to the partitions."""
 
 _log = logging.getLogger(__name__)
 
@@ -44,10 +43,10 @@ METADATA_TOPIC = "__cluster_metadata"
 
 
 class DirectorySettings(NamedTuple):
-    """What every log in a directory is opened with."""
+    """The settings with which every log in a directory is opened."""
 
     config_of: Callable[[str], LogConfig]
-    """A topic's settings."""
+    """Returns a topic's settings."""
     producer_id_expiration_ms: int
     new_id: Callable[[], UUID]
     remote_storage_system_enable: bool = True
@@ -55,7 +54,7 @@ class DirectorySettings(NamedTuple):
 
 
 class Rename(NamedTuple):
-    """A partition's directory gets another name, and is removed when it is due; None: never."""
+    """A new name for a partition's directory, and when it is removed in ms; None: never."""
 
     topic_partition: TopicPartition
     path: str
@@ -63,9 +62,9 @@ class Rename(NamedTuple):
 
 
 class Retirement(NamedTuple):
-    """Partitions that are out of use: `run` blocks, and may run in any thread; then `LogDirectory.retired`.
+    """Partitions that are no longer used: `run` blocks, in any thread; then call `LogDirectory.on_retired`.
 
-    Errors of `run`: OSError, StorageFailure; the directory has to go offline.
+    Errors of `run`: OSError, StorageFailure; the directory must go offline.
     """
 
     directory: LogDirectory
@@ -76,7 +75,7 @@ class Retirement(NamedTuple):
 class LogDirectory:
     """A directory of `log.dirs`.
 
-    Invariant: `logs`, `being_made` and `damaged` are disjoint. `damaged` says why a partition that is on
+    Invariant: `logs`, `in_creation` and `damaged` are disjoint. `damaged` has the reason why a partition on
     disk cannot be used.
     """
 
@@ -84,15 +83,15 @@ class LogDirectory:
         self.fs = fs
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
-        self.being_made: set[TopicPartition] = set()
+        self.in_creation: set[TopicPartition] = set()
         self.damaged: dict[TopicPartition, str] = {}
         self.lost: frozenset[TopicPartition] = frozenset()
-        """What was here when the directory went offline."""
+        """The partitions that were here when the directory went offline."""
         self.offline_reason: str | None = None
         self.faults = FaultLog(_log, f"log directory {path}")
         """Operations that were refused while the directory stayed online."""
         self.found_out_of_use: list[tuple[TopicPartition, UUID]] = []
-        """Deleted and stray partitions that were still on the disk at the start, by their topic ids."""
+        """Deleted and stray partitions that were still on the disk at the start, with their topic ids."""
         self._is_loaded = False
         self._settings = settings
         self._deleted = DeletedFiles()
@@ -102,9 +101,9 @@ class LogDirectory:
     # -- opening
 
     def load(self, now_ms: int) -> None:
-        """Open every partition in the directory; damaged ones are logged by file name and set aside.
+        """Open every partition in the directory; damaged ones are logged with the file name and not used.
 
-        Errors: ConfigError for a tiered one on a node without remote storage.
+        Errors: ConfigError for a tiered partition on a node without remote storage.
         """
         if not self.fs.exists(self.path):
             self.fs.makedirs(self.path)
@@ -126,7 +125,7 @@ class LogDirectory:
             if parsed.kind is DirectoryKind.DELETED:
                 self._deleted.add([path], now_ms)
             elif parsed.kind is not DirectoryKind.IN_USE:
-                _log.warning("%s is left alone: it is out of use", path)
+                _log.warning("%s is ignored: it is a stray or future partition", path)
             elif parsed.topic_partition.topic != METADATA_TOPIC:
                 self._load_partition(parsed.topic_partition, now_ms, clean)
         self._is_loaded = True
@@ -138,7 +137,7 @@ class LogDirectory:
         try:
             topic_id = PartitionMetadataFile(self.fs, path).read()
         except (OSError, CorruptFile, DecodeError):
-            return  # half removed, or made before it had an id
+            return  # partly removed, or created before topics had ids
         self.found_out_of_use.append((parsed.topic_partition, topic_id))
 
     def _load_partition(self, topic_partition: TopicPartition, now_ms: int, clean: bool) -> None:
@@ -154,12 +153,12 @@ class LogDirectory:
             self.damaged[topic_partition] = str(damage)
             return
         except AssertionError as bug:
-            # Ours, and the business of this partition alone: the others can be served.
+            # A bug, which concerns only this partition: the others can be used.
             _log.exception("partition %s in %s cannot be opened", topic_partition, self.path)
             self.damaged[topic_partition] = f"it cannot be opened: {bug}"
             return
         if topic_id is not None and not clean:
-            # The process may have died before the first flush made it durable.
+            # The process may have crashed before the first flush made it durable.
             log.sync_with_next_flush(PartitionMetadataFile(self.fs, log.directory).path)
         log.advance_high_watermark(self.checkpoints.offset(CheckpointKind.HIGH_WATERMARK, topic_partition))
         self.logs[topic_partition] = log
@@ -203,15 +202,15 @@ class LogDirectory:
     def planned_creation(
         self, topic_partition: TopicPartition, topic_id: UUID | None, config: LogConfig, now_ms: int
     ) -> Callable[[], PartitionLog]:
-        """The making of a partition that has not been here yet, to be done in any thread; then `made`.
+        """Return the creation of a partition, for any thread; call `on_created` with the result.
 
-        Its topic id is durable with the first flush. What fails for lack of a descriptor may be done again.
+        Its topic id is durable with the first flush. If no descriptor was available, it may run again.
         """
         forgetting = self.checkpoints.planned_forget([topic_partition])
-        self.being_made.add(topic_partition)
-        return partial(self._make, topic_partition, topic_id, config, now_ms, forgetting)
+        self.in_creation.add(topic_partition)
+        return partial(self._create, topic_partition, topic_id, config, now_ms, forgetting)
 
-    def _make(
+    def _create(
         self,
         topic_partition: TopicPartition,
         topic_id: UUID | None,
@@ -228,27 +227,27 @@ class LogDirectory:
             log.sync_with_next_flush(metadata.path)
         return log
 
-    def made(self, log: PartitionLog) -> None:
-        """What was planned is done: the partition is in use from now on."""
-        self.being_made.discard(log.topic_partition)
+    def on_created(self, log: PartitionLog) -> None:
+        """Use a partition that was created."""
+        self.in_creation.discard(log.topic_partition)
         log.producers.set_expiration(self._settings.producer_id_expiration_ms)
         self.logs[log.topic_partition] = log
 
     def use_producer_id_expiration(self, expiration_ms: int) -> None:
-        """Let every log here, and those to come, forget producers after this time."""
+        """Remove idle producers of all current and future logs after this time."""
         self._settings = self._settings._replace(producer_id_expiration_ms=expiration_ms)
         for log in self.logs.values():
             log.producers.set_expiration(expiration_ms)
 
     def assign_topic_id(self, log: PartitionLog, topic_id: UUID) -> None:
-        """Record the topic id of a partition that was made before it had one."""
+        """Write the topic id of a partition that was created before topics had ids."""
         PartitionMetadataFile(self.fs, log.directory).write(topic_id)
         log.assign_topic_id(topic_id)
 
     # -- taking partitions away
 
     def strays(self, expected: Mapping[TopicPartition, UUID]) -> list[TopicPartition]:
-        """The partitions here that are not expected, or not with this topic id; they are found out of use."""
+        """Return the partitions that are not expected, or not with this topic id, and list them as unused."""
         found = [
             (key, log.topic_id)
             for key, log in self.logs.items()
@@ -256,7 +255,7 @@ class LogDirectory:
         ]
         for topic_partition, topic_id in found:
             _log.warning(
-                "partition %s in %s is set aside: the metadata does not place it here",
+                "partition %s in %s is a stray: the metadata does not assign it to this directory",
                 topic_partition,
                 self.path,
             )
@@ -265,17 +264,17 @@ class LogDirectory:
         return [topic_partition for topic_partition, _ in found]
 
     def retire(self, topic_partitions: Sequence[TopicPartition], kind: DirectoryKind, now_ms: int) -> None:
-        """See `planned_retirement`; done at once."""
+        """Stop using partitions and rename their directories now; see `planned_retirement`."""
         retirement = self.planned_retirement(topic_partitions, kind, now_ms)
         retirement.run()
-        self.retired(retirement)
+        self.on_retired(retirement)
 
     def planned_retirement(
         self, topic_partitions: Iterable[TopicPartition], kind: DirectoryKind, now_ms: int
     ) -> Retirement:
-        """Use partitions no more from now on; their directories are renamed in any thread, then `retired`.
+        """Stop using partitions; any thread renames their directories, then `on_retired` is called.
 
-        Answers that are still being sent keep their open files, so nothing is closed here.
+        Responses that are being sent keep their open files, so nothing is closed here.
         """
         renames: list[Rename] = []
         retired: list[PartitionLog] = []
@@ -283,7 +282,7 @@ class LogDirectory:
             log = self.logs.pop(topic_partition, None)
             self.damaged.pop(topic_partition, None)
             if log is not None:
-                # Their names will be those of others when the partition is created again.
+                # Other files will have their names when the partition is created again.
                 log.retire()
                 retired.append(log)
             config = self._settings.config_of(topic_partition.topic) if log is None else log.config
@@ -299,9 +298,9 @@ class LogDirectory:
         logs: Sequence[PartitionLog],
         forgetting: Sequence[Callable[[], None]],
     ) -> None:
-        """I/O: one rename for each; the syncs and the checkpoints are for all of them together.
+        """Rename the directories, with one sync and one write of each checkpoint for all of them.
 
-        What fails for lack of a descriptor may be done again.
+        If no descriptor was available, it may run again.
         """
         for log in logs:
             log.wait_until_retired()
@@ -312,14 +311,14 @@ class LogDirectory:
         for write in forgetting:
             write()
 
-    def retired(self, retirement: Retirement) -> None:
-        """What was planned is done; deleted directories are removed after file.delete.delay.ms."""
+    def on_retired(self, retirement: Retirement) -> None:
+        """Remove the renamed directories of deleted partitions after file.delete.delay.ms."""
         for _, path, due_ms in retirement.renames:
             if due_ms is not None:
                 self._deleted.add([path], due_ms)
 
     def apply_retention(self, now_ms: int) -> int:
-        """Delete expired segments of every log here; how many. A log that cannot be looked at is reported.
+        """Delete expired segments of every log and return their number; report a log that fails.
 
         I/O: one checkpoint of all new log starts, before the first file is renamed (KAFKA-15352).
         """
@@ -342,24 +341,24 @@ class LogDirectory:
         return sum(len(segments) for _, segments in expired)
 
     def take_expired(self, now_ms: int) -> list[str]:
-        """What was deleted long enough ago, partitions and segments' files, for `remove`; not named again."""
+        """Return the expired paths of deleted partitions and segments, once; the caller removes them."""
         paths = self._deleted.take_due(now_ms)
         for log in self.logs.values():
             paths += log.take_expired_files(now_ms)
         return paths
 
     def put_back_expired(self, paths: Iterable[str], now_ms: int) -> None:
-        """Have `take_expired` name these again: they could not be removed."""
+        """Let `take_expired` return these paths again, as they could not be removed."""
         self._deleted.add(paths, now_ms)
 
     def remove(self, paths: Iterable[str]) -> int:
-        """Remove files and directories that are out of use; how many were there.
+        """Remove expired files and directories; return how many existed.
 
-        I/O: long for large files. Touches nothing of this object: may run in any thread.
+        I/O: long for large files. It does not use the state of this object, and may run in any thread.
         """
         return sum(remove_path(self.fs, path) for path in paths)
 
-    # -- what logs ask to be written at once
+    # -- the observer of the logs
 
     def log_start_offset_changed(self, topic_partition: TopicPartition, log_start_offset: Offset) -> None:
         """Write the checkpoint of log start offsets; see LogObserver."""
@@ -374,29 +373,29 @@ class LogDirectory:
         self.checkpoints.write(CheckpointKind.FIRST_DIRTY_OFFSET)
 
     def operation_refused(self, text: str, *, is_shortage: bool) -> None:
-        """See LogObserver."""
+        """Log the refused operation; see LogObserver."""
         self.faults.occurred(logging.WARNING if is_shortage else logging.ERROR, text)
 
     # -- closing
 
     def close(self, broker_epoch: int, now_ms: int) -> None:
-        """Make everything durable, write the checkpoints, and leave the marker of a clean shutdown.
+        """Make everything durable, write the checkpoints, and write the marker of a clean shutdown.
 
-        Without it, as while a partition is damaged, logs are verified from their recovery points on. A
-        start that ended half-way leaves no marker either, and the checkpoints as they were.
+        Without the marker, logs are verified from their recovery points on. It is not written while a
+        partition is damaged, or if the start was not complete; then the checkpoints do not change either.
         """
-        # A damaged one has not been recovered: once it is mended its tail must still be looked at.
+        # A damaged partition was not recovered: after a repair its tail must still be verified.
         clean = not self.damaged
         for log in self.logs.values():
             try:
                 log.close(clean=True, now_ms=now_ms)
             except AssertionError:
-                # Ours: the next start verifies what is here; the other logs are closed all the same.
-                _log.exception("%s cannot be closed in order", log.directory)
+                # A bug: the next start verifies this log; the other logs are closed nevertheless.
+                _log.exception("%s cannot be closed cleanly", log.directory)
                 clean = False
             clean = clean and log.failure is None
         if not self._is_loaded:
-            # The checkpoints hold what is known of logs that were not come to, and their state nobody knows.
+            # Some logs were not loaded: the checkpoints have all that is known about them.
             return
         for kind in CheckpointKind:
             self.checkpoints.write(kind)
@@ -407,7 +406,7 @@ class LogDirectory:
         """Stop using the directory: its disk has failed. Its logs refuse every further write."""
         self.offline_reason = reason
         self.faults.forget()
-        self.lost = frozenset((*self.logs, *self.damaged, *self.being_made))
+        self.lost = frozenset((*self.logs, *self.damaged, *self.in_creation))
         for log in self.logs.values():
             log.fail(StorageFailure(self.path, "use", reason))
             log.retire()

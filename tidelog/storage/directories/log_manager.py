@@ -1,8 +1,9 @@
-"""All logs of a node, in the directories of `log.dirs`: found, made, deleted, and kept in order.
+"""All logs of a node, in the directories of `log.dirs`: opening, creating, deleting and maintaining them.
 
-A core: a scheduler calls `apply_retention`, `delete_expired`, the checkpoints and the flush work at
-their intervals. A directory whose disk fails goes offline with its partitions; the node lives on while
-another is left. A lack of descriptors is no failure of a disk: what needs one is refused, or done later.
+This is a core: a scheduler calls `apply_retention`, `delete_expired`, the checkpoints and the flush work at
+their intervals. A directory whose disk fails goes offline with its partitions; the node continues while
+another one is online. A lack of file descriptors is not a failure of a disk: an operation that needs one is
+refused, or executed later.
 
 Errors: KafkaError KAFKA_STORAGE_ERROR for a partition that is on a failed or damaged disk.
 Source: kafka.log.LogManager of Apache Kafka 4.3; KIP-112 (JBOD), KIP-858.
@@ -32,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class LogManager:
-    """The node's logs by partition."""
+    """The logs of a node by partition, with their log directories."""
 
     def __init__(
         self,
@@ -52,16 +53,16 @@ class LogManager:
         self.directories = [LogDirectory(fs, path, settings) for path in log_dirs]
         assert self.directories, "a node needs at least one log directory"
         self.cordoned: frozenset[str] = frozenset()
-        """Paths of directories that take no new partitions, while others do (cordoned.log.dirs)."""
+        """Paths of directories that get no new partitions while others can (cordoned.log.dirs)."""
         self.on_offline: Callable[[LogDirectory], None] | None = None
-        """Hears of a directory that was taken offline while the node runs."""
+        """Called with a directory that was taken offline while the node runs."""
 
     # -- opening and finding
 
     def start(self, now_ms: int, config_of: Callable[[str], LogConfig] | None = None) -> None:
-        """Open every log; `config_of` gives a topic's settings, where they are not the default.
+        """Open every log; `config_of` returns a topic's settings, None: all topics have the defaults.
 
-        Errors: KafkaError KAFKA_STORAGE_ERROR when not one directory can be used; ConfigError for a tiered
+        Errors: KafkaError KAFKA_STORAGE_ERROR if no directory can be used; ConfigError for a tiered
         partition on a node without remote storage; OSError for lack of descriptors.
         """
         self._config_of = config_of
@@ -81,7 +82,7 @@ class LogManager:
         return self._default_config if self._config_of is None else self._config_of(topic)
 
     def _refuse_duplicates(self) -> None:
-        """Two logs of one partition cannot both be right; two topics of one name are told apart by id."""
+        """Treat two logs of one partition as damaged; topics with the same name have different ids."""
         seen: dict[tuple[TopicPartition, UUID | None], LogDirectory] = {}
         for directory in self.online_directories:
             for topic_partition, log in list(directory.logs.items()):
@@ -105,7 +106,7 @@ class LogManager:
             yield from directory.logs.values()
 
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
-        """The partition's log, None when it is not here or cannot be used."""
+        """Return the partition's log; None if it is not here or cannot be used."""
         for directory in self.online_directories:
             log = directory.logs.get(topic_partition)
             if log is not None:
@@ -121,9 +122,9 @@ class LogManager:
         *,
         is_new: bool = True,
     ) -> PartitionLog:
-        """The partition's log, made in the directory with the fewest partitions when there is none.
+        """Return the partition's log; create it in the directory with the fewest partitions if it is missing.
 
-        Errors: those of `find`, `planned_creation` and `created`, which it puts together.
+        Errors: those of `find`, `planned_creation` and `on_created`, which this method calls.
         """
         log = self.find(topic_partition, topic_id, config, now_ms)
         if log is not None:
@@ -134,15 +135,15 @@ class LogManager:
             outcome = creation.run()
         except Exception as error:
             outcome = error
-        return self.created(creation, outcome)
+        return self.on_created(creation, outcome)
 
     def find(
         self, topic_partition: TopicPartition, topic_id: UUID | None, config: LogConfig, now_ms: int
     ) -> PartitionLog | None:
-        """The partition's log, with these settings from now on; None when it is not here.
+        """Return the partition's log and update its settings; return None if it is not here.
 
-        A log of an older topic of the same name is put aside as a stray.
-        Errors: KafkaError KAFKA_STORAGE_ERROR when it is damaged.
+        The directory of an older topic with the same name is renamed as a stray.
+        Errors: KafkaError KAFKA_STORAGE_ERROR if it is damaged.
         """
         for directory in self.online_directories:
             directory.require_usable(topic_partition)
@@ -170,39 +171,39 @@ class LogManager:
         *,
         is_new: bool = True,
     ) -> LogCreation:
-        """The making of a log that is not here, in the directory with the fewest partitions.
+        """Return the creation of a log that is not here, in the directory with the fewest partitions.
 
-        `is_new` False says that the partition has existed before: it is not made anew while a directory
-        that may hold it is offline. Errors: KafkaError KAFKA_STORAGE_ERROR then, or with no directory left.
+        With `is_new` False the partition has existed before: it is not created while a directory that may
+        contain it is offline. Errors: KafkaError KAFKA_STORAGE_ERROR then, or if no directory is online.
         """
         self._require_not_offline(topic_partition, is_new)
         online = self.online_directories
         directory = min(
             [each for each in online if each.path not in self.cordoned] or online,
-            key=lambda d: len(d.logs) + len(d.being_made) + len(d.damaged),
+            key=lambda d: len(d.logs) + len(d.in_creation) + len(d.damaged),
         )
         with self._offline_on_failure(directory):
             run = directory.planned_creation(topic_partition, topic_id, config, now_ms)
         return LogCreation(directory, topic_partition, topic_id, run)
 
-    def created(self, creation: LogCreation, outcome: PartitionLog | Exception) -> PartitionLog:
-        """The log, in use from now on.
+    def on_created(self, creation: LogCreation, outcome: PartitionLog | Exception) -> PartitionLog:
+        """Use a log whose creation has run, and return it; `outcome` is the result of `run` or its error.
 
-        Errors: KafkaError KAFKA_STORAGE_ERROR when the disk failed, or the directory went offline meanwhile;
+        Errors: KafkaError KAFKA_STORAGE_ERROR if the disk failed, or the directory went offline meanwhile;
         any other error of `run`.
         """
         directory = creation.directory
-        directory.being_made.discard(creation.topic_partition)
+        directory.in_creation.discard(creation.topic_partition)
         if directory.offline_reason is not None:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{creation.topic_partition} was to be made in {directory.path}, which is offline: "
+                f"{creation.topic_partition} cannot be created in {directory.path}, which is offline: "
                 f"{directory.offline_reason}",
             )
         with self._offline_on_failure(directory):
             if isinstance(outcome, Exception):
                 raise outcome
-            directory.made(outcome)
+            directory.on_created(outcome)
         return outcome
 
     def _require_not_offline(self, topic_partition: TopicPartition, is_new: bool) -> None:
@@ -217,19 +218,19 @@ class LogManager:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
 
     def delete_all(self, topic_partitions: Iterable[TopicPartition], now_ms: int) -> None:
-        """See `planned_deletions`; done at once."""
+        """Stop using partitions and rename their directories now; see `planned_deletions`."""
         for deletion in self.planned_deletions(topic_partitions, now_ms):
             try:
                 deletion.run()
             except (OSError, StorageFailure) as error:
-                self.deleted(deletion, error)
+                self.on_deleted(deletion, error)
             else:
-                self.deleted(deletion, None)
+                self.on_deleted(deletion, None)
 
     def planned_deletions(self, topic_partitions: Iterable[TopicPartition], now_ms: int) -> list[Retirement]:
-        """Use partitions no more; `run` renames their directories, which go after file.delete.delay.ms.
+        """Stop using partitions; `run` renames their directories, removed after file.delete.delay.ms.
 
-        Those that are not here are passed over, and damaged ones go too.
+        Partitions that are not here are ignored; damaged ones are deleted, too.
         """
         wanted = list(topic_partitions)
         return [
@@ -238,18 +239,18 @@ class LogManager:
             if (here := [each for each in wanted if each in directory.logs or each in directory.damaged])
         ]
 
-    def deleted(self, deletion: Retirement, error: Exception | None) -> None:
-        """A planned deletion was done; a log directory that does not let go of a partition goes offline."""
+    def on_deleted(self, deletion: Retirement, error: Exception | None) -> None:
+        """Complete a deletion that has run; its log directory goes offline after an error."""
         directory = deletion.directory
         if error is None:
-            directory.retired(deletion)
+            directory.on_retired(deletion)
         else:
             self._failed(directory, error)
 
     def set_strays_aside(self, expected: Mapping[TopicPartition, UUID], now_ms: int) -> list[TopicPartition]:
-        """Rename the partitions that the metadata does not place here, and name them.
+        """Rename the partitions that the metadata does not assign to this node, and return them.
 
-        A partition whose topic id differs from the expected one is a stray too.
+        A partition whose topic id differs from the expected one is a stray, too.
         """
         strays: list[TopicPartition] = []
         for directory in self.online_directories:
@@ -260,11 +261,11 @@ class LogManager:
 
     @property
     def found_out_of_use(self) -> list[tuple[TopicPartition, UUID]]:
-        """Partitions that the start found here, and the metadata does not place here, by topic id."""
+        """Deleted and stray partitions on the disks, with their topic ids."""
         return [each for directory in self.online_directories for each in directory.found_out_of_use]
 
     def set_damaged_aside(self, topic_partition: TopicPartition, now_ms: int) -> bool:
-        """Rename a partition whose files are damaged, so that it can be made anew; False when it is not."""
+        """Rename a damaged partition, so that it can be created again; return False if it is not damaged."""
         for directory in self.online_directories:
             if topic_partition in directory.damaged:
                 self._retire_in(directory, [topic_partition], DirectoryKind.STRAY, now_ms)
@@ -284,16 +285,16 @@ class LogManager:
             with self._offline_on_failure(directory):
                 directory.retire(topic_partitions, kind, now_ms)
         except KafkaError as error:
-            _log.error("partitions could not be taken out of use: %s", error)
+            _log.error("cannot rename the directories of partitions in %s: %s", directory.path, error)
 
-    # -- upkeep, called by a scheduler
+    # -- maintenance, called by a scheduler
 
     def apply_retention(self, now_ms: int) -> int:
-        """Delete expired segments of every log; how many (log.retention.check.interval.ms)."""
+        """Delete expired segments of every log; return their number (log.retention.check.interval.ms)."""
         return self._sum(lambda directory: directory.apply_retention(now_ms))
 
     def delete_expired(self, now_ms: int) -> int:
-        """Remove what was renamed out of use file.delete.delay.ms ago; how many files and directories."""
+        """Remove files and directories that were deleted file.delete.delay.ms ago; return their number."""
 
         def remove(directory: LogDirectory) -> int:
             paths = directory.take_expired(now_ms)
@@ -306,7 +307,7 @@ class LogManager:
         return self._sum(remove)
 
     def planned_removals(self, now_ms: int) -> list[DirectoryWork]:
-        """The work of `delete_expired`, to be done in another thread."""
+        """Return the work of `delete_expired`, for another thread."""
         return [
             DirectoryWork(
                 each,
@@ -319,7 +320,7 @@ class LogManager:
         ]
 
     def planned_checkpoints(self, kind: CheckpointKind) -> list[DirectoryWork]:
-        """The writing of a checkpoint in every directory where it changed, to be done in another thread."""
+        """Return the writes of a checkpoint in every directory where it has changed, for another thread."""
         self.take_failed_offline()
         return [
             DirectoryWork(each, f"{kind.value} checkpoint", write)
@@ -328,50 +329,50 @@ class LogManager:
         ]
 
     def work_failed(self, work: DirectoryWork, error: Exception) -> None:
-        """Work of another thread failed: its directory goes offline, nothing is tried again.
+        """Take the directory of failed work offline; nothing is retried.
 
-        Without a descriptor nothing was tried: it is done with the next work of its kind.
+        If no descriptor was available, the disk has not failed: the work is planned again.
         """
         if work.plan_again is not None and is_descriptor_shortage(error):
             work.plan_again()
         self._failed(work.directory, error, work.name)
 
     def report_faults(self) -> None:
-        """Log how often operations were refused since the last call, and faults that are over."""
+        """Log how often operations were refused since the last call, and faults that have ended."""
         for directory in self.online_directories:
             directory.faults.report()
 
     def use_producer_id_expiration(self, expiration_ms: int) -> None:
-        """Follow a changed producer.id.expiration.ms."""
+        """Use a changed producer.id.expiration.ms."""
         for directory in self.directories:
             directory.use_producer_id_expiration(expiration_ms)
 
     def remove_expired_producers(self, now_ms: int) -> None:
-        """Forget idle producers of every log (producer.id.expiration.check.interval.ms)."""
+        """Remove idle producers of every log (producer.id.expiration.check.interval.ms)."""
         for log in self.logs:
             log.producers.remove_expired(now_ms)
 
     def checkpoint(self, kind: CheckpointKind) -> None:
-        """See `planned_checkpoints`; done at once."""
+        """Write a checkpoint in every directory now; see `planned_checkpoints`."""
         self._sum(lambda directory: directory.checkpoints.write(kind))
 
     def logs_to_flush(self, now_ms: int) -> list[PartitionLog]:
-        """The logs whose flush.messages or flush.ms is reached, or that sealed a segment.
+        """Return the logs whose flush.messages or flush.ms is reached, or that have sealed a segment.
 
-        For each: run `flush_plan()` in another thread, then call `flushed`, or `disk_failed`.
+        For each the caller runs `flush_plan()` in another thread, then calls `flushed` or `disk_failed`.
         """
         return [log for log in self.logs if log.needs_flush(now_ms)]
 
     def disk_failed(self, log: PartitionLog, error: Exception) -> None:
-        """The disk failed under `log`: its directory goes offline, nothing is tried again."""
+        """Take the directory of `log` offline, as its disk has failed; nothing is retried."""
         for directory in self.online_directories:
             if directory.logs.get(log.topic_partition) is log:
                 self._failed(directory, error)
 
     def take_failed_offline(self) -> list[LogDirectory]:
-        """Take every directory offline in which a log has failed, and name them.
+        """Take every directory offline in which a log has failed, and return these directories.
 
-        A change that lack of descriptors has interrupted is completed, if that is possible by now.
+        A change that lack of descriptors has interrupted is completed, if that is possible now.
         """
         failed = []
         for directory in self.online_directories:
@@ -389,7 +390,7 @@ class LogManager:
             self.on_offline(directory)
 
     def _failed(self, directory: LogDirectory, error: Exception, operation: str = "") -> None:
-        """Stop using a directory, unless the failure says nothing about its disk."""
+        """Stop using a directory, unless the error was only a lack of descriptors."""
         reason = f"{operation}: {error}" if operation else str(error)
         if is_descriptor_shortage(error):
             directory.operation_refused(f"{reason}; trying again later", is_shortage=True)
@@ -397,19 +398,19 @@ class LogManager:
             self.take_offline(directory, reason)
 
     def shutdown(self, now_ms: int, broker_epoch: int = -1) -> None:
-        """Make everything durable and leave the markers of a clean shutdown. No flush may be under way."""
+        """Make everything durable and write the markers of a clean shutdown; no flush may be running."""
         self.take_failed_offline()
         for directory in self.online_directories:
             try:
                 directory.close(broker_epoch, now_ms)
             except (OSError, KafkaError) as error:
                 if is_descriptor_shortage(error):
-                    _log.error("%s is not closed in order, its logs are recovered: %s", directory.path, error)
+                    _log.error("%s is not closed cleanly, its logs need recovery: %s", directory.path, error)
                 else:
                     self.take_offline(directory, str(error))
 
     def _sum(self, work: Callable[[LogDirectory], int | None]) -> int:
-        """Do `work` for every directory; one that fails goes offline and the others go on."""
+        """Execute `work` for every directory; one that fails goes offline, the others continue."""
         self.take_failed_offline()
         total = 0
         for directory in self.online_directories:
@@ -417,7 +418,7 @@ class LogManager:
                 with self._offline_on_failure(directory):
                     total += work(directory) or 0
             except KafkaError as error:
-                _log.error("upkeep of log directory %s: %s", directory.path, error)
+                _log.error("maintenance of log directory %s failed: %s", directory.path, error)
         return total
 
     @contextmanager
@@ -430,7 +431,7 @@ class LogManager:
 
 
 def _failure_of(log: PartitionLog) -> StorageFailure | None:
-    """Return why a log's disk cannot be used."""
+    """Return why the disk of a log cannot be used; None if it can."""
     if log.failure is not None:
         with suppress(KafkaError):
             log.resume_interrupted()

@@ -41,11 +41,11 @@ class MetaPropertiesFile:
         self.path = f"{log_dir}/{META_PROPERTIES}"
 
     def exists(self) -> bool:
-        """Whether the directory was formatted."""
+        """Return whether the directory was formatted."""
         return self._fs.exists(self.path)
 
     def read(self) -> MetaProperties:
-        """What the file says; FileNotFoundError without a file."""
+        """Return the content of the file. Errors: FileNotFoundError, CorruptCheckpoint."""
         values = _parse(self.path, self._fs.read(self.path).decode("latin-1"))
         version_line, version = values.get("version", (0, "0"))
         if version not in ("0", "1"):

@@ -1,8 +1,8 @@
 """The names of partition directories, and what their suffixes mean.
 
-`topic-3` is in use. `topic-3.<32 hex digits>-delete` was deleted and waits to be removed, `-stray`
-was found to belong to nobody, `-future` is a copy on its way to another log directory. A topic may
-contain dashes and dots, so the partition is what follows the last dash.
+`topic-3` is in use. `topic-3.<32 hex digits>-delete` was deleted and will be removed, `-stray` is not
+assigned to this node, `-future` is an incomplete copy from another log directory. A topic may contain dashes
+and dots, so the partition follows the last dash.
 
 Source: LocalLog.parseTopicPartitionName of Apache Kafka 4.3.
 """
@@ -20,7 +20,7 @@ _PARTITION_MAX: Final = 2**31 - 1
 
 
 class DirectoryKind(Enum):
-    """What a partition directory is there for; the value is its name's suffix."""
+    """The purpose of a partition directory; the value is the suffix of its name."""
 
     IN_USE = ""
     DELETED = "-delete"
@@ -29,25 +29,25 @@ class DirectoryKind(Enum):
 
 
 class PartitionDirectory(NamedTuple):
-    """What a directory's name says."""
+    """The partition and kind of a directory, from its name."""
 
     topic_partition: TopicPartition
     kind: DirectoryKind
 
 
 def directory_name(topic_partition: TopicPartition) -> str:
-    """The name of a partition's directory in use."""
+    """Return the name of the directory of a partition in use."""
     return str(topic_partition)
 
 
 def renamed_directory_name(topic_partition: TopicPartition, kind: DirectoryKind, unique_id: UUID) -> str:
-    """The name under which a directory goes out of use; a topic name too long for it is cut."""
+    """Return the name of a directory that is no longer used; a topic name that is too long is truncated."""
     tail = f"-{topic_partition.partition}.{unique_id.hex}{kind.value}"
     return topic_partition.topic[: NAME_BYTES_MAX - len(tail)] + tail
 
 
 def parse_directory_name(name: str) -> PartitionDirectory | None:
-    """What `name` stands for; None when it is not the name of a partition directory."""
+    """Return the partition and kind of a directory; None if `name` is not that of a partition directory."""
     kind = DirectoryKind.IN_USE
     for candidate in (DirectoryKind.DELETED, DirectoryKind.STRAY, DirectoryKind.FUTURE):
         if name.endswith(candidate.value):
