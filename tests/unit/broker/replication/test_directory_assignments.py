@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from tests.support.eventually import eventually
+from tests.support.manual_log_work import ManualLogWork
 from tests.support.replicas import NODE, HandClock, Replicas
-from tests.unit.broker.test_partitions_being_made import HandMaker
 from tidelog.broker.replication.directory_assignments import DirectoryAssignments
 from tidelog.cluster.replica_directories import LOST
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -93,9 +93,9 @@ async def test_a_fault_while_telling_does_not_leave_replicas_untold(fault: Excep
 async def test_a_replica_whose_disk_failed_before_it_was_made_there_is_told_as_lost() -> None:
     """Of a replica in no directory that it knows the controller would have this node lead for ever."""
     replicas, channel, assignments = made()
-    maker = HandMaker(replicas)
+    log_work = ManualLogWork(replicas)
     replicas.create("t", 1, replicas=(NODE, 2), isr=(NODE, 2))
-    maker.finish(StorageFailure("/first/t-0", "open", "read-only file system"))
+    log_work.finish(StorageFailure("/first/t-0", "open", "read-only file system"))
     assert replicas.manager.unavailable_count == 1
     await eventually(lambda: channel.asked)
     assert channel.told() == {LOST: 1}
@@ -105,9 +105,9 @@ async def test_a_replica_whose_disk_failed_before_it_was_made_there_is_told_as_l
 async def test_a_topic_that_is_made_again_in_one_step_with_its_deletion_is_not_lost() -> None:
     """As a snapshot tells it: gone is the older topic, and the newer one is being made."""
     replicas, channel, assignments = made()
-    maker = HandMaker(replicas)
+    log_work = ManualLogWork(replicas)
     older, newer = replicas.create("t"), UUID(int=77)
-    maker.finish_all()
+    log_work.finish_all()
     await eventually(lambda: channel.asked)
     partition = PartitionRecord(
         partition_id=0, topic_id=newer, replicas=(NODE,), isr=(NODE,), leader=NODE, leader_epoch=0
@@ -115,7 +115,7 @@ async def test_a_topic_that_is_made_again_in_one_step_with_its_deletion_is_not_l
     replicas.replay(RemoveTopicRecord(topic_id=older), TopicRecord(name="t", topic_id=newer), partition)
     for _ in range(10):
         await asyncio.sleep(0)
-    maker.finish_all()
+    log_work.finish_all()
     await eventually(lambda: len(channel.asked) > 1)
     assert LOST not in {each.id for asked in channel.asked for each in asked.directories}
     await assignments.close()
