@@ -25,7 +25,7 @@ from tidelog.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from tidelog.protocol.steps import Steps
+from tidelog.protocol.steps import Steps, each
 
 
 class DeleteRecordsHandler:
@@ -111,9 +111,8 @@ def _response(outcomes: Mapping[TopicPartition, Deletion | ErrorCode]) -> Steps[
             DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark, error_code=code)
         )
         yield None
-    return DeleteRecordsResponse(
-        topics=tuple(
-            DeleteRecordsTopicResult(name=topic, partitions=tuple(partitions))
-            for topic, partitions in topics.items()
-        )
-    )
+
+    def result(topic: str) -> DeleteRecordsTopicResult:
+        return DeleteRecordsTopicResult(name=topic, partitions=tuple(topics[topic]))
+
+    return DeleteRecordsResponse(topics=(yield from each(result, topics)))
