@@ -36,7 +36,7 @@ from tidelog.clients.groups.committed_offsets import fetch_committed
 from tidelog.clients.groups.coordinator_lookup import CoordinatorLookup
 from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata, require_offset
 from tidelog.clients.groups.offset_committer import OffsetCommitter
-from tidelog.clients.groups.rebalance_listener import NoListener, RebalanceListener, require_listener
+from tidelog.clients.groups.rebalance_listener import RebalanceListener, require_listener
 from tidelog.clients.metadata.cluster_client import ClusterClient
 from tidelog.clients.metadata.topic_names import require_topic_name
 from tidelog.clients.transport.connection import Authenticator
@@ -190,7 +190,7 @@ class Consumer:
         updater = self._client.updater
         self._subscription = subscription
         updater.policy.set_wants_all_topics(subscription.is_pattern)
-        self._group.listener = NoListener() if listener is None else listener
+        self._group.set_listener(listener)
         if subscription.is_pattern:
             # The consumer joins when the metadata has all topics of the cluster.
             updater.request_update()

@@ -69,7 +69,7 @@ class ConsumerCoordinator:
         self._on_change = on_change
         self._strategies = tuple(config.partition_assignment_strategy)
         self._protocol = rebalance_protocol(self._strategies)
-        self.listener: RebalanceListener = NoListener()
+        self._listener: RebalanceListener = NoListener()
         self._topics: frozenset[str] | None = None
         self._joined_topics: frozenset[str] | None = None
         self._last_assigned: tuple[TopicPartition, ...] | None = None
@@ -77,13 +77,17 @@ class ConsumerCoordinator:
         self._join_task: asyncio.Task[Assignment] | None = None
         self._is_closed = False
         self.heartbeater = Heartbeater(client, config, lookup, self.membership, on_change)
-        committer.membership = self.membership
+        committer.set_membership(self.membership)
         client.updater.on_update.append(self._on_metadata)
 
     @property
     def is_subscribed(self) -> bool:
         """Whether `subscribe` was called, also with no topics."""
         return self._topics is not None
+
+    def set_listener(self, listener: RebalanceListener | None) -> None:
+        """Call this listener from now on; None for no listener."""
+        self._listener = NoListener() if listener is None else listener
 
     def subscribe(self, topics: frozenset[str]) -> None:
         """Subscribe to these topics; the next `advance` joins the group."""
@@ -132,7 +136,7 @@ class ConsumerCoordinator:
             if self.membership.leaves_on_close:
                 left_ms = max(1, deadline_ms - self._client.now_ms())
                 await self.heartbeater.leave("the consumer is being closed", left_ms)
-            self._committer.membership = None
+            self._committer.set_membership(None)
 
     # --- before joining -------------------------------------------------------------------
 
@@ -160,11 +164,11 @@ class ConsumerCoordinator:
         try:
             if lost:
                 # As in Kafka's client, also for listeners that do not inherit from RebalanceListener.
-                on_revoked = self.listener.on_partitions_revoked
-                on_lost = getattr(self.listener, "on_partitions_lost", on_revoked)
+                on_revoked = self._listener.on_partitions_revoked
+                on_lost = getattr(self._listener, "on_partitions_lost", on_revoked)
                 await await_result(on_lost(partitions))
             else:
-                await await_result(self.listener.on_partitions_revoked(partitions))
+                await await_result(self._listener.on_partitions_revoked(partitions))
         finally:
             self._assigned.set(tp for tp in self._assigned.topic_partitions if tp not in revoked)
 
@@ -283,7 +287,7 @@ class ConsumerCoordinator:
             if self._joined_topics != self._topics:
                 self.membership.request_join("subscription has changed")
             self._on_change()
-            await await_result(self.listener.on_partitions_assigned(change.added))
+            await await_result(self._listener.on_partitions_assigned(change.added))
 
     def _on_metadata(self) -> None:
         """Join again, as the leader, if topics of the group were created, deleted or extended."""

@@ -22,7 +22,7 @@ _FENCING = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode
 
 
 class OffsetCommitter:
-    """Commits the offsets of one consumer; `membership` is None if it uses `assign`.
+    """Commits the offsets of one consumer, as a member of its group or without a membership.
 
     `positions` returns the positions after the records that the application has received.
     """
@@ -34,7 +34,7 @@ class OffsetCommitter:
         lookup: CoordinatorLookup,
         positions: Callable[[], dict[TopicPartition, OffsetAndMetadata]],
     ) -> None:
-        self.membership: Membership | None = None
+        self._membership: Membership | None = None
         self._client = client
         self._config = config
         self._lookup = lookup
@@ -42,6 +42,10 @@ class OffsetCommitter:
         self._next_auto_ms: int | None = None
         self._auto_task: asyncio.Task[None] | None = None
         self._last_auto: dict[TopicPartition, OffsetAndMetadata] = {}
+
+    def set_membership(self, membership: Membership | None) -> None:
+        """Commit as this member; None if the consumer uses `assign` or has left its group."""
+        self._membership = membership
 
     async def commit(self, offsets: Offsets, deadline_ms: int) -> None:
         """Commit offsets; retry after retriable errors until `deadline_ms`.
@@ -82,7 +86,7 @@ class OffsetCommitter:
 
         Raise KafkaError(UNKNOWN_MEMBER_ID) if the consumer is not a member of the group.
         """
-        group_id, membership = self._lookup.key, self.membership
+        group_id, membership = self._lookup.key, self._membership
         if membership is None:
             return ConsumerGroupMetadata(group_id)
         if membership.reading_generation < 0:
@@ -136,7 +140,7 @@ class OffsetCommitter:
             _log.warning("Automatic commit of group %r failed: %s", self._lookup.key, error)
 
     def _current_member(self) -> ConsumerGroupMetadata:
-        group_id, membership = self._lookup.key, self.membership
+        group_id, membership = self._lookup.key, self._membership
         if membership is None:
             return ConsumerGroupMetadata(group_id)
         if membership.state is not MemberState.STABLE:
@@ -155,7 +159,7 @@ class OffsetCommitter:
             if code is ErrorCode.NONE:
                 continue
             error = failure(code, f"commit of {topic_partition} to group {self._lookup.key!r}")
-            membership = self.membership
+            membership = self._membership
             if membership is not None and membership.generation == member.generation:
                 if code is ErrorCode.REBALANCE_IN_PROGRESS:
                     membership.request_join("group is rebalancing")

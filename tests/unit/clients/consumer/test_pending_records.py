@@ -18,7 +18,7 @@ class Rig:
     def __init__(self) -> None:
         self.assigned = AssignedPartitions()
         self.assigned.set([P0, P1])
-        self.handed_out = PendingRecords(self.assigned)
+        self.pending = PendingRecords(self.assigned)
         for partition in (P0, P1):
             self.state(partition).seek(FetchPosition(0), 4)
 
@@ -29,22 +29,22 @@ class Rig:
 
     def fetch(self, partition: TopicPartition, *offsets: int) -> None:
         """As the fetcher does: the position moves behind what it gives."""
-        self.handed_out.add([(self.state(partition), [record(partition, offset) for offset in offsets])])
+        self.pending.add([(self.state(partition), [record(partition, offset) for offset in offsets])])
         self.state(partition).advance(offsets[-1] + 1, 4)
 
     def next_offset(self) -> int | None:
-        following = self.handed_out.next()
+        following = self.pending.next()
         return None if following is None else following.offset
 
 
 def test_positions_count_what_was_handed_out_not_what_was_fetched() -> None:
     rig = Rig()
     rig.fetch(P0, 0, 1, 2)
-    assert rig.handed_out.positions()[P0] == OffsetAndMetadata(0, "", 4)
+    assert rig.pending.positions()[P0] == OffsetAndMetadata(0, "", 4)
     assert [rig.next_offset(), rig.next_offset()] == [0, 1]
-    assert rig.handed_out.positions()[P0].offset == 2
+    assert rig.pending.positions()[P0].offset == 2
     assert rig.next_offset() == 2
-    assert rig.handed_out.positions()[P0].offset == 3
+    assert rig.pending.positions()[P0].offset == 3
     assert rig.next_offset() is None
 
 
@@ -54,7 +54,7 @@ def test_a_seek_drops_what_was_not_handed_out() -> None:
     rig.next_offset()
     rig.state(P0).seek(FetchPosition(50), 4)
     assert rig.next_offset() is None
-    assert rig.handed_out.positions()[P0].offset == 50
+    assert rig.pending.positions()[P0].offset == 50
 
 
 def test_a_revoked_partition_hands_out_nothing_more_even_if_it_comes_back() -> None:
@@ -63,7 +63,7 @@ def test_a_revoked_partition_hands_out_nothing_more_even_if_it_comes_back() -> N
     rig.assigned.set([P1])
     rig.assigned.set([P0, P1])
     assert rig.next_offset() is None
-    assert P0 not in rig.handed_out.positions()
+    assert P0 not in rig.pending.positions()
 
 
 def test_records_of_a_paused_partition_wait_while_others_go_on() -> None:
@@ -81,17 +81,17 @@ def test_the_rest_is_handed_out_at_once_up_to_a_limit() -> None:
     rig.fetch(P0, 0, 1, 2)
     rig.fetch(P1, 7, 8)
     rig.next_offset()
-    first = rig.handed_out.take(3)
+    first = rig.pending.take(3)
     assert {partition: [r.offset for r in records] for partition, records in first.items()} == {
         P0: [1, 2],
         P1: [7],
     }
-    assert rig.handed_out.positions()[P1].offset == 8
-    assert [r.offset for r in rig.handed_out.take(3)[P1]] == [8]
-    assert rig.handed_out.take(3) == {}
+    assert rig.pending.positions()[P1].offset == 8
+    assert [r.offset for r in rig.pending.take(3)[P1]] == [8]
+    assert rig.pending.take(3) == {}
 
 
 def test_partitions_without_a_position_are_not_committed() -> None:
     rig = Rig()
     rig.state(P1).await_reset(-2)
-    assert list(rig.handed_out.positions()) == [P0]
+    assert list(rig.pending.positions()) == [P0]

@@ -19,7 +19,7 @@ NOBODY: Any = None
 
 def committer_of(membership: Membership | None) -> OffsetCommitter:
     committer = OffsetCommitter(NOBODY, NOBODY, CoordinatorLookup(NOBODY, "harbour"), dict)
-    committer.membership = membership
+    committer.set_membership(membership)
     return committer
 
 
