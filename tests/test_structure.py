@@ -20,7 +20,6 @@ PUBLIC_METHODS_MAX = 20
 
 PARAMETER_EXCEPTIONS = {
     "tidelog.protocol.record:BatchBuilder.__init__": 10,
-    "tidelog.storage.segment.segment:LogSegment.__init__": 8,
 }
 """Commands of typer (one parameter for each option) are exempt; these are functions with too many."""
 

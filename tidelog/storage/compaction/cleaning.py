@@ -123,7 +123,6 @@ class GroupCleaner:
                 group[-1].segment.created_ms,
                 create=True,
                 suffix=CLEANED_SUFFIX,
-                roll_jitter_ms=first.roll_jitter_ms,
             )
             cleaned.open_for_appending()
             self._fill(cleaned, group, last_records)

@@ -1,7 +1,7 @@
-"""Every topic-level key of Kafka 4.3: which values it allows, what it means, where its default comes from.
+"""Every topic-level key of Kafka 4.3: its allowed values, its meaning, and the source of its default.
 
 `LogConfig` has the default values; a synonym is the broker-level key that overrides a default.
-The keys of KIP-1241 come with Kafka 4.4.
+The keys of KIP-1241 are new in Kafka 4.4.
 Source: org.apache.kafka.storage.internals.log.LogConfig and ServerTopicConfigSynonyms of 4.3.1.
 """
 

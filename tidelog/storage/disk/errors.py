@@ -53,7 +53,7 @@ class InterruptedChange(StorageFailure):
 class InvalidRecords(KafkaError):
     """Records that may not be appended; INVALID_RECORD or INVALID_TIMESTAMP.
 
-    `record_errors` names each by its index in the batch and says why (KIP-467).
+    `record_errors` has the index of each in the batch and the reason (KIP-467).
     """
 
     def __init__(self, code: ErrorCode, text: str, record_errors: Sequence[tuple[int, str]]) -> None:
@@ -62,7 +62,7 @@ class InvalidRecords(KafkaError):
 
 
 class CorruptFile(Exception):
-    """A file's content contradicts its format; `path` is the file, `reason` says which value is bad."""
+    """A file's content contradicts its format; `path` is the file, `reason` names the invalid value."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")

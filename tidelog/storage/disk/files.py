@@ -86,7 +86,7 @@ class File(Protocol):
 
 
 class FileLock(Protocol):
-    """A lock that is held until `release`, or until its process is gone."""
+    """A lock that is held until `release`, or until its process ends."""
 
     def release(self) -> None:
         """Release the lock."""
@@ -205,7 +205,7 @@ class OsFile(File):
         start, length = self._size, len(data)
         try:
             if os.pwrite(self._descriptor, data, start) < length:
-                self._write(data, start)  # once more, until all is written or the disk says why not
+                self._write(data, start)  # once more, until all is written or the disk raises an error
         except OSError:
             self._cut_back(start)
             raise
@@ -231,7 +231,7 @@ class OsFile(File):
         assert self._descriptor >= 0, f"{self.path} is closed: it must be synced before it is closed"
         shrunk, self._truncated = self._truncated, False
         try:
-            # POSIX lets fdatasync leave out metadata that reading does not need; a smaller size is one
+            # POSIX allows fdatasync to omit metadata that reads do not need; a smaller size is one
             # that some file systems have left out, so after a truncation everything is synced.
             (os.fsync if shrunk else _sync_data)(self._descriptor)
         except OSError as error:
@@ -371,7 +371,7 @@ def _open(path: str, *, create: bool) -> int:
 
 
 class OsFileLock(FileLock):
-    """Two advisory locks of the operating system on one file; both end with the process, whatever ends that.
+    """Two advisory locks of the operating system on one file; both end with the process, for any reason.
 
     The record lock is the one of Java's FileLock, so it excludes Apache Kafka too. It does not prevent a
     process from locking twice, but the other lock does.

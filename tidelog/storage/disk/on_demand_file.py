@@ -96,7 +96,7 @@ class OnDemandFile(File):
         Errors: OSError, FileNotFoundError for a file whose directory may belong to another log now.
         """
         if self._has_no_path:
-            raise FileNotFoundError(errno.ENOENT, "the partition is not in use any more", self.path)
+            raise FileNotFoundError(errno.ENOENT, "the partition is no longer in use", self.path)
         return self._file_system.open_to_keep(self.path, create=not self._exists)
 
     # -- changing

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidelog.protocol.ids import Offset, TopicPartition
+from tidelog.protocol.ids import Offset
 from tidelog.storage.disk.deleted_files import DeletedFiles
 from tidelog.storage.disk.files import FileSystem
 from tidelog.storage.disk.log_files import DELETED_SUFFIX, SWAP_SUFFIX
@@ -26,7 +26,6 @@ class LogSegments:
         "_durability",
         "_producers",
         "_settings",
-        "_topic_partition",
         "deleted_files",
         "directory",
         "fs",
@@ -37,7 +36,6 @@ class LogSegments:
         self,
         fs: FileSystem,
         directory: str,
-        topic_partition: TopicPartition,
         settings: LogSettings,
         segments: Segments,
         producers: ProducerStateManager,
@@ -47,7 +45,6 @@ class LogSegments:
         self.directory = directory
         self.segments = segments
         self.deleted_files = DeletedFiles()
-        self._topic_partition = topic_partition
         self._settings = settings
         self._producers = producers
         self._durability = durability
@@ -78,9 +75,7 @@ class LogSegments:
 
     def add_new(self, base_offset: Offset, now_ms: int) -> LogSegment:
         """Create an empty segment that starts at `base_offset` and add it to the log."""
-        segment = create_segment(
-            self.fs, self.directory, self._topic_partition, base_offset, self._settings.config, now_ms
-        )
+        segment = create_segment(self.fs, self.directory, base_offset, self._settings.config, now_ms)
         self.segments.add(segment)
         return segment
 

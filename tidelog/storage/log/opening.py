@@ -30,7 +30,7 @@ class CheckpointedState:
     recovery_point: Offset = 0
     log_start_offset: Offset = 0
     first_dirty_offset: Offset | None = None
-    """Where compaction continues. If it is not None, the log may have gaps, whatever its settings are."""
+    """Where compaction continues. If it is not None, the log may have gaps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,7 +116,6 @@ class PartitionLog:
         self._log_segments = LogSegments(
             fs,
             directory,
-            topic_partition,
             self._settings,
             loaded.segments,
             loaded.producers,

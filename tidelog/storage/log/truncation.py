@@ -70,7 +70,7 @@ class LogTruncation:
     def truncate_to(
         self, topic_partition: TopicPartition, offset: Offset, now_ms: int, *, below_high_watermark: bool
     ) -> bool:
-        """Do what PartitionLog.truncate_to says."""
+        """Truncate the log; see PartitionLog.truncate_to."""
         assert offset >= 0, f"{topic_partition} cannot be truncated to {offset}"
         offsets, segments = self._offsets, self._segments.segments
         if offset >= offsets.log_end_offset:
@@ -102,7 +102,7 @@ class LogTruncation:
         return True
 
     def truncate_fully_and_start_at(self, offset: Offset, now_ms: int) -> None:
-        """Do what PartitionLog.truncate_fully_and_start_at says."""
+        """Remove all records; see PartitionLog.truncate_fully_and_start_at."""
 
         def start() -> None:
             self._segments.add_new(offset, now_ms)
@@ -124,7 +124,7 @@ class LogTruncation:
         )
 
     def restart_from_remote(self, state: RemoteState, now_ms: int) -> None:
-        """Do what PartitionLog.restart_from_remote says; the log is tiered.
+        """Restart a tiered log after its remote part; see PartitionLog.restart_from_remote.
 
         The old records are removed before the new epochs are written, which would confirm them. The epochs,
         the start and the producers are written before the segment that continues after them. A crash in

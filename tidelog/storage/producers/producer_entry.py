@@ -35,7 +35,7 @@ _SEQUENCES: Final = 2**31
 
 
 class BatchMetadata(NamedTuple):
-    """A batch already in the log; the response to a producer that sends it again is made from this."""
+    """A batch in the log, for the response to a producer that sends it again."""
 
     last_sequence: int
     last_offset: Offset

@@ -56,7 +56,7 @@ def decode_snapshot(data: bytes, path: str) -> list[ProducerEntry]:
         raise CorruptSnapshot(path, f"version {version} is unknown, expected {VERSION}")
     computed_crc = crc32c(memoryview(data)[_PREFIX.size :])
     if stored_crc != computed_crc:
-        raise CorruptSnapshot(path, f"its CRC is {computed_crc:#010x}, it says {stored_crc:#010x}")
+        raise CorruptSnapshot(path, f"its CRC is {computed_crc:#010x}, expected {stored_crc:#010x}")
     (count,) = _COUNT.unpack_from(data, _PREFIX.size)
     if count < 0 or _HEADER_SIZE + count * _ENTRY.size != len(data):
         raise CorruptSnapshot(path, f"{count} entries do not fill its {len(data)} bytes")

@@ -1,11 +1,11 @@
 """The verification of a producer's transaction before its first batch in a partition (KIP-890).
 
 A batch that arrives late must not open a transaction that its coordinator does not know, because no marker
-would ever end it. The leader therefore asks the coordinator first. A `Verification` stands for that question:
+would ever end it. The leader therefore sends a request to the coordinator first. A `Verification` tracks it:
 
     begun -> the coordinator confirms -> the batch is appended, which ends the verification
           -> a marker ends it first: the batch is refused with a retriable error, and is verified again
-          -> the coordinator refuses, or cannot be asked: the next attempt continues the same verification
+          -> the coordinator refuses, or is unreachable: the next attempt continues the same verification
 
 Which markers end a verification:
 
@@ -41,7 +41,7 @@ from tidelog.storage.producers.producer_entry import (
 
 @dataclass(slots=True, eq=False)
 class Verification:
-    """The question whether one producer's transaction may begin in a partition.
+    """The verification that one producer's transaction may begin in a partition.
 
     `begun_ms` is wall time. `epoch` is the highest epoch among the batches that wait, `lowest_sequence` the
     lowest sequence of that epoch. `supports_epoch_bump`: the producer has a new epoch for each transaction
@@ -75,7 +75,7 @@ class Verification:
     ) -> None:
         """Refuse a batch that is not the transaction's first: OUT_OF_ORDER_SEQUENCE_NUMBER.
 
-        `known_as` is what the log knows of the producer. Where it knows the producer, the check of its entry
+        `known_as` is the producer's entry in the log, None if there is none. If there is one, its check
         decides, and a late duplicate with a lower sequence must not keep the next batch out.
         """
         first = header.base_sequence

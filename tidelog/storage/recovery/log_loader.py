@@ -40,7 +40,6 @@ from tidelog.storage.recovery.recovery import (
 )
 from tidelog.storage.segment.batch_scan import CorruptLog, checked_batches
 from tidelog.storage.segment.segment import LogSegment
-from tidelog.storage.segment.segment_files import roll_jitter_ms
 from tidelog.storage.segment.segments import Segments
 
 _log = logging.getLogger(__name__)
@@ -168,7 +167,6 @@ class LogLoader:
             self.config,
             self.now_ms,
             create=create,
-            roll_jitter_ms=roll_jitter_ms(self.config, self.topic_partition, offset),
         )
 
     def _index_damage(self, segment: LogSegment) -> str | None:

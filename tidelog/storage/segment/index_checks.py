@@ -78,7 +78,7 @@ class OffsetIndexCheck:
             )
         if self._last.offset > last_offset:
             raise CorruptIndex(
-                self._path, f"its last offset {self._last.offset} is behind the segment's last, {last_offset}"
+                self._path, f"its last offset {self._last.offset} is above the segment's last, {last_offset}"
             )
 
     def _require_order(self, slot: int, entry: OffsetPosition) -> None:
@@ -121,7 +121,7 @@ class TimeIndexCheck:
         if self._next is not None:
             slot, entry = self._next
             self._require_order(slot, entry)
-            raise self._damage(slot, f"{_moment(entry)} is behind the segment's last offset {last_offset}")
+            raise self._damage(slot, f"{_moment(entry)} is above the segment's last offset {last_offset}")
 
     def _require_order(self, slot: int, entry: TimestampOffset) -> None:
         if entry.timestamp <= self._last.timestamp or entry.offset < self._last.offset:
@@ -156,7 +156,7 @@ class TransactionIndexCheck:
         if self._next is not None:
             slot, entry = self._next
             self._require_order(slot, entry)
-            reason = f"last offset {entry.last_offset} is behind the segment's last offset {last_offset}"
+            reason = f"last offset {entry.last_offset} is above the segment's last offset {last_offset}"
             raise self._damage(slot, reason)
 
     def _require_order(self, slot: int, entry: AbortedTransaction) -> None:
@@ -164,7 +164,7 @@ class TransactionIndexCheck:
             reason = f"last offset {entry.last_offset} does not rise above {self._last_offset}"
             raise self._damage(slot, reason)
         if entry.first_offset > entry.last_offset:
-            reason = f"first offset {entry.first_offset} is behind last offset {entry.last_offset}"
+            reason = f"first offset {entry.first_offset} is above last offset {entry.last_offset}"
             raise self._damage(slot, reason)
 
     def _damage(self, slot: int, reason: str) -> CorruptIndex:

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from errno import ENOENT
 from itertools import islice
 from typing import Final, NamedTuple
+from zlib import crc32
 
 from tidelog.protocol.batch import LOG_OVERHEAD, BatchHeader
 from tidelog.protocol.ids import Offset
@@ -89,7 +90,6 @@ class LogSegment:
         *,
         create: bool,
         suffix: str = "",
-        roll_jitter_ms: int = 0,
     ) -> None:
         """Open or create the segment; missing indexes are created empty (recovery looks for them before)."""
 
@@ -106,7 +106,7 @@ class LogSegment:
         self.directory = directory
         self.base_offset = base_offset
         self.created_ms = now_ms
-        self.roll_jitter_ms = roll_jitter_ms
+        self.roll_jitter_ms = _roll_jitter_ms(config, directory, base_offset)
         self._fs = fs
         self._is_open_for_appending = False
         self._is_retired = False
@@ -395,7 +395,7 @@ class LogSegment:
     # -- durability
 
     def unsynced(self) -> list[UnsyncedChanges]:
-        """Return the unsynced changes of its on-demand files; the log of an active segment is not one."""
+        """Return the unsynced changes of on-demand files; the log file of an active segment is not one."""
         files = (self.file, *(index.file for index in self._indexes))
         found = (file.unsynced() for file in files if isinstance(file, OnDemandFile))
         return [changes for changes in found if changes is not None]
@@ -453,3 +453,13 @@ class LogSegment:
         for index in self._indexes:
             index.close()
         self.file.close()
+
+
+def _roll_jitter_ms(config: LogConfig, directory: str, base_offset: Offset) -> int:
+    """Return how much earlier than segment.ms a segment rolls, so that many logs do not roll at once.
+
+    Kafka draws it at random. Here it is derived from the names, so that runs can be repeated.
+    """
+    limit = min(config.segment_jitter_ms, config.max_segment_ms)
+    name = directory.rpartition("/")[2]
+    return crc32(f"{name}-{base_offset}".encode()) % limit if limit > 0 else 0

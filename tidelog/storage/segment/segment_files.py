@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from zlib import crc32
 
-from tidelog.protocol.ids import Offset, TopicPartition
+from tidelog.protocol.ids import Offset
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.disk.files import FileSystem
 from tidelog.storage.disk.log_files import SEGMENT_SUFFIXES, file_name
 from tidelog.storage.segment.segment import LogSegment
 
 
-def roll_jitter_ms(config: LogConfig, topic_partition: TopicPartition, base_offset: Offset) -> int:
-    """Return how much earlier than segment.ms a segment rolls, so that many logs do not roll at once.
-
-    Kafka draws it at random. Here it is derived from the names, so that runs can be repeated.
-    """
-    limit = min(config.segment_jitter_ms, config.max_segment_ms)
-    return crc32(f"{topic_partition}-{base_offset}".encode()) % limit if limit > 0 else 0
-
-
 def create_segment(
     fs: FileSystem,
     directory: str,
-    topic_partition: TopicPartition,
     base_offset: Offset,
     config: LogConfig,
     now_ms: int,
@@ -43,7 +32,6 @@ def create_segment(
             config,
             now_ms,
             create=True,
-            roll_jitter_ms=roll_jitter_ms(config, topic_partition, base_offset),
         )
     except OSError:
         # The log would end at an empty segment file that remains here when it is opened again.

@@ -12,7 +12,7 @@ from tidelog.storage.segment.entry_file import EntryFile
 class SegmentIndex(ABC):
     """An index of the segment that starts at `base_offset`.
 
-    An index says in `_note_last` what it remembers of its last entry; it is called when that is another one.
+    A subclass stores its last entry in `_note_last`, which is called after every change of it.
     `is_full`: only the `spare_entries` at the end are left, and the segment must roll.
     Errors: CorruptIndex from reading a file that shrank; StorageFailure from `flush`.
     """

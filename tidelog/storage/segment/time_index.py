@@ -5,7 +5,7 @@
 | 8 | timestamp in ms, int64 big-endian |
 | 4 | offset - base offset, int32 big-endian |
 
-An entry (t, o) says: every record at or before `o` has a timestamp <= t. Timestamps strictly
+An entry (t, o) means: every record at or before `o` has a timestamp <= t. Timestamps strictly
 increase, offsets never fall. One slot is kept free for the entry that is written when the segment rolls.
 Source: org.apache.kafka.storage.internals.log.TimeIndex of Apache Kafka 4.3, KIP-33.
 """

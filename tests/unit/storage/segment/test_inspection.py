@@ -176,7 +176,7 @@ OFFSET_DAMAGES = {
     "a position behind the end": (7, lambda offset, position: (offset, 1 << 30), "not where a batch starts"),
     "the start of a later batch": (0, lambda offset, position: (1, position), "leads past it"),
     "an offset that falls": (4, lambda offset, position: (offset - 4, position), "does not rise above"),
-    "an offset behind the end": (7, lambda offset, position: (999, position), "behind the segment's last"),
+    "an offset behind the end": (7, lambda offset, position: (999, position), "above the segment's last"),
 }
 
 
@@ -197,7 +197,7 @@ TIME_DAMAGES = {
     "a later timestamp": (3, lambda at, offset: (at + 1, offset), "the largest timestamp up to there is"),
     "an earlier timestamp": (3, lambda at, offset: (at - 1, offset), "does not rise above"),
     "an offset that falls": (4, lambda at, offset: (at, offset - 3), "does not rise above"),
-    "an offset behind the end": (7, lambda at, offset: (at, 400), "behind the segment's last offset 16"),
+    "an offset behind the end": (7, lambda at, offset: (at, 400), "above the segment's last offset 16"),
 }
 
 
@@ -218,8 +218,8 @@ TXN_ENTRY = struct.Struct(">hqqqq")
 TXN_DAMAGES = {
     "another producer": ((0, 8, 0, 16, 16), "offset 16 has no abort marker of producer 8"),
     "an offset of data": ((0, 7, 0, 3, 16), "offset 3 has no abort marker of producer 7"),
-    "an end behind the segment": ((0, 7, 0, 40, 16), "behind the segment's last offset 16"),
-    "a start behind the end": ((0, 7, 17, 16, 16), "first offset 17 is behind last offset 16"),
+    "an end behind the segment": ((0, 7, 0, 40, 16), "above the segment's last offset 16"),
+    "a start behind the end": ((0, 7, 17, 16, 16), "first offset 17 is above last offset 16"),
     "an unknown version": ((3, 7, 0, 16, 16), "version 3"),
 }
 
