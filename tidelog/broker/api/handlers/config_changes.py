@@ -93,16 +93,18 @@ def _outcomes(
 
 
 def _check_keys(change: ResourceChange) -> Steps[None]:
-    keys: Counter[str] = Counter()
+    keys: set[str] = set()
+    repeated: dict[str, None] = {}
+    empty = []
     for each in change.changes:
-        keys[each.key] += 1
+        if each.key in keys:
+            repeated[each.key] = None
+        keys.add(each.key)
+        if each.value is None and each.operation != ConfigOperation.DELETE:
+            empty.append(each.key)
         yield None
-    repeated = [key for key, count in keys.items() if count > 1]
     if repeated:
         raise _invalid_request(f"Error due to duplicate config keys: {', '.join(repeated)}")
-    empty = [
-        each.key for each in change.changes if each.value is None and each.operation != ConfigOperation.DELETE
-    ]
     if empty:
         raise _invalid_request(f"Null value not supported for: {', '.join(empty)}")
 

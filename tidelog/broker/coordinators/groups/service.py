@@ -261,7 +261,7 @@ class GroupService:
 
     def transactions(self, log: TransactionalLog) -> GroupTransactions:
         """Return the writes of transactions to these groups, which use `log`."""
-        return GroupTransactions(self._shards, log)
+        return GroupTransactions(self._shards, log, self._slices)
 
     # Administration
 

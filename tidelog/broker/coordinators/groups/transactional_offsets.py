@@ -10,11 +10,17 @@ Source: OffsetMetadataManager.commitTransactionalOffset and ClassicGroup of Apac
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 from uuid import UUID
 
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.group import Group
-from tidelog.broker.coordinators.groups.records import CommittedOffset, OffsetCommitRecord, offset_commit
+from tidelog.broker.coordinators.groups.records import (
+    CommittedOffset,
+    OffsetCommitRecord,
+    encode_record,
+    offset_commit,
+)
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
 from tidelog.broker.coordinators.groups.states import GroupState
 from tidelog.broker.coordinators.groups.sync import check_generation
@@ -23,12 +29,20 @@ from tidelog.broker.coordinators.shared.outcome import Outcome, Writes
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
 from tidelog.protocol.schema import ZERO_UUID
+from tidelog.protocol.steps import Steps
+
+
+class PreparedTransactionalCommit(NamedTuple):
+    """The response and the records of a commit, for the case that its sender may commit."""
+
+    response: TxnOffsetCommitResponse
+    writes: Writes[OffsetCommitRecord]
 
 
 class TransactionalOffsetCommit:
@@ -38,50 +52,54 @@ class TransactionalOffsetCommit:
         self._groups = groups
         self._config = config
 
-    def commit(
+    def prepare(
         self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, UUID], now: Moment
+    ) -> Steps[PreparedTransactionalCommit]:
+        """Return the part of a commit that depends on the request alone; `commit` does the rest."""
+        records: list[OffsetCommitRecord] = []
+        encoded: list[tuple[bytes, bytes | None]] = []
+        topics = []
+        for topic in request.topics:
+            topic_id = topic_ids.get(topic.name, ZERO_UUID)
+            results = []
+            for partition in topic.partitions:
+                index, error = partition.partition_index, ErrorCode.NONE
+                if len(partition.committed_metadata or "") > self._config.offset_metadata_max_bytes:
+                    error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                else:
+                    committed = _committed(partition, topic_id, now)
+                    record = offset_commit(request.group_id, topic.name, index, committed)
+                    records.append(record)
+                    encoded.append(encode_record(record))
+                results.append(TxnOffsetCommitResponsePartition(partition_index=index, error_code=error))
+                yield None
+            topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=tuple(results)))
+        response = TxnOffsetCommitResponse(topics=tuple(topics))
+        return PreparedTransactionalCommit(response, Writes(records, encoded=encoded))
+
+    def commit(
+        self, request: TxnOffsetCommitRequest, prepared: PreparedTransactionalCommit
     ) -> Outcome[TxnOffsetCommitResponse]:
         """Commit the offsets of all partitions whose metadata is not too long, as part of the transaction.
 
-        Raise KafkaError if the sender may not commit at all.
+        `prepared` is the result of `prepare` for the request. Raise KafkaError if the sender may not commit.
         """
         group = self._groups.get(request.group_id)
         if group is not None:
             _check_sender(group, request)
         elif request.generation_id >= 0:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"Group {request.group_id} not found.")
-        records: list[OffsetCommitRecord] = []
-        topics = tuple(
-            self._commit_topic(request.group_id, topic, topic_ids.get(topic.name, ZERO_UUID), now, records)
-            for topic in request.topics
-        )
-        return Outcome(TxnOffsetCommitResponse(topics=topics), Writes(tuple(records)))
+        return Outcome(prepared.response, prepared.writes)
 
-    def _commit_topic(
-        self,
-        group_id: str,
-        topic: TxnOffsetCommitRequestTopic,
-        topic_id: UUID,
-        now: Moment,
-        records: list[OffsetCommitRecord],
-    ) -> TxnOffsetCommitResponseTopic:
-        results = []
-        for partition in topic.partitions:
-            index, metadata = partition.partition_index, partition.committed_metadata or ""
-            error = ErrorCode.NONE
-            if len(metadata) > self._config.offset_metadata_max_bytes:
-                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
-                committed = CommittedOffset(
-                    offset=partition.committed_offset,
-                    leader_epoch=partition.committed_leader_epoch,
-                    metadata=metadata,
-                    commit_wall_ms=now.wall_ms,
-                    topic_id=topic_id,
-                )
-                records.append(offset_commit(group_id, topic.name, index, committed))
-            results.append(TxnOffsetCommitResponsePartition(partition_index=index, error_code=error))
-        return TxnOffsetCommitResponseTopic(name=topic.name, partitions=tuple(results))
+
+def _committed(partition: TxnOffsetCommitRequestPartition, topic_id: UUID, now: Moment) -> CommittedOffset:
+    return CommittedOffset(
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata or "",
+        commit_wall_ms=now.wall_ms,
+        topic_id=topic_id,
+    )
 
 
 def _check_sender(group: Group, request: TxnOffsetCommitRequest) -> None:

@@ -13,11 +13,11 @@ from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
-from tidelog.broker.coordinators.groups.records import encode_record
 from tidelog.broker.coordinators.shared.outcome import error_of_append
 from tidelog.broker.coordinators.shared.shard import Shard, ShardState
 from tidelog.broker.coordinators.shared.shards import Shards, write_and_wait
 from tidelog.broker.coordinators.shared.state_log import AppendedRecords
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, ProducerEpoch, ProducerId
 from tidelog.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
@@ -76,9 +76,10 @@ class TransactionalLog(Protocol):
 class GroupTransactions:
     """Writes offsets for producers, and markers for the coordinators of their transactions."""
 
-    def __init__(self, shards: Shards[GroupCoordinator], log: TransactionalLog) -> None:
+    def __init__(self, shards: Shards[GroupCoordinator], log: TransactionalLog, slices: Slices) -> None:
         self._shards = shards
         self._log = log
+        self._slices = slices
 
     async def commit_offsets(
         self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, UUID], version: int
@@ -87,18 +88,21 @@ class GroupTransactions:
 
         Errors of single partitions are in the reply; other errors raise KafkaError.
         """
-        partition = self._shard_of_named(request.group_id).partition
+        shard = self._shard_of_named(request.group_id)
+        partition, offsets = shard.partition, shard.coordinator.transactional_offsets
+        prepared = await self._slices.complete(offsets.prepare(request, topic_ids, shard.now()))
         try:
             producer = await self._log.verified_producer(partition, request, version)
         except KafkaError as error:
             raise KafkaError(error_of_append(error.code), str(error)) from error
         # The partition may have another leader now, or may have been loaded again.
         shard = self._shard_of_named(request.group_id)
-        outcome = shard.coordinator.transactional_offsets.commit(request, topic_ids, shard.now())
-        records = outcome.writes.records
+        outcome = shard.coordinator.transactional_offsets.commit(request, prepared)
+        records, encoded = outcome.writes.records, outcome.writes.encoded
+        assert encoded is not None, "the commit was prepared"
 
         def append() -> AppendedRecords:
-            return self._log.append_in_transaction(partition, [encode_record(r) for r in records], producer)
+            return self._log.append_in_transaction(partition, encoded, producer)
 
         def replay(base_offset: Offset) -> None:
             for offset, record in enumerate(records, base_offset):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -16,6 +16,8 @@ from tests.support.virtual_timer import VirtualTime
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.member import Client
 from tidelog.broker.coordinators.groups.service import GroupService
+from tidelog.broker.coordinators.groups.transactions import EndOfTransaction, TransactionalProducer
+from tidelog.broker.coordinators.shared.state_log import AppendedRecords
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -29,6 +31,11 @@ from tidelog.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from tidelog.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from tidelog.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 
 MANY = 3_000
 SLICES_OF_MANY = MANY // STEPS_PER_SLICE
@@ -159,3 +166,47 @@ async def test_a_member_that_is_gone_when_many_leave_is_unknown(bench: Bench) ->
     (alone,) = (await bench.service.leave(LeaveGroupRequest(group_id="g", members=(last,)), 5)).members
     assert alone.error_code == ErrorCode.NONE
     assert (await leaving).members[-1].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+class VerifiedLog:
+    """`TransactionalLog` in which every partition is part of every transaction."""
+
+    def __init__(self, log: MemoryStateLog) -> None:
+        self._log = log
+
+    async def verified_producer(
+        self, partition: int, request: TxnOffsetCommitRequest, version: int
+    ) -> TransactionalProducer:
+        return TransactionalProducer(request.producer_id, request.producer_epoch, None)
+
+    def append_in_transaction(
+        self, partition: int, records: Sequence[tuple[bytes, bytes | None]], producer: TransactionalProducer
+    ) -> AppendedRecords:
+        return self._log.append(partition, records)
+
+    def append_marker(self, partition: int, end: EndOfTransaction) -> AppendedRecords:
+        return self._log.append(partition, [(b"marker", None)])
+
+
+async def test_very_many_offsets_of_a_transaction_are_committed_in_slices(bench: Bench) -> None:
+    transactions = bench.service.transactions(VerifiedLog(bench.log))
+    partitions = tuple(
+        TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=index)
+        for index in range(MANY)
+    )
+    request = TxnOffsetCommitRequest(
+        transactional_id="tx",
+        group_id="g",
+        producer_id=7,
+        producer_epoch=0,
+        topics=(TxnOffsetCommitRequestTopic(name="t", partitions=partitions),),
+    )
+    turns, before = Turns(), bench.slices.count
+    response = await transactions.commit_offsets(request, {"t": UUID(int=1)}, 5)
+    turns.stop()
+    assert [each.error_code for each in response.topics[0].partitions] == [ErrorCode.NONE] * MANY
+    assert bench.slices.count - before >= SLICES_OF_MANY
+    assert turns.count >= SLICES_OF_MANY - 5
+    assert await bench.fetch_everything("g") == [(0, 0)]
+    await transactions.end(0, EndOfTransaction(7, 0, True, 0, 2), 1_000)
+    assert await bench.fetch_everything("g") == [(0, MANY)]

@@ -58,7 +58,9 @@ class Transactions(GroupBench):
             topics=(TxnOffsetCommitRequestTopic(name="t", partitions=(partition,)),),
         )
         try:
-            reply, writes = self.coordinator.transactional_offsets.commit(request, {"t": TOPIC_ID}, self.now)
+            offsets = self.coordinator.transactional_offsets
+            prepared = completed(offsets.prepare(request, {"t": TOPIC_ID}, self.now))
+            reply, writes = offsets.commit(request, prepared)
         except KafkaError as error:
             return error.code
         for record in writes.records:
