@@ -41,10 +41,7 @@ OCCURRENCES = {
     "broker/observability": 4,
     "broker/purgatory": 7,
     "broker/replication": 1,
-    "cluster": 13,
-    "cluster/controller": 61,
     "cluster/replication": 39,
-    "protocol": 24,
 }
 """Occurrences today by package; a package without an entry has none. Entries only fall."""
 

@@ -33,7 +33,7 @@ class AclBinding(NamedTuple):
 
     @classmethod
     def of(cls, record: AccessControlEntryRecord) -> AclBinding:
-        """What a record of the metadata log says."""
+        """Return the binding in a record of the metadata log."""
         return cls(
             record.resource_type,
             record.resource_name,

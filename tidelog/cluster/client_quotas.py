@@ -1,4 +1,4 @@
-"""Client quotas: who may have which, and which of them a filter asks for (KIP-546, KIP-599, KIP-612).
+"""Client quotas: the valid entities and keys, and filters of entities (KIP-546, KIP-599, KIP-612).
 
     entity                                 keys
     user, client-id, or both together      producer_byte_rate, consumer_byte_rate, request_percentage,
@@ -55,7 +55,7 @@ class FilterComponent(NamedTuple):
 
 
 def keys_for(entity: Mapping[str, str | None], hosts: Collection[str]) -> Mapping[str, int | None]:
-    """The keys that an entity may have; `hosts` are names that stand for an address.
+    """Return the keys that an entity may have; `hosts` are names that resolve to an address.
 
     Errors: KafkaError INVALID_REQUEST for an entity that cannot be.
     """

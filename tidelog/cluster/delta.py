@@ -80,7 +80,7 @@ class MetadataDelta:
         _REPLAY[type(record)](self, record)
 
     def image(self, offset: Offset, epoch: LeaderEpoch) -> MetadataImage:
-        """The image that includes every replayed record, the last being at `offset` in `epoch`."""
+        """Return the image that includes every replayed record, the last being at `offset` in `epoch`."""
         changed = dict(self._copies)
         if self._partitions or self._deleted_topics:
             by_name, by_id = dict(self.base.topics_by_name), dict(self.base.topics_by_id)
@@ -101,7 +101,7 @@ class MetadataDelta:
 
     @property
     def deleted_topics(self) -> tuple[TopicImage, ...]:
-        """The topics of `base` that are gone; one created anew has another id and is in `changed_topics`."""
+        """Return the deleted topics of `base`; re-created ones have other ids, in `changed_topics`."""
         return tuple(self._deleted_topics.values())
 
     @property
@@ -304,7 +304,7 @@ class MetadataDelta:
         self._section("delegation_tokens").pop(record.token_id, None)
 
     def _nothing(self, record: MetadataRecord) -> None:
-        """Records that change no metadata: marks of transactions, idle marks, the end of ZooKeeper."""
+        """Ignore records that change no metadata: transaction markers, NoOpRecord, ZkMigrationState."""
 
 
 _REPLAY: Final[Mapping[type[MetadataRecord], Callable[[MetadataDelta, Any], None]]] = {

@@ -64,9 +64,9 @@ class BrokerLayers:
         ]
 
     def entries_from(self, name: str, names: Sequence[str]) -> list[ConfigEntry]:
-        """The values of `names` from the first of the key `name` on.
+        """Return the values of `names`, from the first one of the key `name` on.
 
-        So Kafka describes synonyms: a value of log.retention.hours is told only beside one of
+        So Kafka describes synonyms: a value of log.retention.hours is reported only together with one of
         log.retention.ms.
         """
         return list(dropwhile(lambda entry: entry.name != name, self.entries(names)))
@@ -75,7 +75,7 @@ class BrokerLayers:
 def effective_topic_entry(
     definition: ConfigDefinition, own: Mapping[str, str], layers: BrokerLayers
 ) -> ConfigEntry:
-    """The value that a topic works with, under the topic's key, and where it comes from."""
+    """Return the effective value of a topic's key and its source."""
     if definition.key in own:
         text = value_text(definition.parse(own[definition.key]))
         return ConfigEntry(definition.key, text, ConfigSource.TOPIC)
@@ -90,7 +90,7 @@ def effective_topic_entry(
 
 
 def converted(synonym: Synonym, text: str) -> str:
-    """The text of a broker key in the topic key's unit; negative numbers, "no limit", become -1."""
+    """Return the text of a broker key in the topic key's unit; negative numbers, "no limit", become -1."""
     if synonym.factor == 1:
         return text
     number = int(text)

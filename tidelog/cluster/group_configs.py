@@ -86,7 +86,7 @@ GROUP_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
 
 
 def limits_of(key: str) -> GroupLimits:
-    """The broker keys that bound the group config `key`."""
+    """Return the broker keys that bound the group config `key`."""
     kind, _, setting = key.partition(".")
     if key == "streams.num.standby.replicas":
         return GroupLimits(None, "group.streams.max.standby.replicas")

@@ -27,7 +27,7 @@ ConfigResource: TypeAlias = tuple[int, str]
 """Type of a configured resource (`ResourceType`) and its name; the name "" means all brokers."""
 
 QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
-"""Who a client quota is for: (entity type, name) pairs in order of type; a name of None is the default."""
+"""The entity of a client quota: (entity type, name) pairs in order of type; a name of None is the default."""
 
 
 class ResourceType(IntEnum):
@@ -66,7 +66,7 @@ class FeatureRange(NamedTuple):
 class BrokerImage:
     """A registered broker; `epoch` is the offset of its registration record.
 
-    A fenced broker may not lead partitions and is not told to clients.
+    A fenced broker may not lead partitions and is not reported to clients.
     """
 
     id: BrokerId
@@ -107,7 +107,7 @@ class PartitionImage:
     leader_recovery_state: int = LeaderRecoveryState.RECOVERED
 
     def directory_of(self, broker: BrokerId) -> UUID | None:
-        """The log directory that holds `broker`'s replica, None when it has none or it is not known."""
+        """Return the log directory of `broker`'s replica; None if it has none or it is unknown."""
         for replica, directory in zip(self.replicas, self.directories, strict=False):
             if replica == broker:
                 return directory if directory not in (UNASSIGNED, MIGRATING) else None
@@ -143,19 +143,19 @@ class MetadataImage:
     delegation_tokens: Mapping[str, DelegationTokenRecord] = field(default_factory=dict)
 
     def topic_configs(self, topic: str) -> Mapping[str, str]:
-        """The configs that a topic sets itself."""
+        """Return the configs that a topic sets itself."""
         return self.configs.get((ResourceType.TOPIC, topic), {})
 
     def broker_configs(self, broker: BrokerId) -> Mapping[str, str]:
-        """The configs that were set for one broker while it ran."""
+        """Return the dynamic configs of one broker."""
         return self.configs.get((ResourceType.BROKER, str(broker)), {})
 
     def cluster_configs(self) -> Mapping[str, str]:
-        """The configs that were set for all brokers while they ran."""
+        """Return the dynamic default configs of all brokers."""
         return self.configs.get((ResourceType.BROKER, ""), {})
 
     def alive_brokers(self, listener: str) -> list[tuple[BrokerImage, Endpoint]]:
-        """The brokers that are not fenced and can be reached on `listener`, by id."""
+        """Return the brokers that are not fenced and can be reached on `listener`, by id."""
         return [
             (broker, broker.endpoints[listener])
             for _, broker in sorted(self.brokers.items())

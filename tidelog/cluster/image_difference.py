@@ -34,7 +34,7 @@ Configs: TypeAlias = Mapping[ConfigResource, Mapping[str, str]]
 
 
 def difference(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
-    """The delta on `old` whose image is `new`."""
+    """Return the delta on `old` whose image is `new`."""
     delta = MetadataDelta(old)
     for record in difference_records(old, new):
         delta.replay(record)
@@ -42,7 +42,7 @@ def difference(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
 
 
 def difference_records(old: MetadataImage, new: MetadataImage) -> Iterator[MetadataRecord]:
-    """Records that make `new` of `old`."""
+    """Yield the records that change `old` into `new`."""
     yield from _features(old, new)
     yield from _brokers(old, new)
     removed = [topic for topic in old.topics_by_name.values() if topic.id not in new.topics_by_id]

@@ -26,7 +26,7 @@ from tidelog.protocol.schema import MetadataRecord
 
 
 def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
-    """Records that describe all of `image`, features first."""
+    """Yield the records that describe all of `image`, features first."""
     yield from _features(image)
     for broker in image.brokers.values():
         yield broker_record(broker)
@@ -45,7 +45,7 @@ def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
 
 
 def broker_record(broker: BrokerImage) -> RegisterBrokerRecord:
-    """The registration that describes `broker` as it is now."""
+    """Return the registration that describes `broker` as it is now."""
     return RegisterBrokerRecord(
         broker_id=broker.id,
         incarnation_id=broker.incarnation_id,

@@ -1,4 +1,4 @@
-"""Metadata records as they stand in the values of `__cluster_metadata`.
+"""The encoding of metadata records in the values of `__cluster_metadata`.
 
     frame version  varint   1
     record type    varint   number of the record's schema
@@ -30,7 +30,7 @@ RECORD_TYPES: Final[Mapping[int, type[MetadataRecord]]] = {
 
 
 def record_version(record_type: type[MetadataRecord]) -> int:
-    """The version in which we write records of this type: the newest, as metadata.version 4.3 asks."""
+    """Return the version for writing records of this type: the newest, as metadata.version 4.3 requires."""
     highest = record_type.valid_versions.highest
     assert highest is not None
     return highest
@@ -47,7 +47,7 @@ def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
 
 
 def decode_record(value: bytes | memoryview) -> MetadataRecord:
-    """The record that a value of the metadata log holds."""
+    """Return the record in a value of the metadata log."""
     try:
         return _decode_record(value)
     except IndexError:

@@ -27,7 +27,7 @@ _LISTS: Final = (
 
 
 def new_partition(record: PartitionRecord) -> PartitionImage:
-    """The partition that `record` describes in full."""
+    """Return the partition that `record` describes in full."""
     return PartitionImage(
         replicas=record.replicas,
         isr=record.isr,
@@ -44,7 +44,7 @@ def new_partition(record: PartitionRecord) -> PartitionImage:
 
 
 def changed_partition(current: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
-    """`current` with what `record` names changed; a named leader, even the same, begins an epoch."""
+    """Return `current` with the changes in `record`; a leader in it, even the same, starts an epoch."""
     changes: dict[str, Any] = {name: value for name in _LISTS if (value := getattr(record, name)) is not None}
     changes["partition_epoch"] = current.partition_epoch + 1
     if record.leader != NO_LEADER_CHANGE:
@@ -69,7 +69,7 @@ def without_eligible_leaders(partition: PartitionImage) -> PartitionImage:
 
 
 def partition_record(topic_id: UUID, index: int, partition: PartitionImage) -> PartitionRecord:
-    """The record that describes `partition` in full."""
+    """Return the record that describes `partition` in full."""
     return PartitionRecord(
         partition_id=index,
         topic_id=topic_id,

@@ -1,6 +1,6 @@
 """Where the replicas of new partitions go: over racks first, then over the brokers of a rack.
 
-Racks stand in a ring, and so do the brokers of each rack. Every partition begins one rack
+Racks form a ring, and so do the brokers of each rack. Every partition begins one rack
 further. Its leader is the next broker in the ring of the first rack that has an unfenced one;
 followers come from the racks in turn, each the broker that got the fewest replicas so far.
 Fenced brokers never lead and follow only where a rack has no other left. After as many
@@ -112,7 +112,7 @@ def place_replicas(
     replication_factor: int,
     random_below: RandomBelow,
 ) -> list[tuple[BrokerId, ...]]:
-    """The replicas of each new partition, the leader first."""
+    """Return the replicas of each new partition, the leader first."""
     usable = list(brokers)
     if replication_factor <= 0:
         raise _refused(f"replication factor {replication_factor} is not positive")

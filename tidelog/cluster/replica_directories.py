@@ -12,10 +12,10 @@ from uuid import UUID
 from tidelog.protocol.schema import ZERO_UUID
 
 MIGRATING: Final = ZERO_UUID
-"""The replica is older than the registration of directories: nobody has said where it is."""
+"""The replica is older than the registration of directories: its directory is unknown."""
 
 UNASSIGNED: Final = UUID(int=1)
-"""The replica is in no directory yet: its broker will choose one and tell."""
+"""The replica has no directory yet: its broker chooses one and reports it."""
 
 LOST: Final = UUID(int=2)
 """The replica is in a directory, and that is none of those that are online."""
@@ -38,7 +38,7 @@ def is_online(directory: UUID, online: Sequence[UUID]) -> bool:
 
 
 def default_directory(log_dirs: Sequence[UUID] | None) -> UUID:
-    """The directory of a new replica on a broker with `log_dirs`, None when it is not registered.
+    """Return the directory of a new replica on a broker with `log_dirs`, None when it is not registered.
 
     Known at once only where the broker has just one.
     """

@@ -1,4 +1,4 @@
-"""SCRAM credentials as metadata: mechanisms, what is kept of a password, and what is told of it.
+"""SCRAM credentials as metadata: mechanisms, stored keys of a password, and what is reported of them.
 
     stored key = H(HMAC(salted password, "Client Key"))
     server key = HMAC(salted password, "Server Key")
@@ -41,14 +41,14 @@ class ScramKeys(NamedTuple):
 
 
 class Credential(NamedTuple):
-    """What is told of a credential."""
+    """The description of a credential."""
 
     mechanism: int
     iterations: int
 
 
 class UserCredentials(NamedTuple):
-    """What is told of a user."""
+    """The description of a user's credentials."""
 
     user: str
     code: ErrorCode
@@ -57,7 +57,7 @@ class UserCredentials(NamedTuple):
 
 
 def keys_of(mechanism: ScramMechanism, salted_password: bytes) -> ScramKeys:
-    """The keys of a password that is salted already."""
+    """Return the keys of a salted password."""
     name = _HASHES[mechanism]
     client_key = hmac.digest(salted_password, b"Client Key", name)
     return ScramKeys(

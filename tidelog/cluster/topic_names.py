@@ -47,7 +47,7 @@ def check_name(topic: str) -> None:
 
 
 def metric_name(topic: str) -> str:
-    """The name under which metrics know a topic: '.' becomes '_', so that names can collide."""
+    """Return the name of a topic in metrics: '.' becomes '_', so that names can collide."""
     return topic.replace(".", "_")
 
 

@@ -1,4 +1,4 @@
-"""The numbers by which requests and records speak of access control entries.
+"""The numbers for access control entries in requests and records.
 
 Source: ResourceType, PatternType, AclOperation and AclPermissionType of Apache Kafka 4.3.
 """

@@ -66,7 +66,7 @@ assert _HEADER.size == BATCH_OVERHEAD
 
 
 class BatchHeader(NamedTuple):
-    """The fixed part of a batch, field by field as it stands in the bytes."""
+    """The fixed part of a batch, field by field in the order of its bytes."""
 
     base_offset: int
     batch_length: int
@@ -134,9 +134,9 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
-    """The header at `position`, whose records need not be in `buffer`.
+    """Return the header at `position`, whose records need not be in `buffer`.
 
-    Errors: DecodeError when fewer than 61 bytes are there, the magic is not 2, or a length,
+    Errors: DecodeError if fewer than 61 bytes are available, the magic is not 2, or a length,
     a count or the last offset delta is impossible. `BatchHeader.size_bytes` is not compared
     with the buffer, so that a scan can read headers alone.
     """
@@ -158,8 +158,8 @@ def read_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
 
 
 def claims_transaction(records: bytes | bytearray | memoryview) -> bool:
-    """Whether the first batch says that it belongs to a transaction; False for what is no batch."""
-    # The rarest condition first: this is asked for every batch that comes in.
+    """Return whether the first batch belongs to a transaction; False if there is no valid batch."""
+    # The rarest condition first: this is checked for every appended batch.
     return (
         len(records) >= BATCH_OVERHEAD
         and records[_LOW_ATTRIBUTES_AT] & ATTRIBUTE_TRANSACTIONAL != 0
@@ -196,7 +196,7 @@ def stamp(buffer: bytearray | memoryview, position: int, base_offset: int, leade
 
 
 def stamped(header: BatchHeader, base_offset: int, leader_epoch: int) -> BatchHeader:
-    """The header as it reads after `stamp`."""
+    """Return the header with the values that `stamp` writes."""
     return tuple.__new__(BatchHeader, (base_offset, header[1], leader_epoch, *header[3:]))
 
 
@@ -220,7 +220,7 @@ def write_header(buffer: bytearray | memoryview, position: int, header: BatchHea
 
 
 def empty_batch(header: BatchHeader) -> bytearray:
-    """What stays of a batch when compaction removes every record: its offsets, producer and sequence."""
+    """Return what compaction keeps of a batch without records: its offsets, producer and sequence."""
     kept = ATTRIBUTE_LOG_APPEND_TIME | ATTRIBUTE_TRANSACTIONAL | ATTRIBUTE_CONTROL
     buffer = bytearray(BATCH_OVERHEAD)
     write_header(

@@ -62,7 +62,7 @@ _codecs_in_steps: dict[tuple[type[Message], int], _CodecInSteps] = {}
 
 
 def encode(message: Message, version: int) -> bytes:
-    """The bytes of `message` in `version`."""
+    """Return the bytes of `message` in `version`."""
     out = bytearray()
     encode_into(message, version, out)
     return bytes(out)
@@ -80,7 +80,7 @@ def encode_into(message: Message, version: int, out: bytearray) -> None:
 
 
 def decode(cls: type[M], buffer: Buffer, version: int) -> M:
-    """The message that fills the whole of `buffer`; `records` in it are views of `buffer`."""
+    """Return the message that fills the whole of `buffer`; `records` in it are views of `buffer`."""
     message, position = decode_prefix(cls, buffer, version, 0)
     if position != len(buffer):
         raise DecodeError(f"{len(buffer) - position} bytes follow {cls.__name__} version {version}")
@@ -88,7 +88,7 @@ def decode(cls: type[M], buffer: Buffer, version: int) -> M:
 
 
 def decode_prefix(cls: type[M], buffer: Buffer, version: int, position: int) -> tuple[M, int]:
-    """The message that starts at `position` of `buffer`, and the position behind it."""
+    """Return the message that starts at `position` of `buffer`, and the position behind it."""
     codec = _codecs.get((cls, version)) or _make_codec(cls, version)
     size = len(buffer)
     try:
@@ -164,7 +164,7 @@ def _elements_left(arrays: _Arrays, value: Struct, left: int) -> int:
 
 
 def _arrays_of(plan: StructPlan) -> _Arrays:
-    """The arrays of structs and of texts, each with the arrays inside its elements; bytes with None."""
+    """Return the arrays of structs and of texts, each with its inner arrays; bytes map to None."""
     return tuple(
         (
             field.name,

@@ -1,6 +1,6 @@
 """What a struct looks like in one version: the declaration of `tidelog.protocol.schema`, resolved.
 
-Compilers read plans instead of declarations: absent, ordinary and tagged fields are told
+Compilers read plans instead of declarations: absent, ordinary and tagged fields are distinguished
 apart, nullability and compactness are plain booleans, and the least size of everything is
 known, so that a count can be checked against the bytes that remain.
 """
@@ -106,7 +106,7 @@ class FieldPlan:
         return FIXED_BYTES[self.element().prefix_code]
 
     def element(self) -> FieldPlan:
-        """The plan of one element of an array of plain kinds; elements are never null."""
+        """Return the plan of one element of an array of plain kinds; elements are never null."""
         assert isinstance(self.kind, Array) and issubclass(self.kind.element, Kind)
         return FieldPlan(self.name, self.kind.element("0+"), None, False, self.compact, None)
 
@@ -141,7 +141,7 @@ class StructPlan:
         return self.cls.__name__
 
     def nested(self) -> list[StructPlan]:
-        """The distinct structs inside this one, innermost first, this one last."""
+        """Return the distinct structs inside this one, innermost first, this one last."""
         found: dict[type[Struct], StructPlan] = {}
         for field in (*self.ordinary, *self.tagged):
             if field.struct is not None:

@@ -23,7 +23,7 @@ _SHOWN_CHARACTERS: Final = 80
 
 
 def refusal(plan: StructPlan, message: Any) -> str | None:
-    """The first field that cannot be expressed, with its value; None if there is none."""
+    """Return the first field that cannot be expressed, with its value; None if there is none."""
     for path, value, why in _faults(plan, message, plan.name):
         shown = repr(value)
         if len(shown) > _SHOWN_CHARACTERS:

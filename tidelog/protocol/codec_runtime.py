@@ -27,7 +27,7 @@ _UUIDS_REMEMBERED: Final = 4096
 
 
 def write_string_length(out: bytearray, length: int) -> None:
-    """The compact length of a string of 127 bytes or more."""
+    """Write the compact length of a string of 127 bytes or more."""
     if length > LONGEST_STRING:
         raise ValueError(f"a string of {length} bytes is longer than {LONGEST_STRING}")
     write_unsigned_varint(out, length + 1)
@@ -41,7 +41,7 @@ def write_tagged_field(out: bytearray, tag: int, body: bytearray) -> None:
 
 
 def read_string_length(buffer: Buffer, position: int) -> tuple[int, int]:
-    """The compact length (plus one) of a string of 127 bytes or more."""
+    """Return the compact length (plus one) of a string of 127 bytes or more, and the position behind it."""
     length, position = read_unsigned_varint(buffer, position)
     if length > LONGEST_STRING + 1:
         raise DecodeError(f"a string of {length - 1} bytes before {position}")
@@ -49,18 +49,18 @@ def read_string_length(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def null_error(field: str, length: int, position: int) -> DecodeError:
-    """A null, or a negative length, for a field that cannot be null."""
+    """Return the error of a null, or of a negative length, for a field that cannot be null."""
     return DecodeError(f"length {length} of {field} before {position}")
 
 
 def count_error(field: str, count: int, remaining: int) -> DecodeError:
-    """A count that the remaining bytes cannot hold."""
-    return DecodeError(f"{count} elements of {field} cannot stand in {remaining} bytes")
+    """Return the error of a count that the remaining bytes cannot contain."""
+    return DecodeError(f"{count} elements of {field} do not fit in {remaining} bytes")
 
 
 def tag_size_error(field: str, tag: int, position: int, end: int) -> DecodeError:
-    """A tagged field whose content and stated size differ."""
-    return DecodeError(f"tagged field {tag} ({field}) ends at {position}, its size says {end}")
+    """Return the error of a tagged field whose content and stated size differ."""
+    return DecodeError(f"tagged field {tag} ({field}) ends at {position}, but its stated end is {end}")
 
 
 # Ids of topics and directories come again and again; making a UUID costs ten times the look-up.

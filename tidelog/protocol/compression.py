@@ -42,7 +42,7 @@ _SIZE: Final = struct.Struct(">i")
 _FIRST_GUESS_BYTES_MIN: Final = 4 * 1024
 _FIRST_GUESS_EXPANSION: Final = 4
 _GROWTH: Final = 4
-# What cramjam says when its output is full; any other failure means damaged input.
+# The message of cramjam for a full output buffer; any other failure means damaged input.
 _OUTPUT_FULL: Final = "failed to write whole buffer"
 
 
@@ -61,7 +61,7 @@ class Compression(IntEnum):
 
     @classmethod
     def from_name(cls, name: str) -> Compression:
-        """The codec called `name` in configs, as in "zstd"; ValueError for an unknown one."""
+        """Return the codec called `name` in configs, as in "zstd"; ValueError for an unknown one."""
         try:
             return _BY_NAME[name]
         except KeyError:
@@ -72,7 +72,7 @@ _BY_NAME: Final = {codec.name.lower(): codec for codec in Compression}
 
 
 def compress(codec: Compression, data: BytesLike, level: int | None = None) -> bytes:
-    """The bytes of `data` in `codec`, as Kafka's clients write and read them.
+    """Return the bytes of `data` in `codec`, as Kafka's clients write and read them.
 
     `level` None is what Kafka does by default: gzip 6, lz4 its fast compressor, zstd 3. Kafka's
     ranges are gzip 1-9, lz4 1-17, zstd -131072-22; snappy has no levels and ignores it.
@@ -100,7 +100,7 @@ def compress_view(codec: Compression, data: BytesLike, level: int | None = None)
 
 
 def decompress(codec: Compression, data: BytesLike, max_bytes: int) -> bytes:
-    """The bytes that `data` holds in `codec`; DecodeError when damaged, BoundExceeded over `max_bytes`."""
+    """Return `data` decompressed; DecodeError if it is damaged, BoundExceeded over `max_bytes`."""
     if codec is Compression.NONE:
         if len(data) > max_bytes:
             raise _too_large(codec, max_bytes)

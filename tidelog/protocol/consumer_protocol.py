@@ -1,4 +1,4 @@
-"""What members of a classic consumer group tell each other inside JoinGroup and SyncGroup.
+"""The metadata and assignments of a classic consumer group inside JoinGroup and SyncGroup.
 
 Source: ConsumerProtocolSubscription.json and ConsumerProtocolAssignment.json of Apache Kafka 4.3.
 """

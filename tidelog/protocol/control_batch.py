@@ -1,4 +1,4 @@
-"""Control batches: what brokers tell each other between the records of a log.
+"""Control batches: records of brokers for brokers between the data records of a log.
 
 The key of a control record is its version and its type (int16 each), the value is a message
 of `tidelog.protocol.control_records`. The value of a transaction marker starts with its own version.
@@ -38,7 +38,7 @@ ControlMessage: TypeAlias = (
 
 
 class ControlRecordType(IntEnum):
-    """What a control record says."""
+    """The content of a control record."""
 
     ABORT = 0
     COMMIT = 1
@@ -60,7 +60,7 @@ _MESSAGES: Final[dict[int, type[ControlMessage]]] = {
 }
 _KEY: Final = struct.Struct(">hh")
 _VERSION: Final = struct.Struct(">h")
-# Kafka reads and writes every control message in this version, whatever its `version` field says.
+# Kafka reads and writes every control message in this version, whatever its `version` field contains.
 _MESSAGE_VERSION: Final = 0
 
 
@@ -83,7 +83,7 @@ def control_batch(
         is_control=True,
     )
     for kind, message in records:
-        assert isinstance(message, _MESSAGES[kind]), f"{kind.name} is not said by {message}"
+        assert isinstance(message, _MESSAGES[kind]), f"{message} is no message of type {kind.name}"
         value = encode(message, _MESSAGE_VERSION)
         if isinstance(message, EndTxnMarker):
             value = _VERSION.pack(_MESSAGE_VERSION) + value
@@ -101,7 +101,7 @@ def end_transaction_batch(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytearray:
-    """The marker that ends a producer's transaction in one partition; `timestamp` in ms."""
+    """Return the marker that ends a producer's transaction in one partition; `timestamp` in ms."""
     kind = ControlRecordType.COMMIT if committed else ControlRecordType.ABORT
     return control_batch(
         [(kind, EndTxnMarker(coordinator_epoch=coordinator_epoch))],
@@ -114,7 +114,7 @@ def end_transaction_batch(
 
 
 def control_type(key: bytes | None) -> int:
-    """The type in a control record's key, which may be one that `ControlRecordType` lacks."""
+    """Return the type in a control record's key, which may be one that `ControlRecordType` lacks."""
     if key is None or len(key) < _KEY.size:
         raise DecodeError(f"control record key {key!r} is shorter than {_KEY.size} bytes")
     version, number = _KEY.unpack_from(key)
@@ -124,7 +124,7 @@ def control_type(key: bytes | None) -> int:
 
 
 def read_control_record(record: Record) -> tuple[ControlRecordType, ControlMessage] | None:
-    """What a control record says; None for a type that is unknown and to be skipped.
+    """Return type and content of a control record; None for an unknown type, which is skipped.
 
     Newer versions may have more bytes at the end, which are not looked at.
     Errors: DecodeError.

@@ -39,7 +39,7 @@ NUMBERS_PER_STEP: Final = 4096
 
 
 def compile_decoder(plan: StructPlan) -> Decoder:
-    """A function that decodes one message of `plan`.
+    """Return a function that decodes one message of `plan`.
 
     It raises DecodeError, struct.error, IndexError or UnicodeDecodeError for bytes that are
     not such a message, or returns a position behind the end of the buffer.
@@ -51,7 +51,7 @@ def compile_decoder(plan: StructPlan) -> Decoder:
 
 
 def compile_decoder_in_steps(plan: StructPlan) -> DecoderInSteps:
-    """A generator function that decodes as `compile_decoder`'s does.
+    """Return a generator function that decodes as `compile_decoder`'s does.
 
     It yields numbers of elements, each before these elements have taken much memory.
     """
@@ -62,7 +62,7 @@ def compile_decoder_in_steps(plan: StructPlan) -> DecoderInSteps:
 
 
 def _mutable_twin(cls: type[Struct]) -> type:
-    """A class with the slots of `cls` whose instances may become instances of `cls`."""
+    """Return a class with the slots of `cls` whose instances may become instances of `cls`."""
     ordinary = {name: getattr(object, name) for name in ("__init__", "__setattr__", "__delattr__")}
     return type(f"Mutable{cls.__name__}", cls.__bases__, {"__slots__": cls.__slots__, **ordinary})
 
@@ -160,7 +160,7 @@ class _StructDecoder:
             yield
 
     def _call(self, struct: StructPlan) -> str:
-        """An expression: what stands at p as `struct`, and the position behind it."""
+        """Return an expression: the `struct` at position p, and the position behind it."""
         call = f"decode_{struct.name}(b, p, size)"
         return f"yield from {call}" if self._in_steps and struct.has_arrays else call
 
@@ -276,12 +276,12 @@ class _StructDecoder:
 
 
 def _long_length(field: FieldPlan) -> str:
-    """The function that reads a compact length of more than one byte."""
+    """Return the function that reads a compact length of more than one byte."""
     return "read_string_length" if isinstance(field.kind, String) else "read_unsigned_varint"
 
 
 def _slice(field: FieldPlan) -> str:
-    """An expression: the value between p and e."""
+    """Return an expression: the value between p and e."""
     if isinstance(field.kind, String):
         return 'str(b[p:e], "utf-8")'
     return "b[p:e]" if isinstance(field.kind, Records) else "bytes(b[p:e])"

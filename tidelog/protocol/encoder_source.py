@@ -36,7 +36,7 @@ _LARGEST_ONE_BYTE_LENGTH = 126
 
 
 def compile_encoder(plan: StructPlan) -> Encoder:
-    """A function that appends a message of `plan` to a bytearray.
+    """Return a function that appends a message of `plan` to a bytearray.
 
     It raises ValueError, TypeError, AttributeError or struct.error for what the version
     cannot express, and may then have appended a part.
@@ -48,7 +48,7 @@ def compile_encoder(plan: StructPlan) -> Encoder:
 
 
 def compile_encoder_in_steps(plan: StructPlan) -> EncoderInSteps:
-    """A generator function that encodes as `compile_encoder`'s does."""
+    """Return a generator function that encodes as `compile_encoder`'s does."""
     source = SourceWriter(f"encoder in steps of {plan.name} version {plan.version}", dict(NAMES))
     tagged = {part.cls for outer in plan.nested() for field in outer.tagged for part in _structs(field)}
     for part in plan.nested():
@@ -95,7 +95,7 @@ class _StructEncoder:
                 self._source.line(f'raise ValueError("{field.name}")')
 
     def _differs(self, field: FieldPlan) -> str:
-        """A condition: the field's value is not the default."""
+        """Return a condition: the field's value is not the default."""
         if field.default is None:
             return f"m.{field.name} is not None"
         if isinstance(field.default, bool | int | float | str | bytes) or field.default == ():
@@ -161,7 +161,7 @@ class _StructEncoder:
             self._source.line(self._call(field.struct, f"m.{field.name}"))
 
     def _call(self, struct: StructPlan, value: str) -> str:
-        """A statement that appends `value`."""
+        """Return a statement that appends `value`."""
         if self._in_steps and struct.has_arrays:
             return f"yield from steps_of_{struct.name}({value}, {self._out})"
         return f"encode_{struct.name}({value}, {self._out})"

@@ -13,7 +13,7 @@ from typing import Final
 
 
 class ErrorCode(IntEnum):
-    """A numbered outcome as it stands in replies; 0 is success."""
+    """An error code in responses; 0 is success."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -212,7 +212,7 @@ def shortened(text: str) -> str:
 
 
 class KafkaError(Exception):
-    """A failure that Kafka has a code for; `code` goes into the reply, the text says which value was bad."""
+    """A failure with an error code of Kafka; `code` goes into the response, the text names the bad value."""
 
     def __init__(self, code: ErrorCode, text: str = "") -> None:
         super().__init__(shortened(text) or code.text)

@@ -86,7 +86,7 @@ class FetchRequestView:
 
 
 def read_fetch_request(body: memoryview, version: int) -> FetchRequestView:
-    """The request at the start of `body`; DecodeError when it is not one of that version (4-18)."""
+    """Return the request at the start of `body`; DecodeError when it is not one of that version (4-18)."""
     try:
         if version >= FIRST_FLEXIBLE_VERSION:
             view, end = _read_flexible(body, version)
@@ -187,7 +187,7 @@ def _read_flexible(body: memoryview, version: int) -> tuple[FetchRequestView, in
 
 
 def _count(body: memoryview, at: int, what: str) -> tuple[int, int]:
-    """The length of a compact array that cannot be null, and the position behind it."""
+    """Return the length of a compact array that cannot be null, and the position behind it."""
     count = body[at]
     at += 1
     if count > 0x7F:
@@ -198,7 +198,7 @@ def _count(body: memoryview, at: int, what: str) -> tuple[int, int]:
 
 
 def _string(body: memoryview, at: int) -> tuple[str, int]:
-    """A compact string that cannot be null, and the position behind it."""
+    """Return a compact string that cannot be null, and the position behind it."""
     text, at = _nullable_string(body, at)
     if text is None:
         raise DecodeError("a string of a Fetch request is null")
@@ -206,7 +206,7 @@ def _string(body: memoryview, at: int) -> tuple[str, int]:
 
 
 def _nullable_string(body: memoryview, at: int) -> tuple[str | None, int]:
-    """A compact string, and the position behind it."""
+    """Return a compact string, and the position behind it."""
     length = body[at]
     at += 1
     if length > 0x7F:
@@ -273,7 +273,9 @@ def _read_request_tags(body: memoryview, at: int, version: int, view: FetchReque
         else:
             at = end
         if at != end:
-            raise DecodeError(f"tagged field {tag} of a Fetch request ends at {at}, its size says {end}")
+            raise DecodeError(
+                f"tagged field {tag} of a Fetch request ends at {at}, but its stated end is {end}"
+            )
     return at
 
 

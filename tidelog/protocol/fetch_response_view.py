@@ -1,6 +1,6 @@
 """Answers to Fetch on the hot path, packed around their records.
 
-An answer is a list of parts in which each partition's records stand as the very object that
+A response is a list of parts that contains each partition's records as the same object that
 was passed in, so that the network can send a range of a file without reading it.
 
 | versions | what differs |
@@ -51,7 +51,7 @@ class AbortedRange(Protocol):
 
     @property
     def producer_id(self) -> int:
-        """Who wrote them."""
+        """The producer of the aborted records."""
 
     @property
     def first_offset(self) -> int:
@@ -265,7 +265,7 @@ def _write_flexible(out: bytearray, index: int, result: FetchPartitionResult, le
 
 
 def _tagged_fields(result: FetchPartitionResult) -> bytes | bytearray:
-    """What follows the records of one partition."""
+    """Return the tagged fields, which follow the records of one partition."""
     if result.diverging_epoch is None and result.current_leader is None and result.snapshot_id is None:
         return b"\0"
     tags = bytearray(1)

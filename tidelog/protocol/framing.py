@@ -39,7 +39,7 @@ _LONGEST_CLIENT_ID: Final = 0x7FFF
 
 
 class RequestHeader(NamedTuple):
-    """Who asks what; `correlation_id` comes back with the answer."""
+    """The API, client and id of a request; the response contains the same `correlation_id`."""
 
     api_key: int
     api_version: int
@@ -48,11 +48,11 @@ class RequestHeader(NamedTuple):
 
 
 def read_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
-    """The header of a request frame (without its size) and where the message starts.
+    """Return the header of a request frame (without its size) and where the message starts.
 
     As lenient as Kafka: the client id has an int16 length in both header versions, may be
     null, and bytes in it that are not UTF-8 become replacement characters. The api version
-    is not checked here: for one that is not supported the answer depends on the API.
+    is not checked here: for an unsupported version the response depends on the API.
     DecodeError for an unknown API and for a header that the frame does not hold.
     """
     try:
@@ -79,7 +79,7 @@ def read_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
 def encode_request(
     api_key: int, api_version: int, correlation_id: int, client_id: str | None, message: ApiMessage
 ) -> bytes:
-    """A whole request frame with its size; ValueError if the version cannot express `message`."""
+    """Return a whole request frame with its size; ValueError if the version cannot express `message`."""
     assert message.api_key == api_key, f"{type(message).__name__} is not of api key {api_key}"
     client_id_bytes = b"" if client_id is None else client_id.encode()
     if len(client_id_bytes) > _LONGEST_CLIENT_ID:
@@ -93,7 +93,7 @@ def encode_request(
 
 
 def encode_response(api_key: int, api_version: int, correlation_id: int, message: ApiMessage) -> bytes:
-    """A whole response frame with its size; ValueError if the version cannot express `message`."""
+    """Return a whole response frame with its size; ValueError if the version cannot express `message`."""
     return _finish(_response_start(api_key, api_version, correlation_id, message), message, api_version)
 
 
@@ -128,7 +128,7 @@ def _response_start(api_key: int, api_version: int, correlation_id: int, message
 
 
 def read_response_header(frame: memoryview, api_key: int, api_version: int) -> tuple[int, int]:
-    """The correlation id of a response frame (without its size) and where the message starts."""
+    """Return the correlation id of a response frame (without its size) and where the message starts."""
     try:
         (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
         position = _CORRELATION_ID.size

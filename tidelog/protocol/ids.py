@@ -1,6 +1,6 @@
 """The words for numbers and names that travel through every layer.
 
-They are aliases, not wrappers: they tell the reader which number is meant and cost nothing.
+They are aliases, not wrappers: they show the reader which number is meant, at no cost.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class TopicPartition(NamedTuple):
 
 
 def uuid_text(value: UUID) -> str:
-    """The 22 URL-safe base64 characters by which Kafka prints ids (no padding)."""
+    """Return the 22 URL-safe base64 characters by which Kafka prints ids (no padding)."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 
 def uuid_from_text(text: str) -> UUID:
-    """The id printed as `text`; ValueError when it is not 22 URL-safe base64 characters."""
+    """Return the id printed as `text`; ValueError when it is not 22 URL-safe base64 characters."""
     if not _UUID_TEXT.fullmatch(text):
         raise ValueError(f"{text!r} is not an id: expected 22 URL-safe base64 characters")
     return UUID(bytes=base64.urlsafe_b64decode(text + "=="))

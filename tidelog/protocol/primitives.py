@@ -2,7 +2,7 @@
 
 Unsigned varints carry lengths, counts and tags; zigzag varints carry what records and
 metadata frames say about themselves. Seven bits per byte, least significant group first,
-the high bit of a byte says that another one follows.
+the high bit of a byte means that another one follows.
 
 All readers take a position and return (value, position behind it). They raise DecodeError
 for a varint that is too long or too large, and IndexError where the buffer ends too early:
@@ -31,7 +31,7 @@ def write_unsigned_varint(out: bytearray, value: int) -> None:
 
 
 def read_unsigned_varint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """The unsigned 32-bit integer at `position`, at most 5 bytes."""
+    """Return the unsigned 32-bit integer at `position`, at most 5 bytes."""
     value = buffer[position]
     if value < 0x80:
         return value, position + 1
@@ -44,7 +44,7 @@ def read_unsigned_varint(buffer: Buffer, position: int) -> tuple[int, int]:
         return value & 0x7F | (second & 0x7F) << 7 | third << 14, position + 3
     value, position = _read_groups(buffer, position, 5)
     if value > 0xFFFFFFFF:
-        raise DecodeError(f"unsigned varint {value} before {position} is over 32 bits")
+        raise DecodeError(f"unsigned varint {value} before {position} exceeds 32 bits")
     return value, position
 
 
@@ -56,15 +56,15 @@ def write_varlong(out: bytearray, value: int) -> None:
 
 
 def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
-    """The zigzag 64-bit integer at `position`, at most 10 bytes."""
+    """Return the zigzag 64-bit integer at `position`, at most 10 bytes."""
     groups, position = _read_groups(buffer, position, 10)
     if groups > 0xFFFFFFFFFFFFFFFF:
-        raise DecodeError(f"varint {groups} before {position} is over 64 bits")
+        raise DecodeError(f"varint {groups} before {position} exceeds 64 bits")
     return (groups >> 1) ^ -(groups & 1), position
 
 
 def read_tag_count(buffer: Buffer, position: int) -> tuple[int, int]:
-    """The number of tagged fields at `position`; each takes two bytes at least."""
+    """Return the number of tagged fields at `position`; each takes two bytes at least."""
     count, position = read_unsigned_varint(buffer, position)
     if count > MOST_TAGGED_FIELDS or count * 2 > len(buffer) - position:
         raise DecodeError(f"{count} tagged fields in {len(buffer) - position} bytes")
@@ -72,7 +72,7 @@ def read_tag_count(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def skip_tagged_fields(buffer: Buffer, position: int) -> int:
-    """The position behind the tagged fields at `position`, none of which is looked at."""
+    """Return the position behind the tagged fields at `position`, none of which is looked at."""
     if not buffer[position]:
         return position + 1
     count, position = read_tag_count(buffer, position)

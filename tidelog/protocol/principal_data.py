@@ -1,4 +1,4 @@
-"""Who a forwarded request is from, inside Envelope requests (KIP-590).
+"""The principal of a forwarded request, inside Envelope requests (KIP-590).
 
     version int16 | DefaultPrincipalData in that version
 
@@ -31,7 +31,7 @@ class DefaultPrincipalData(Message):
 
 
 def encode_principal(principal: str) -> bytes:
-    """The bytes of a principal given as type:name."""
+    """Return the bytes of a principal given as type:name."""
     kind, _, name = principal.partition(":")
     return _VERSION.to_bytes(_VERSION_BYTES, "big") + encode(
         DefaultPrincipalData(type=kind, name=name), _VERSION
@@ -39,7 +39,7 @@ def encode_principal(principal: str) -> bytes:
 
 
 def decode_principal(data: bytes) -> str:
-    """The principal as type:name."""
+    """Return the principal as type:name."""
     if len(data) < _VERSION_BYTES:
         raise DecodeError(f"a principal of {len(data)} bytes has no version")
     version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)

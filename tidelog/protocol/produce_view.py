@@ -1,4 +1,4 @@
-"""Produce on the hot path: requests read over a memoryview, answers packed into one buffer.
+"""Produce on the hot path: requests read over a memoryview, responses packed into one buffer.
 
 Says the same as `tidelog.protocol.messages.produce` through `tidelog.protocol.codec`, in one pass and
 without an object per level. Records stay views of the request's frame. Requests for many partitions are read,
@@ -6,8 +6,8 @@ and their responses written, in steps (`tidelog.protocol.steps`).
 
 | versions | what differs |
 |----------|--------------|
-| 3-8      | int16 and int32 lengths; answers: log start offset from 5, record errors from 8 |
-| 9-12     | flexible: varint lengths, tagged fields; answers: current leader from 10 |
+| 3-8      | int16 and int32 lengths; responses: log start offset from 5, record errors from 8 |
+| 9-12     | flexible: varint lengths, tagged fields; responses: current leader from 10 |
 | 13       | topics by id instead of by name |
 
 Source: ProduceRequest.json and ProduceResponse.json, Apache Kafka 4.3.
@@ -88,7 +88,7 @@ class ProduceRequestView:
 
 @dataclass(slots=True)
 class ProducePartitionResult:
-    """What became of one partition's records; -1 stands for an offset or time that is not known."""
+    """The result of one partition's records; -1 means that an offset or time is unknown."""
 
     error_code: int = 0
     base_offset: int = -1
@@ -98,7 +98,7 @@ class ProducePartitionResult:
     """Per refused batch its index in the request, and why."""
     error_message: str | None = None
     current_leader: tuple[int, int] | None = None
-    """Id and epoch of the leader, for a client that asked somebody else."""
+    """Id and epoch of the leader, for a client that sent its request to another broker."""
 
     @property
     def is_plain(self) -> bool:
@@ -110,7 +110,7 @@ ProduceResult: TypeAlias = tuple[ProducePartition, ProducePartitionResult]
 
 
 def read_produce_request(body: memoryview, version: int) -> ProduceRequestView | Steps[ProduceRequestView]:
-    """The request at the start of `body`; for many partitions, steps that return it.
+    """Return the request at the start of `body`; for many partitions, steps that return it.
 
     Errors: DecodeError when it is not one of that version (3-13).
     """
@@ -146,7 +146,7 @@ def _read(body: memoryview, version: int) -> Steps[ProduceRequestView]:
 
 
 def _read_one(body: memoryview) -> ProduceRequestView | None:
-    """A request as librdkafka sends them all, one partition by name and no transaction; None for others.
+    """Return a request with one partition by name and no transaction, as librdkafka sends; None for others.
 
     Takes 1.2 us where `_read_flexible` takes 1.7.
     """
@@ -217,7 +217,7 @@ def _read_flexible(  # noqa: PLR0912
 
 
 def _string(body: memoryview, at: int) -> tuple[str | None, int]:
-    """A compact string of any length or null, and the position behind it."""
+    """Return a compact string of any length or null, and the position behind it."""
     length, at = read_string_length(body, at)
     if length == 0:
         return None, at
@@ -226,7 +226,7 @@ def _string(body: memoryview, at: int) -> tuple[str | None, int]:
 
 
 def _long_count(body: memoryview, at: int, what: str) -> tuple[int, int]:
-    """A compact array's length plus one of any size, and the position behind it."""
+    """Return a compact array's length plus one of any size, and the position behind it."""
     count, at = read_unsigned_varint(body, at)
     if count == 0:
         raise DecodeError(f"{what} of a Produce request are null")
@@ -286,7 +286,7 @@ def encode_produce_response(
     throttle_time_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytes:
-    """The whole frame: size, header, and the results with neighbours of one topic put together."""
+    """Return the whole frame: size, header, and the results, grouped by adjacent topics."""
     if len(results) == 1 and version >= FIRST_FLEXIBLE_VERSION and not node_endpoints:
         first = results[0]
         if first[1].is_plain:
@@ -341,7 +341,7 @@ def encode_produce_response_in_steps(
 
 
 def _encode_one_plain(pair: ProduceResult, by_id: bool, correlation_id: int, throttle_time_ms: int) -> bytes:
-    """The frame that nearly every answer is: one partition without anything optional, flexible."""
+    """Return the frame of the most frequent response: one partition, no optional fields, flexible."""
     requested, result = pair
     topic = topic_field(requested.topic, requested.topic_id, flexible=True, by_id=by_id)
     tail = _ONE_TAIL.pack(

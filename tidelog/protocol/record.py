@@ -76,7 +76,7 @@ def iterate_records(
     *,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> Iterator[Record]:
-    """The same records one by one, for those who only look at them: small ones take twenty times their bytes.
+    """Yield the same records one by one: as objects, small ones take twenty times their bytes.
 
     Errors: as `read_records`, those of a record when it is reached, those of the whole at the end.
     """
@@ -86,9 +86,9 @@ def iterate_records(
 
 
 def read_payload(buffer: BytesLike, position: int, header: BatchHeader, max_decompressed_bytes: int) -> bytes:
-    """The bytes of all records of the batch at `position`, expanded.
+    """Return the bytes of all records of the batch at `position`, expanded.
 
-    Errors: DecodeError when the batch is torn or cannot hold as many records as it says; BoundExceeded.
+    Errors: DecodeError when the batch is torn or cannot contain its stated number of records; BoundExceeded.
     """
     end = position + header.size_bytes
     if end > len(buffer):
@@ -104,7 +104,7 @@ def read_payload(buffer: BytesLike, position: int, header: BatchHeader, max_deco
 
 
 def iterate_payload(data: bytes, header: BatchHeader) -> Iterator[Record]:
-    """The records in what `read_payload` gave; errors as `iterate_records`."""
+    """Yield the records in the result of `read_payload`; errors as `iterate_records`."""
     try:
         yield from _parse(data, header)
     except IndexError as error:
@@ -112,7 +112,7 @@ def iterate_payload(data: bytes, header: BatchHeader) -> Iterator[Record]:
 
 
 def _parse(data: bytes, header: BatchHeader) -> Iterator[Record]:
-    """The records in `data`.
+    """Yield the records in `data`.
 
     Written for speed: one-byte varints are read in place through a table that has None for
     longer ones. A length that points past the end of `data` needs no check of its own: slices
@@ -157,7 +157,7 @@ def _parse(data: bytes, header: BatchHeader) -> Iterator[Record]:
         previous_delta = offset_delta
         timestamp = base_timestamp + timestamp_delta if append_timestamp is None else append_timestamp
         if not _INT64_MIN <= timestamp <= _INT64_MAX:
-            raise DecodeError(f"timestamp {base_timestamp} with delta {timestamp_delta} is over 64 bits")
+            raise DecodeError(f"timestamp {base_timestamp} with delta {timestamp_delta} exceeds 64 bits")
         yield new(Record, (base_offset + offset_delta, timestamp, key, value, headers))
     if at != len(data) or previous_delta > header.last_offset_delta:
         raise DecodeError(
@@ -167,14 +167,14 @@ def _parse(data: bytes, header: BatchHeader) -> Iterator[Record]:
 
 
 def _null(length: int) -> bytes | None:
-    """What a negative length stands for: -1 is null, anything else is damage."""
+    """Return None for the length -1, which means null; raise DecodeError for any other negative length."""
     if length != -1:
         raise DecodeError(f"length {length} of a key or value")
     return None
 
 
 def _read_headers(data: bytes, start: int) -> tuple[tuple[RecordHeader, ...], int]:
-    """The headers whose count is at `start`, and the position behind them; bounds as in `_parse`."""
+    """Return the headers whose count is at `start`, and the position behind them; bounds as in `_parse`."""
     count, last = read_varint(data, start)
     if count < 0:
         raise DecodeError(f"{count} headers")
@@ -192,7 +192,7 @@ def _read_headers(data: bytes, start: int) -> tuple[tuple[RecordHeader, ...], in
 
 
 def read_varint(data: BytesLike, start: int) -> tuple[int, int]:
-    """The zigzag varint at `start` and the position of its last byte; IndexError past the end."""
+    """Return the zigzag varint at `start` and the position of its last byte; IndexError past the end."""
     byte = data[start]
     value = byte & 0x7F
     last = start
@@ -206,7 +206,7 @@ def read_varint(data: BytesLike, start: int) -> tuple[int, int]:
 
 
 def encode_varint(number: int) -> bytes:
-    """The zigzag varint of any 64-bit number; ValueError for a larger one."""
+    """Return the zigzag varint of any 64-bit number; ValueError for a larger one."""
     encoded = bytearray()
     write_varlong(encoded, number)
     return bytes(encoded)
@@ -341,7 +341,7 @@ class BatchBuilder:
         return size + len(_encode_headers(headers) if headers else _NO_HEADERS)
 
     def build(self) -> bytearray:
-        """The finished batch with its checksum; the builder can go on and build a longer one."""
+        """Return the batch with its checksum; further records may be appended for a longer batch."""
         records = b"".join(self._parts)
         if self._compression is not Compression.NONE and records:
             records = compress(self._compression, records, self._compression_level)

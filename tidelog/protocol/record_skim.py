@@ -1,4 +1,4 @@
-"""Records of a batch as those see them who only check them: their timestamps, and which have no key.
+"""A quick check of the records of a batch: their timestamps, and which have no key.
 
 `RecordSkimmer` goes over the expanded records of a batch in steps, however many or large they are. It makes
 no objects of records: keys, values and headers are passed over, but their lengths must fit.
@@ -68,7 +68,7 @@ class RecordSkimmer:
         except IndexError:
             raise self._damaged("a record ends beyond the data") from None
         if not (min(skimmed.timestamps) >= _INT64_MIN and max(skimmed.timestamps) <= _INT64_MAX):
-            raise self._damaged("a timestamp is over 64 bits")
+            raise self._damaged("a timestamp exceeds 64 bits")
         self._position = self._window_start + at
         self._index, self._last_delta = self._index + len(skimmed.timestamps), skimmed.offset_deltas[-1]
         if self.is_done:
@@ -137,7 +137,7 @@ class RecordSkimmer:
         return at, Skimmed(first_index, timestamps, deltas, without_key)
 
     def _fill(self) -> tuple[int, bytes | memoryview]:
-        """A window that holds the next record whole, if the data does, and where it starts there."""
+        """Return a window that contains the whole next record, if the data does, and its start there."""
         at = self._position - self._window_start
         if len(self._window) - at < _VARINT_BYTES_MAX:
             at = self._copy_window(WINDOW_BYTES)
@@ -154,7 +154,7 @@ class RecordSkimmer:
         return 0
 
     def _behind_headers(self, window: bytes | memoryview, at: int) -> Steps[int]:
-        """The position behind the headers whose count is at `at`."""
+        """Return the position behind the headers whose count is at `at`."""
         count, last = read_varint(window, at)
         if count < 0:
             raise self._damaged(f"{count} headers")

@@ -1,4 +1,4 @@
-"""Where the records of a batch stand, and their keys, for those who keep some of them as they are.
+"""The positions and keys of the records of a batch, to keep some of the records unchanged.
 
 `scan_records` goes over the expanded records of a batch once and looks at nothing but lengths, offsets and
 keys; values and headers are passed over. What is kept can then be copied as the bytes it is.
@@ -34,7 +34,7 @@ class RecordTable(NamedTuple):
 
 
 def scan_records(data: bytes, record_count: int) -> RecordTable:
-    """The places of the records in what `tidelog.protocol.record.read_payload` gave.
+    """Return the positions of the records in the result of `tidelog.protocol.record.read_payload`.
 
     Errors: DecodeError when they are not exactly `record_count` records whose offsets rise.
     """
@@ -116,7 +116,7 @@ def newest_timestamp_delta(data: bytes, starts: Iterable[int]) -> int:
 
 
 def with_moved_timestamp(data: bytes, start: int, end: int, by_ms: int) -> bytes:
-    """The record from `start` to `end` with `by_ms` added to its timestamp delta, as far as 64 bits go."""
+    """Return the record from `start` to `end` with `by_ms` added to its timestamp delta, within 64 bits."""
     _, length_last = read_varint(data, start)
     delta, delta_last = read_varint(data, length_last + 2)
     attributes = data[length_last + 1 : length_last + 2]
@@ -126,5 +126,5 @@ def with_moved_timestamp(data: bytes, start: int, end: int, by_ms: int) -> bytes
 
 
 def joined(data: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
-    """The bytes of records from their starts to their ends, one behind the other."""
+    """Return the bytes of several records, given their starts and ends, concatenated."""
     return b"".join([data[start:end] for start, end in spans])

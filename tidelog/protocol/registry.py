@@ -1,7 +1,7 @@
 """Every API of Kafka 4.3: its key, name, versions, listeners and message types.
 
-Message modules are imported when a type is first asked for, so that a client pays only for
-the APIs it speaks.
+A message module is imported when its type is first requested, so that a client imports only the
+APIs it uses.
 
 Source: the request schemas of Apache Kafka 4.3 (apiKey, validVersions, flexibleVersions, listeners).
 """
@@ -137,11 +137,12 @@ class Api:
     listeners: frozenset[Listener]
 
     def is_flexible(self, version: int) -> bool:
-        """Whether `version` has tagged fields (KIP-482); also answers for versions beyond `highest`."""
+        """Whether `version` has tagged fields (KIP-482); also defined for versions beyond `highest`."""
         return self.flexible_from is not None and version >= self.flexible_from
 
 
-# Produce says 0 because librdkafka needs to see it (KAFKA-18659), yet its messages begin at 3.
+# The lowest version of Produce is reported as 0 because librdkafka requires it (KAFKA-18659).
+# Its lowest message version is 3.
 # InitProducerId 6 exists in the schema but is not stable (KIP-939), so it is not offered.
 _TABLE: Final = (
     Api(ApiKey.PRODUCE, "Produce", 0, 13, 9, _BROKER),
@@ -279,12 +280,12 @@ _types: dict[tuple[int, str], type[ApiMessage]] = {}
 
 
 def request_type(key: int) -> type[ApiMessage]:
-    """The class of requests of API `key`; KeyError for a key that is not in APIS."""
+    """Return the class of requests of API `key`; KeyError for a key that is not in APIS."""
     return _message_type(key, "Request")
 
 
 def response_type(key: int) -> type[ApiMessage]:
-    """The class of responses of API `key`; KeyError for a key that is not in APIS."""
+    """Return the class of responses of API `key`; KeyError for a key that is not in APIS."""
     return _message_type(key, "Response")
 
 
@@ -294,9 +295,9 @@ def request_header_version(key: int, version: int) -> int:
 
 
 def response_header_version(key: int, version: int) -> int:
-    """1 for a flexible response, else 0; KeyError for a key that is not in APIS.
+    """Return 1 for a flexible response, else 0; KeyError for a key that is not in APIS.
 
-    ApiVersions always answers with 0, so that a client can read the answer before it knows
+    ApiVersions always uses response header 0, so that a client can read the response before it knows
     what the broker understands (KIP-511).
     """
     return 1 if key != ApiKey.API_VERSIONS and APIS[key].is_flexible(version) else 0

@@ -115,7 +115,7 @@ class RemotePartitionDeleteMetadataRecord(RemoteMetadataRecord):
 
 @message
 class RemoteLogSegmentMetadataSnapshotRecord(RemoteMetadataRecord):
-    """Record type 3, versions 0: a segment as it stands in a snapshot of its partition."""
+    """Record type 3, versions 0: a segment in a snapshot of its partition."""
 
     record_type: ClassVar[int] = 3
     valid_versions: ClassVar[Versions] = versions("0")

@@ -1,8 +1,8 @@
-"""What answers to Produce and Fetch have in common, encoded once and kept.
+"""The parts that responses to Produce and Fetch share, encoded once and cached.
 
 Both name topics by the same few names, and both may carry the endpoints of new leaders.
 
-Source: KIP-482 (flexible versions), KIP-951 (new leaders in answers), KIP-516 (topic ids).
+Source: KIP-482 (flexible versions), KIP-951 (new leaders in responses), KIP-516 (topic ids).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INT32: Final = struct.Struct(">i")
 
 
 class NodeEndpoint(NamedTuple):
-    """Where to reach a node that an answer names as a leader."""
+    """The address of a node that a response names as a leader."""
 
     node_id: int
     host: str
@@ -33,7 +33,7 @@ class NodeEndpoint(NamedTuple):
 
 
 def string_field(text: str | None) -> bytes:
-    """A string, or null, of versions that are not flexible; ValueError over 32767 bytes."""
+    """Return a string, or null, of versions that are not flexible; ValueError over 32767 bytes."""
     if text is None:
         return b"\xff\xff"
     data = _string_bytes(text)
@@ -41,7 +41,7 @@ def string_field(text: str | None) -> bytes:
 
 
 def compact_string_field(text: str | None) -> bytes:
-    """A string, or null, of flexible versions; ValueError over 32767 bytes."""
+    """Return a string, or null, of flexible versions; ValueError over 32767 bytes."""
     if text is None:
         return b"\0"
     data = _string_bytes(text)
@@ -56,14 +56,14 @@ def _string_bytes(text: str) -> bytes:
 
 
 def varint_field(value: int) -> bytes:
-    """An unsigned varint."""
+    """Return an unsigned varint."""
     out = bytearray()
     write_unsigned_varint(out, value)
     return bytes(out)
 
 
 def topic_field(topic: str | None, topic_id: UUID | None, *, flexible: bool, by_id: bool) -> bytes:
-    """How an answer names a topic: by its id, or by its name."""
+    """Return how a response identifies a topic: by its id, or by its name."""
     if by_id:
         assert topic_id is not None, "this version names topics by id"
         return topic_id.bytes
@@ -79,7 +79,7 @@ def _topic_name_field(topic: str, flexible: bool) -> bytes:
 
 
 def node_endpoints_tags(endpoints: Sequence[NodeEndpoint]) -> bytes:
-    """The tagged fields that end an answer: the endpoints under tag 0, or nothing."""
+    """Return the tagged fields at the end of a response: the endpoints under tag 0, or none."""
     if not endpoints:
         return b"\0"
     body = bytearray()

@@ -1,7 +1,7 @@
 """How a message declares its fields: one annotation per field, in Kafka's version notation.
 
 A message is a class marked `@message`, a frozen dataclass in all that can be seen, whose fields
-are `Annotated[python_type, kind]`. The annotation says how the field looks on the wire and in
+are `Annotated[python_type, kind]`. The annotation defines the format of the field on the wire and in
 which versions it exists:
 
     topic_id: Annotated[UUID, Uuid("10+", ignorable=True)] = ZERO_UUID
@@ -288,7 +288,7 @@ class MetadataRecord(Message):
 
 
 class RemoteMetadataRecord(Message):
-    """A record that tells something of remote segments."""
+    """A record of the topic with remote log metadata."""
 
     __slots__ = ()
 

@@ -37,13 +37,13 @@ class SourceWriter:
         return name
 
     def bind_pack(self, codes: str) -> str:
-        """The name of the big-endian packer of `codes`."""
+        """Return the name of the big-endian packer of `codes`."""
         name = "pack_" + codes.replace("?", "bool")
         self._names.setdefault(name, struct.Struct(">" + codes).pack)
         return name
 
     def bind_unpack(self, codes: str) -> str:
-        """The name of the big-endian unpacker of `codes`, called with a buffer and a position."""
+        """Return the name of the big-endian unpacker of `codes`, called with a buffer and a position."""
         name = "unpack_" + codes.replace("?", "bool")
         self._names.setdefault(name, struct.Struct(">" + codes).unpack_from)
         return name

@@ -1,9 +1,8 @@
-"""Leaders tell who is in sync: AlterPartition, guarded by epochs so that nothing stale takes effect.
+"""AlterPartition: leaders change the ISR, guarded by epochs so that stale requests have no effect.
 
-A leader names the epochs that its wish is built on. Below the controller's they are stale; above
-them, this node is not the active controller any more and does not know it. Who is not alive, or
-came back as another process since the leader heard of it, is refused as a member (KIP-841,
-KIP-903).
+A request contains the epochs on which it is based. If they are below the controller's, it is stale. If
+they are above, this node is not the active controller any more, but does not know it yet. A member is
+rejected if its broker is fenced or has registered again since the leader knew it (KIP-841, KIP-903).
 
 Source: KIP-497, KIP-841, KIP-903; ReplicationControlManager of Apache Kafka 4.3.
 """
@@ -127,7 +126,7 @@ class _Alteration:
 
 
 def _members(asked: RequestPartitionData) -> tuple[BrokerState, ...]:
-    """The wished in-sync set; before version 3 it came without broker epochs."""
+    """Return the requested ISR; before version 3 it has no broker epochs."""
     return asked.new_isr_with_epochs or tuple(BrokerState(broker_id=broker) for broker in asked.new_isr)
 
 

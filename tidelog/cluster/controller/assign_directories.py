@@ -1,4 +1,4 @@
-"""Brokers tell in which log directory they put a replica: AssignReplicasToDirs (KIP-858).
+"""AssignReplicasToDirs: brokers report the log directories of their replicas (KIP-858).
 
 A replica in a directory that is not online any more leaves the in-sync set, and leads no longer.
 

@@ -19,7 +19,7 @@ from tidelog.protocol.ids import BrokerId
 def automatic_partitions(
     image: MetadataImage, partition_count: int, replication_factor: int, randomness: Randomness
 ) -> list[PartitionImage]:
-    """New partitions spread over the brokers; INVALID_REPLICATION_FACTOR when there are too few."""
+    """Return new partitions, spread over the brokers; INVALID_REPLICATION_FACTOR if there are too few."""
     brokers = [
         UsableBroker(broker.id, broker.rack, broker.fenced)
         for broker in image.brokers.values()
@@ -32,7 +32,7 @@ def automatic_partitions(
 def manual_partition(
     image: MetadataImage, replicas: Sequence[BrokerId], replication_factor: int | None
 ) -> PartitionImage:
-    """A new partition on the brokers that a client names; INVALID_REPLICA_ASSIGNMENT when it cannot be.
+    """Return a new partition on the requested brokers; INVALID_REPLICA_ASSIGNMENT if that is impossible.
 
     `replication_factor`: that of the topic's other partitions, None when this is the first.
     """

@@ -1,6 +1,6 @@
 """The first records of a new cluster: its feature levels, and one value of min.insync.replicas.
 
-They stand in a transaction, so that a half-written beginning never counts.
+They are in a transaction, so that an incomplete start never takes effect.
 
 Source: ActivationRecordsGenerator of Apache Kafka 4.3.
 """
@@ -19,7 +19,7 @@ from tidelog.protocol.schema import MetadataRecord
 
 
 def feature_records() -> tuple[MetadataRecord, ...]:
-    """The feature levels that a new cluster starts at."""
+    """Return the feature levels that a new cluster starts at."""
     return tuple(
         FeatureLevelRecord(name=name, feature_level=level) for name, level in BOOTSTRAP_LEVELS.items()
     )
@@ -28,7 +28,7 @@ def feature_records() -> tuple[MetadataRecord, ...]:
 def bootstrap_records(
     min_insync_replicas: int, formatted_with: Sequence[MetadataRecord] | None = None
 ) -> tuple[MetadataRecord, ...]:
-    """What is written into an empty metadata log.
+    """Return the records for an empty metadata log.
 
     `min_insync_replicas`: the value of server.properties, which the cluster keeps because
     eligible leader replicas need all brokers to agree on it. `formatted_with`: the records that the

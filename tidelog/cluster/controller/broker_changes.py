@@ -1,4 +1,4 @@
-"""What the partitions must do when a broker is fenced, let in, stopping, gone, or back without its memory.
+"""Changes of partitions when a broker is fenced, unfenced, stopped, unregistered, or loses its directories.
 
 Each function answers the records of one such event, those of the partitions included.
 
@@ -27,13 +27,13 @@ _IN_CONTROLLED_SHUTDOWN: Final = 1
 
 
 def fenced(image: MetadataImage, settings: ControllerSettings, broker: BrokerImage) -> list[MetadataRecord]:
-    """The broker leaves every in-sync set and leads nothing; then it is fenced."""
+    """Remove the broker from all ISRs and leaderships, then fence it."""
     change = BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=_FENCE)
     return [*_left_in_sync_sets(image, settings, broker.id), change]
 
 
 def unfenced(image: MetadataImage, settings: ControllerSettings, broker: BrokerImage) -> list[MetadataRecord]:
-    """The broker is let in; then it leads what nobody leads, where it may."""
+    """Unfence the broker, then elect it for partitions without leader where it is eligible."""
     updates = PartitionUpdates(image, settings, coming=broker.id)
     updates.without(leaderless(image))
     change = BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=_UNFENCE)
@@ -43,7 +43,7 @@ def unfenced(image: MetadataImage, settings: ControllerSettings, broker: BrokerI
 def in_controlled_shutdown(
     image: MetadataImage, settings: ControllerSettings, broker: BrokerImage
 ) -> list[MetadataRecord]:
-    """The broker is known to be stopping; then it leaves every in-sync set and leads nothing."""
+    """Mark the broker as shutting down, then remove it from all ISRs and leaderships."""
     change = BrokerRegistrationChangeRecord(
         broker_id=broker.id, broker_epoch=broker.epoch, in_controlled_shutdown=_IN_CONTROLLED_SHUTDOWN
     )
@@ -54,9 +54,9 @@ def in_controlled_shutdown(
 def unregistered(
     image: MetadataImage, settings: ControllerSettings, broker: BrokerImage
 ) -> list[MetadataRecord]:
-    """The broker leaves every in-sync set; then its registration goes.
+    """Remove the broker from all ISRs, then remove its registration.
 
-    It stays eligible where it was: whoever registers under its id without having stopped cleanly
+    It stays eligible where it was: a broker that registers under its id without a clean shutdown
     loses that.
     """
     gone = UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
@@ -71,7 +71,7 @@ def replaced(
     *,
     is_clean: bool,
 ) -> list[MetadataRecord]:
-    """The partitions when another process takes over a broker's id, with these log directories.
+    """Return the partition changes when another process registers a broker's id, with these log directories.
 
     `is_clean`: the one before it stopped cleanly, so nothing that it had is lost but for what was in
     directories that are not there any more. It is no longer eligible to lead what may be lost.
@@ -92,7 +92,7 @@ def replaced(
 def directories_offline(
     image: MetadataImage, settings: ControllerSettings, broker: BrokerImage, offline: Sequence[UUID]
 ) -> list[MetadataRecord]:
-    """The broker leaves the in-sync sets of what is in directories that it lost since it registered."""
+    """Remove the broker from the ISRs of partitions in directories that failed since it registered."""
     lost = [directory for directory in broker.log_dirs if directory in offline]
     if not lost:
         return []
@@ -107,7 +107,7 @@ def directories_offline(
 
 
 def directories_cordoned(broker: BrokerImage, cordoned: Sequence[UUID] | None) -> list[MetadataRecord]:
-    """The broker takes no new partitions into some of its directories; None leaves that as it is."""
+    """Set the directories that get no new partitions of the broker; None leaves them unchanged."""
     if cordoned is None or set(cordoned) == set(broker.cordoned_log_dirs):
         return []
     return [

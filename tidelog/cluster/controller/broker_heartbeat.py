@@ -2,10 +2,10 @@
 
 A broker's state, and what leads from one to the next:
 
-    FENCED -> UNFENCED               it has followed the metadata up to where it was heard of as fenced
-                                     (in Kafka to its registration: who was silent may come in too early)
+    FENCED -> UNFENCED               it has applied the metadata up to its first heartbeat as fenced
+                                     (in Kafka up to its registration, which may be too early)
     FENCED -> SHUTDOWN_NOW           it wants to stop
-    UNFENCED -> FENCED               it wants to be fenced, or its session is over
+    UNFENCED -> FENCED               it requests to be fenced, or its session has expired
     UNFENCED -> SHUTDOWN_NOW         it wants to stop, and leads nothing or wants to be fenced at once
     UNFENCED -> CONTROLLED_SHUTDOWN  it wants to stop, and leads something
     CONTROLLED_SHUTDOWN -> SHUTDOWN_NOW   it leads nothing, and every active broker knows
@@ -32,7 +32,7 @@ from tidelog.protocol.schema import MetadataRecord
 
 
 class BrokerState(Enum):
-    """Where a broker stands between being let in and being gone; see the module."""
+    """The state of a broker between its registration and its shutdown; see the module."""
 
     FENCED = auto()
     UNFENCED = auto()
@@ -41,7 +41,7 @@ class BrokerState(Enum):
 
 
 class HeartbeatReply(NamedTuple):
-    """What a broker is told; `shutdown_offset` is for `BrokerHeartbeats.follow` only."""
+    """The content of the response to a broker; `shutdown_offset` is for `BrokerHeartbeats.follow` only."""
 
     is_caught_up: bool
     is_fenced: bool
@@ -80,7 +80,7 @@ def broker_heartbeat(
 def fence_stale_broker(
     image: MetadataImage, settings: ControllerSettings, heartbeats: BrokerHeartbeats, now_ms: int
 ) -> ControllerResult[bool]:
-    """Fence the broker whose session is over for longest; whether one was, and others may be.
+    """Fence the broker whose session expired first; return whether there was one and there may be others.
 
     One in a call, so that the next sees what the first led to.
     """

@@ -1,6 +1,6 @@
-"""Brokers come, are let in, and are told apart from their former selves.
+"""Registration of brokers, which distinguishes a broker from its earlier incarnations.
 
-A registration starts fenced; the broker is let in once it has caught up with the metadata.
+A registration starts fenced; the broker is unfenced once it has caught up with the metadata.
 
 Source: KIP-631, KIP-858, KIP-966; ClusterControlManager of Apache Kafka 4.3.
 """
@@ -25,7 +25,7 @@ from tidelog.protocol.metadata_records.register_broker_record import (
 
 
 def current_registration(image: MetadataImage, broker: BrokerId, epoch: int) -> BrokerImage:
-    """The registration of a broker that says it has `epoch`; STALE_BROKER_EPOCH when it is another."""
+    """Return the registration of a broker with `epoch`; STALE_BROKER_EPOCH if its epoch is another one."""
     registered = image.brokers.get(broker)
     if registered is None:
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker} is not registered")
@@ -48,7 +48,7 @@ def register_broker(
     The same process keeps its epoch and its state. A new one starts fenced; unless it stopped
     cleanly before, and says so by the epoch it had, it is no longer eligible to lead anything; nor is it
     where it has lost the directory.
-    `has_session`: the registered process was heard of lately. `has_previous_epoch`: the request
+    `has_session`: the session of the registered process has not expired. `has_previous_epoch`: the request
     is of a version that can.
     Errors: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION while another process holds the
     id, UNSUPPORTED_VERSION when the broker cannot work at the cluster's feature levels,
@@ -59,7 +59,7 @@ def register_broker(
     if existing is not None and existing.incarnation_id == request.incarnation_id:
         return ControllerResult((_registration(request, existing.epoch, existing),), existing.epoch)
     if existing is not None and has_session:
-        text = f"broker id {request.broker_id} belongs to another process, heard of a moment ago"
+        text = f"broker id {request.broker_id} belongs to another process, whose session has not expired"
         raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text)
     is_clean = existing is not None and has_previous_epoch
     is_clean = is_clean and existing is not None and existing.epoch == request.previous_broker_epoch
@@ -90,7 +90,7 @@ def supported_features() -> tuple[Feature, ...]:
 def _check(image: MetadataImage, request: BrokerRegistrationRequest) -> None:
     broker = request.broker_id
     if broker < 0:
-        # -1 is nobody: as a leader it would mean that there is none.
+        # -1 is no valid id: as a leader it means that there is none.
         raise KafkaError(ErrorCode.INVALID_REGISTRATION, f"{broker} is no broker id")
     if request.cluster_id != image.cluster_id:
         text = f"broker {broker} is of cluster {request.cluster_id!r}, this is {image.cluster_id!r}"
@@ -139,7 +139,7 @@ def _check_features(image: MetadataImage, request: BrokerRegistrationRequest) ->
 def _registration(
     request: BrokerRegistrationRequest, epoch: int, same: BrokerImage | None = None
 ) -> RegisterBrokerRecord:
-    """The record of a registration; `same` is the one it amends, whose state it keeps."""
+    """Return the record of a registration; `same` is the registration that it amends, with the same state."""
     return RegisterBrokerRecord(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,

@@ -59,7 +59,7 @@ def _changes(
     entry: RequestEntryData,
     hosts: Collection[str],
 ) -> list[ClientQuotaRecord]:
-    """The records of one entity; what stays as it is gets none."""
+    """Return the records of one entity; unchanged quotas have none."""
     counts = Counter(op.key for op in entry.ops)
     repeated = sorted(name for name, count in counts.items() if count > 1)
     if repeated:

@@ -78,7 +78,7 @@ def _effective(
 
 
 def broker_layers(image: MetadataImage, settings: ControllerSettings) -> BrokerLayers:
-    """The broker configs that stand behind topic configs, defaults left to the topic keys."""
+    """Return the broker configs behind topic configs, without defaults, which the topic keys have."""
     return BrokerLayers(
         own=image.broker_configs(settings.node_id),
         cluster=image.cluster_configs(),

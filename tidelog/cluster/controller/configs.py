@@ -77,7 +77,7 @@ def alter_configs(
 def _forgotten_eligible_leaders(
     image: MetadataImage, records: Iterable[ConfigRecord]
 ) -> list[ClearElrRecord]:
-    """Where min.insync.replicas changes, nobody stays eligible (KIP-966).
+    """Clear the eligible leaders where min.insync.replicas changes (KIP-966).
 
     With a lower value the high watermark may pass what those replicas have.
     """
@@ -95,7 +95,7 @@ def changed_values(
     requested: ResourceChange,
     definitions: Mapping[int, Mapping[str, ConfigDefinition]],
 ) -> Steps[dict[str, str | None]]:
-    """The new value of every key that a resource's operations name, None for one that is dropped."""
+    """Return the new value of every key that a resource's operations name, None for a deleted one."""
     current = image.configs.get(requested.resource, {})
     known = definitions.get(requested.resource[0], {})
     values = {}
@@ -131,9 +131,9 @@ def change_records(
     *,
     is_new: bool = False,
 ) -> list[ConfigRecord]:
-    """The records that set `values`, None to drop one, after a check of all that results.
+    """Return the records that set `values`, None to delete one, after a check of the resulting configs.
 
-    What stays as it is gets no record, except for brokers, which read their files anew when
+    An unchanged config has no record, except for brokers, which read their files again when
     asked. `is_new`: the resource is being created by the same command.
     """
     resource_type, name = resource

@@ -1,4 +1,4 @@
-"""Controllers tell where they listen and what they can work with.
+"""Registration of controllers, with their listeners and supported features.
 
 Source: KIP-919; ClusterControlManager of Apache Kafka 4.3.
 """

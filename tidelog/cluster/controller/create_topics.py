@@ -1,4 +1,4 @@
-"""Topics come to be: names, partitions, replicas and configs checked, each topic for itself.
+"""CreateTopics: checks names, partitions, replicas and configs of each topic separately.
 
 Source: ReplicationControlManager and ControllerApis of Apache Kafka 4.3.
 """
@@ -118,7 +118,7 @@ class _Creation:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a topic {name!r} already")
         existing = self._colliding.get(metric_name(name))
         if existing is not None:
-            text = f"topic name {name!r} collides with {existing!r}: metrics cannot tell '.' from '_'"
+            text = f"topic name {name!r} collides with {existing!r}: '.' and '_' are the same in metrics"
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
 
     def _config_records(self, topic: CreatableTopic) -> list[ConfigRecord]:

@@ -40,7 +40,7 @@ def elect_leaders(
 ) -> Steps[ControllerResult[ElectLeadersResponse]]:
     """Elect leaders; every partition gets its own outcome.
 
-    Without a list of partitions it is all of them, and those that need no election are not told.
+    Without a list of partitions it is all of them, and the response omits those that need no election.
     Errors: INVALID_REQUEST for an unknown kind of election.
     """
     if request.election_type not in tuple(ElectionType):
@@ -78,7 +78,7 @@ def balance_leaders(image: MetadataImage, settings: ControllerSettings) -> Contr
 
 
 def elect_unclean(image: MetadataImage, settings: ControllerSettings) -> ControllerResult[bool]:
-    """Elect any replica where nobody leads and the topic allows it; whether there may be more to do."""
+    """Elect any replica where there is no leader and the topic allows it; return whether more may remain."""
     updates = PartitionUpdates(image, settings)
     for topic, index in leaderless(image):
         if len(updates.records) >= MAX_ELECTIONS:

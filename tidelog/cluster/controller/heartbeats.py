@@ -1,10 +1,10 @@
-"""When brokers were last heard of, and how far they have followed the metadata.
+"""The last heartbeats of brokers, and how far they have applied the metadata.
 
 This is soft state of the active controller: it is not in the metadata log, and a new controller
-begins with every unfenced broker as if just heard of, so a dead one is fenced a session late.
+starts as if every unfenced broker had just sent a heartbeat, so a dead one is fenced a session late.
 
-A *session* is a broker id and epoch heard of within `broker.session.timeout.ms`. It keeps
-another process from taking the id. It ends early when the broker was told to shut down, so that
+A *session* is a broker id and epoch with a heartbeat within `broker.session.timeout.ms`. It keeps
+another process from taking the id. It ends early when the broker may shut down, so that
 the next process need not wait (Kafka lets it wait).
 
 Source: KIP-631; BrokerHeartbeatManager and BrokerHeartbeatTracker of Apache Kafka 4.3.
@@ -22,7 +22,7 @@ from tidelog.protocol.ids import BrokerId, Offset
 class _Heard:
     """What is known of one registration; `contact_ms` is None once the session ended.
 
-    `fenced_offset`: of the metadata, when the broker was first heard of while it was fenced.
+    `fenced_offset`: the end of the metadata at the first heartbeat while the broker was fenced.
     """
 
     epoch: int
@@ -33,20 +33,20 @@ class _Heard:
 
 
 class BrokerHeartbeats:
-    """See the module. Invariant: at most one registration for each broker id, the latest heard of."""
+    """Tracks the sessions of brokers. Invariant: at most one registration for each broker id, the latest."""
 
     def __init__(self, session_timeout_ms: int) -> None:
         self.session_timeout_ms = session_timeout_ms
         self._heard: dict[BrokerId, _Heard] = {}
 
     def activate(self, image: MetadataImage, now_ms: int) -> None:
-        """Begin anew, as a controller that has just become active."""
+        """Start again, as a controller that has just become active."""
         self._heard = {
             broker.id: _Heard(broker.epoch, now_ms) for broker in image.brokers.values() if not broker.fenced
         }
 
     def contact(self, image: MetadataImage, broker: BrokerId, epoch: int, now_ms: int) -> None:
-        """Hear of a broker; a registration that is not in the image is passed over."""
+        """Record a heartbeat; a registration that is not in the image is ignored."""
         registered = image.brokers.get(broker)
         if registered is None or registered.epoch != epoch:
             return
@@ -60,9 +60,9 @@ class BrokerHeartbeats:
             heard.fenced_offset = image.offset
 
     def knows_it_is_fenced(self, broker: BrokerId, epoch: int, metadata_offset: Offset) -> bool:
-        """Whether a fenced broker has followed the metadata to where it was when it was first heard of so.
+        """Return whether a fenced broker has applied the metadata up to its first heartbeat as fenced.
 
-        One that was silent does not know that others lead what it led. Let in before it has heard, it would
+        A broker that was silent does not know that others lead its partitions. If unfenced before, it would
         take the answer for a proof that it still leads.
         """
         heard = self._heard.get(broker)
@@ -107,14 +107,14 @@ class BrokerHeartbeats:
             heard.contact_ms = None
 
     def has_session(self, broker: BrokerId, epoch: int, now_ms: int) -> bool:
-        """Whether the registration was heard of lately."""
+        """Return whether the session of the registration has not expired."""
         heard = self._heard.get(broker)
         if heard is None or heard.epoch != epoch or heard.contact_ms is None:
             return False
         return heard.contact_ms + self.session_timeout_ms >= now_ms
 
     def shutdown_offset(self, broker: BrokerId, epoch: int) -> Offset | None:
-        """What the others must have seen before a stopping broker may go; None when it is not stopping."""
+        """Return the offset that others must reach before a broker stops; None if it does not stop."""
         heard = self._heard.get(broker)
         return heard.shutdown_offset if heard is not None and heard.epoch == epoch else None
 
@@ -129,19 +129,19 @@ class BrokerHeartbeats:
         return min(offsets, default=None)
 
     def stale_broker(self, image: MetadataImage, now_ms: int) -> BrokerId | None:
-        """The unfenced broker that was not heard of for longest, when its session is over."""
+        """Return the unfenced broker with the oldest heartbeat if its session has expired; else None."""
         silent = min(self._unfenced(image, now_ms), default=None)
         if silent is None or silent[0] + self.session_timeout_ms >= now_ms:
             return None
         return silent[1]
 
     def next_deadline_ms(self, image: MetadataImage, now_ms: int) -> int | None:
-        """When the next session will be over if nothing is heard; None while no broker is unfenced."""
+        """Return when the next session expires without a heartbeat; None while no broker is unfenced."""
         silent = min(self._unfenced(image, now_ms), default=None)
         return silent[0] + self.session_timeout_ms + 1 if silent is not None else None
 
     def _unfenced(self, image: MetadataImage, now_ms: int) -> list[tuple[int, BrokerId]]:
-        """When each unfenced broker was last heard of; one never heard of counts as heard of now."""
+        """Return the last heartbeat of each unfenced broker; `now_ms` for a broker that has sent none."""
         found = []
         for broker in image.brokers.values():
             if broker.fenced:

@@ -1,13 +1,13 @@
-"""One change of one partition: what a command wishes, who leads then, and the record that says so.
+"""One change of one partition: the requested values, the resulting leader, and the record of the change.
 
 Every command that changes a partition goes through `change_partition`. In order:
 
 1. A reassignment whose new replicas are all in sync ends.
 2. Eligible leader replicas (KIP-966): while the in-sync set is smaller than min.insync.replicas
-   the high watermark stands still, so whoever leaves the set then still has every committed
+   the high watermark does not advance, so a replica that leaves the ISR then still has every committed
    record. It is remembered as eligible until the set is large enough again, or until it lost
    its memory in an unclean shutdown.
-3. The leader stays if it may. Otherwise the first replica leads that is in sync or, when nobody
+3. The leader stays if it may. Otherwise the leader is the first replica that is in sync or, if no replica
    is, eligible. When there is neither, the last known leader, if it is the only one that is
    remembered; and only an unclean election takes anybody else. The last two may lose records:
    the new leader is then the whole in-sync set, and recovering.
@@ -38,7 +38,7 @@ from tidelog.protocol.metadata_records.partition_change_record import PartitionC
 
 
 class Election(Enum):
-    """Who may be elected when a partition changes."""
+    """The replicas that may be elected when a partition changes."""
 
     ONLINE = auto()
     """A replica that has every committed record, to keep the partition online; the leader stays if it can."""
@@ -82,7 +82,7 @@ class Rules:
 def change_partition(
     topic_id: UUID, index: int, partition: PartitionImage, rules: Rules, wishes: Wishes
 ) -> PartitionChangeRecord | None:
-    """The record that gives `partition` what is wished; None when that changes nothing."""
+    """Return the record that gives `partition` the requested values; None if nothing changes."""
     changes = _Change(partition, rules, wishes).changes()
     if not changes:
         return None
@@ -105,7 +105,7 @@ class _Change:
         self._is_unclean = False
 
     def changes(self) -> dict[str, Any]:
-        """The fields of the change record that are to be set."""
+        """Return the fields of the change record that are to be set."""
         self._finish_reassignment()
         self._update_eligible()
         self._elect()
@@ -142,7 +142,7 @@ class _Change:
             self._eligible = tuple(replica for replica in self._eligible if replica != leader)
 
     def _elected(self) -> tuple[BrokerId, bool]:
-        """The leader, and whether it may miss committed records."""
+        """Return the leader, and whether it may miss committed records."""
         replicas, current = self._sets.replicas, self._partition.leader
         if self._wishes.election is Election.PREFERRED and self._can_take_over(replicas[0]):
             return replicas[0], False
@@ -191,7 +191,7 @@ class _Change:
         return changes
 
     def _last_known_after(self, leader: BrokerId) -> Replicas:
-        """Who is remembered as the last leader, when the record names `leader`."""
+        """Return the last known leader for a record with the leader `leader`."""
         remembered = self._partition.last_known_elr
         if leader >= 0:
             return ()

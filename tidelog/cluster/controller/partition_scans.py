@@ -15,27 +15,27 @@ from tidelog.protocol.ids import BrokerId
 
 
 def in_sync_on(image: MetadataImage, broker: BrokerId) -> list[PartitionOfTopic]:
-    """The partitions that have `broker` in their in-sync set."""
+    """Return the partitions that have `broker` in their in-sync set."""
     return _where(image, lambda partition: broker in partition.isr)
 
 
 def eligible_on(image: MetadataImage, broker: BrokerId) -> list[PartitionOfTopic]:
-    """The partitions that remember `broker` as an eligible leader."""
+    """Return the partitions in whose eligible leader replicas `broker` is."""
     return _where(image, lambda partition: broker in partition.eligible_leader_replicas)
 
 
 def stored_in(image: MetadataImage, directory: UUID) -> list[PartitionOfTopic]:
-    """The partitions that have a replica in a log directory."""
+    """Return the partitions that have a replica in a log directory."""
     return _where(image, lambda partition: directory in partition.directories)
 
 
 def leaderless(image: MetadataImage) -> list[PartitionOfTopic]:
-    """The partitions that nobody leads."""
+    """Return the partitions without leader."""
     return _where(image, lambda partition: partition.leader == NO_LEADER)
 
 
 def not_led_by_preferred(image: MetadataImage) -> list[PartitionOfTopic]:
-    """The partitions whose first replica does not lead, those without a leader included."""
+    """Return the partitions whose preferred replica is not the leader, including those without leader."""
     return _where(image, lambda partition: partition.leader != partition.replicas[0])
 
 

@@ -62,7 +62,7 @@ class PartitionUpdates:
         self._changed: dict[tuple[UUID, int], PartitionImage] = {}
 
     def partition(self, topic: TopicImage, index: int) -> PartitionImage | None:
-        """A partition as the changes so far have left it; None when there is none."""
+        """Return a partition after the changes so far; None if it does not exist."""
         return self._changed.get((topic.id, index)) or topic.partitions.get(index)
 
     def change(self, topic: TopicImage, index: int, wishes: Wishes) -> PartitionChangeRecord | None:
@@ -97,7 +97,7 @@ class PartitionUpdates:
             self.change(topic, index, wishes)
 
     def election(self, topic: TopicImage) -> Election:
-        """The election by which a topic's partitions are kept online."""
+        """Return the election by which a topic's partitions are kept online."""
         return Election.UNCLEAN if self.allows_unclean_election(topic) else Election.ONLINE
 
     def allows_unclean_election(self, topic: TopicImage) -> bool:

@@ -27,7 +27,7 @@ class ProducerIdBlock(NamedTuple):
 def allocate_producer_ids(
     image: MetadataImage, broker: BrokerId, broker_epoch: int
 ) -> ControllerResult[ProducerIdBlock]:
-    """The next block for `broker`; STALE_BROKER_EPOCH when it is not the one that registered."""
+    """Return the next block for `broker`; STALE_BROKER_EPOCH if its registration has another epoch."""
     registered = image.brokers.get(broker)
     if registered is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker} is not registered")

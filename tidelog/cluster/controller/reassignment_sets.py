@@ -32,7 +32,7 @@ class ReplicaSets(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """What a partition has once its reassignment is over."""
+    """The replicas and ISR of a partition after its reassignment."""
 
     replicas: Replicas
     isr: Replicas
@@ -41,7 +41,7 @@ class Finished(NamedTuple):
 class Reverted(NamedTuple):
     """What a partition has once its reassignment is taken back.
 
-    `is_unclean`: every in-sync replica was being added, so one that may miss records takes over.
+    `is_unclean`: every in-sync replica was being added, so the new leader may lack records.
     """
 
     replicas: Replicas
@@ -55,7 +55,7 @@ def is_reassigning(partition: PartitionImage) -> bool:
 
 
 def towards(partition: PartitionImage, target: Replicas) -> ReplicaSets:
-    """The sets with which a reassignment of `partition` to `target` begins, in place of one under way.
+    """Return the sets with which a reassignment of `partition` to `target` begins; it replaces a pending one.
 
     What an unfinished reassignment was adding is still being added if `target` has it, and goes
     otherwise. (Kafka 4.3 keeps the old sets where the new ones are empty; a reassignment back to

@@ -58,7 +58,7 @@ def alter_partition_reassignments(
 def list_partition_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """The reassignments under way, of all topics or of the partitions asked for."""
+    """Return the ongoing reassignments of all topics or of the requested partitions."""
     found: list[OngoingTopicReassignment] = []
     if request.topics is None:
         found += (_ongoing(topic, topic.partitions) for topic in image.topics_by_name.values())

@@ -16,7 +16,7 @@ Feature = TypeVar("Feature", BrokerFeature, ControllerFeature)
 
 
 def registered_endpoints(kind: type[Endpoint], listeners: Iterable[Listener]) -> tuple[Endpoint, ...]:
-    """A node's listeners as its record has them."""
+    """Return a node's listeners for its record."""
     return tuple(
         kind(
             name=listener.name,
@@ -29,7 +29,7 @@ def registered_endpoints(kind: type[Endpoint], listeners: Iterable[Listener]) ->
 
 
 def registered_features(kind: type[Feature], offered: Iterable[Offered]) -> tuple[Feature, ...]:
-    """The features that a node can work with, as its record has them."""
+    """Return the supported features of a node for its record."""
     return tuple(
         kind(
             name=feature.name,

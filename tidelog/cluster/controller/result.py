@@ -31,7 +31,7 @@ class ControllerResult(Generic[R]):
     is_atomic: bool = True
 
     def batches(self) -> Iterator[tuple[MetadataRecord, ...]]:
-        """The records in batches for the metadata log, none when there are no records."""
+        """Yield the records in batches for the metadata log; no batch without records."""
         for start in range(0, len(self.records), MAX_RECORDS_PER_COMMAND):
             yield self.records[start : start + MAX_RECORDS_PER_COMMAND]
 
@@ -49,7 +49,7 @@ class Outcome(NamedTuple):
 
     @classmethod
     def of(cls, error: KafkaError) -> Outcome:
-        """The outcome that an error stands for."""
+        """Return the outcome for an error."""
         return cls(error.code, str(error))
 
 

@@ -51,7 +51,7 @@ def alter_scram_credentials(
             records[user] = _record(image, change)
             outcomes[user] = SUCCESS
         except KafkaError as error:
-            # What was wrong first is what is told.
+            # The first error is reported.
             if outcomes.get(user, SUCCESS) is SUCCESS:
                 outcomes[user] = Outcome.of(error)
     return ControllerResult(tuple(records.values()), outcomes)

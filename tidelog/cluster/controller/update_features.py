@@ -57,8 +57,8 @@ def update_features(
 ) -> ControllerResult[bool]:
     """Change feature levels; nothing is changed for `validate_only`.
 
-    `kraft_version` is the level of the quorum. The reply says whether its voters are to become dynamic, which
-    is for whoever submits this. Errors: KafkaError INVALID_UPDATE_VERSION, for the first feature that cannot
+    `kraft_version` is the level of the quorum. The reply contains whether its voters must become dynamic,
+    which the caller has to do. Errors: KafkaError INVALID_UPDATE_VERSION for the first feature that cannot
     change.
     """
     levels = {update.feature: update.max_version_level for update in request.feature_updates}
@@ -85,7 +85,7 @@ def _records(
         raise _refused(update, reason)
     if name == KRAFT_VERSION:
         if level < current:
-            raise _refused(update, "voters that stand in the log cannot become static again")
+            raise _refused(update, "voters in the log cannot become static again")
         return [NoOpRecord()] if level > current else []
     if name == METADATA_VERSION:
         _check_metadata_version(update, current)
@@ -94,7 +94,7 @@ def _records(
         raise _refused(update, f"it needs {need[0]} of at least {need[1]}")
     records: list[MetadataRecord] = [FeatureLevelRecord(name=name, feature_level=level)]
     if name == ELIGIBLE_LEADER_REPLICAS_VERSION and level > 0 and current == 0:
-        # While it was off nobody kept count of who still had every committed record.
+        # While the feature was off, the eligible leader replicas were not maintained.
         records += [ClearElrRecord(), *_one_min_insync_replicas(image, settings)]
     return records
 

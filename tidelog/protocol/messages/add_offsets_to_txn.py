@@ -12,7 +12,7 @@ from tidelog.protocol.schema import ApiMessage, Int16, Int32, Int64, String, Ver
 
 @message
 class AddOffsetsToTxnRequest(ApiMessage):
-    """Asked of the `AddOffsetsToTxn` API (key 25), versions 0-4."""
+    """The request of the `AddOffsetsToTxn` API (key 25), versions 0-4."""
 
     api_key: ClassVar[int] = 25
     valid_versions: ClassVar[Versions] = versions("0-4")
@@ -26,7 +26,7 @@ class AddOffsetsToTxnRequest(ApiMessage):
 
 @message
 class AddOffsetsToTxnResponse(ApiMessage):
-    """Answered by the `AddOffsetsToTxn` API (key 25), versions 0-4."""
+    """The response of the `AddOffsetsToTxn` API (key 25), versions 0-4."""
 
     api_key: ClassVar[int] = 25
     valid_versions: ClassVar[Versions] = versions("0-4")

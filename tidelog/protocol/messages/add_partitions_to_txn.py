@@ -43,7 +43,7 @@ class AddPartitionsToTxnTransaction(Struct):
 
 @message
 class AddPartitionsToTxnRequest(ApiMessage):
-    """Asked of the `AddPartitionsToTxn` API (key 24), versions 0-5."""
+    """The request of the `AddPartitionsToTxn` API (key 24), versions 0-5."""
 
     api_key: ClassVar[int] = 24
     valid_versions: ClassVar[Versions] = versions("0-5")
@@ -90,7 +90,7 @@ class AddPartitionsToTxnResult(Struct):
 
 @message
 class AddPartitionsToTxnResponse(ApiMessage):
-    """Answered by the `AddPartitionsToTxn` API (key 24), versions 0-5."""
+    """The response of the `AddPartitionsToTxn` API (key 24), versions 0-5."""
 
     api_key: ClassVar[int] = 24
     valid_versions: ClassVar[Versions] = versions("0-5")

@@ -36,7 +36,7 @@ class Listener(Struct):
 
 @message
 class AddRaftVoterRequest(ApiMessage):
-    """Asked of the `AddRaftVoter` API (key 80), versions 0-1."""
+    """The request of the `AddRaftVoter` API (key 80), versions 0-1."""
 
     api_key: ClassVar[int] = 80
     valid_versions: ClassVar[Versions] = versions("0-1")
@@ -52,7 +52,7 @@ class AddRaftVoterRequest(ApiMessage):
 
 @message
 class AddRaftVoterResponse(ApiMessage):
-    """Answered by the `AddRaftVoter` API (key 80), versions 0-1."""
+    """The response of the `AddRaftVoter` API (key 80), versions 0-1."""
 
     api_key: ClassVar[int] = 80
     valid_versions: ClassVar[Versions] = versions("0-1")

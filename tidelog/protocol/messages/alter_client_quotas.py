@@ -49,7 +49,7 @@ class RequestEntryData(Struct):
 
 @message
 class AlterClientQuotasRequest(ApiMessage):
-    """Asked of the `AlterClientQuotas` API (key 49), versions 0-1."""
+    """The request of the `AlterClientQuotas` API (key 49), versions 0-1."""
 
     api_key: ClassVar[int] = 49
     valid_versions: ClassVar[Versions] = versions("0-1")
@@ -78,7 +78,7 @@ class ResponseEntryData(Struct):
 
 @message
 class AlterClientQuotasResponse(ApiMessage):
-    """Answered by the `AlterClientQuotas` API (key 49), versions 0-1."""
+    """The response of the `AlterClientQuotas` API (key 49), versions 0-1."""
 
     api_key: ClassVar[int] = 49
     valid_versions: ClassVar[Versions] = versions("0-1")

@@ -41,7 +41,7 @@ class AlterConfigsResource(Struct):
 
 @message
 class AlterConfigsRequest(ApiMessage):
-    """Asked of the `AlterConfigs` API (key 33), versions 0-2."""
+    """The request of the `AlterConfigs` API (key 33), versions 0-2."""
 
     api_key: ClassVar[int] = 33
     valid_versions: ClassVar[Versions] = versions("0-2")
@@ -63,7 +63,7 @@ class AlterConfigsResourceResponse(Struct):
 
 @message
 class AlterConfigsResponse(ApiMessage):
-    """Answered by the `AlterConfigs` API (key 33), versions 0-2."""
+    """The response of the `AlterConfigs` API (key 33), versions 0-2."""
 
     api_key: ClassVar[int] = 33
     valid_versions: ClassVar[Versions] = versions("0-2")

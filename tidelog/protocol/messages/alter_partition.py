@@ -54,7 +54,7 @@ class RequestTopicData(Struct):
 
 @message
 class AlterPartitionRequest(ApiMessage):
-    """Asked of the `AlterPartition` API (key 56), versions 2-3."""
+    """The request of the `AlterPartition` API (key 56), versions 2-3."""
 
     api_key: ClassVar[int] = 56
     valid_versions: ClassVar[Versions] = versions("2-3")
@@ -88,7 +88,7 @@ class ResponseTopicData(Struct):
 
 @message
 class AlterPartitionResponse(ApiMessage):
-    """Answered by the `AlterPartition` API (key 56), versions 2-3."""
+    """The response of the `AlterPartition` API (key 56), versions 2-3."""
 
     api_key: ClassVar[int] = 56
     valid_versions: ClassVar[Versions] = versions("2-3")

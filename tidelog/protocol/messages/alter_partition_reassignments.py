@@ -40,7 +40,7 @@ class ReassignableTopic(Struct):
 
 @message
 class AlterPartitionReassignmentsRequest(ApiMessage):
-    """Asked of the `AlterPartitionReassignments` API (key 45), versions 0-1."""
+    """The request of the `AlterPartitionReassignments` API (key 45), versions 0-1."""
 
     api_key: ClassVar[int] = 45
     valid_versions: ClassVar[Versions] = versions("0-1")
@@ -72,7 +72,7 @@ class ReassignableTopicResponse(Struct):
 
 @message
 class AlterPartitionReassignmentsResponse(ApiMessage):
-    """Answered by the `AlterPartitionReassignments` API (key 45), versions 0-1."""
+    """The response of the `AlterPartitionReassignments` API (key 45), versions 0-1."""
 
     api_key: ClassVar[int] = 45
     valid_versions: ClassVar[Versions] = versions("0-1")

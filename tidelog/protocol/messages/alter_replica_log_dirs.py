@@ -38,7 +38,7 @@ class AlterReplicaLogDir(Struct):
 
 @message
 class AlterReplicaLogDirsRequest(ApiMessage):
-    """Asked of the `AlterReplicaLogDirs` API (key 34), versions 1-2."""
+    """The request of the `AlterReplicaLogDirs` API (key 34), versions 1-2."""
 
     api_key: ClassVar[int] = 34
     valid_versions: ClassVar[Versions] = versions("1-2")
@@ -67,7 +67,7 @@ class AlterReplicaLogDirTopicResult(Struct):
 
 @message
 class AlterReplicaLogDirsResponse(ApiMessage):
-    """Answered by the `AlterReplicaLogDirs` API (key 34), versions 1-2."""
+    """The response of the `AlterReplicaLogDirs` API (key 34), versions 1-2."""
 
     api_key: ClassVar[int] = 34
     valid_versions: ClassVar[Versions] = versions("1-2")

@@ -46,7 +46,7 @@ class AlterShareGroupOffsetsRequestTopic(Struct):
 
 @message
 class AlterShareGroupOffsetsRequest(ApiMessage):
-    """Asked of the `AlterShareGroupOffsets` API (key 91), versions 0."""
+    """The request of the `AlterShareGroupOffsets` API (key 91), versions 0."""
 
     api_key: ClassVar[int] = 91
     valid_versions: ClassVar[Versions] = versions("0")
@@ -81,7 +81,7 @@ class AlterShareGroupOffsetsResponseTopic(Struct):
 
 @message
 class AlterShareGroupOffsetsResponse(ApiMessage):
-    """Answered by the `AlterShareGroupOffsets` API (key 91), versions 0."""
+    """The response of the `AlterShareGroupOffsets` API (key 91), versions 0."""
 
     api_key: ClassVar[int] = 91
     valid_versions: ClassVar[Versions] = versions("0")

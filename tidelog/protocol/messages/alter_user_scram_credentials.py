@@ -44,7 +44,7 @@ class ScramCredentialUpsertion(Struct):
 
 @message
 class AlterUserScramCredentialsRequest(ApiMessage):
-    """Asked of the `AlterUserScramCredentials` API (key 51), versions 0."""
+    """The request of the `AlterUserScramCredentials` API (key 51), versions 0."""
 
     api_key: ClassVar[int] = 51
     valid_versions: ClassVar[Versions] = versions("0")
@@ -65,7 +65,7 @@ class AlterUserScramCredentialsResult(Struct):
 
 @message
 class AlterUserScramCredentialsResponse(ApiMessage):
-    """Answered by the `AlterUserScramCredentials` API (key 51), versions 0."""
+    """The response of the `AlterUserScramCredentials` API (key 51), versions 0."""
 
     api_key: ClassVar[int] = 51
     valid_versions: ClassVar[Versions] = versions("0")

@@ -24,7 +24,7 @@ from tidelog.protocol.schema import (
 
 @message
 class ApiVersionsRequest(ApiMessage):
-    """Asked of the `ApiVersions` API (key 18), versions 0-4."""
+    """The request of the `ApiVersions` API (key 18), versions 0-4."""
 
     api_key: ClassVar[int] = 18
     valid_versions: ClassVar[Versions] = versions("0-4")
@@ -63,7 +63,7 @@ class FinalizedFeatureKey(Struct):
 
 @message
 class ApiVersionsResponse(ApiMessage):
-    """Answered by the `ApiVersions` API (key 18), versions 0-4."""
+    """The response of the `ApiVersions` API (key 18), versions 0-4."""
 
     api_key: ClassVar[int] = 18
     valid_versions: ClassVar[Versions] = versions("0-4")

@@ -48,7 +48,7 @@ class RequestDirectoryData(Struct):
 
 @message
 class AssignReplicasToDirsRequest(ApiMessage):
-    """Asked of the `AssignReplicasToDirs` API (key 73), versions 0."""
+    """The request of the `AssignReplicasToDirs` API (key 73), versions 0."""
 
     api_key: ClassVar[int] = 73
     valid_versions: ClassVar[Versions] = versions("0")
@@ -85,7 +85,7 @@ class ResponseDirectoryData(Struct):
 
 @message
 class AssignReplicasToDirsResponse(ApiMessage):
-    """Answered by the `AssignReplicasToDirs` API (key 73), versions 0."""
+    """The response of the `AssignReplicasToDirs` API (key 73), versions 0."""
 
     api_key: ClassVar[int] = 73
     valid_versions: ClassVar[Versions] = versions("0")

@@ -53,7 +53,7 @@ class LeaderEndpoint(Struct):
 
 @message
 class BeginQuorumEpochRequest(ApiMessage):
-    """Asked of the `BeginQuorumEpoch` API (key 53), versions 0-1."""
+    """The request of the `BeginQuorumEpoch` API (key 53), versions 0-1."""
 
     api_key: ClassVar[int] = 53
     valid_versions: ClassVar[Versions] = versions("0-1")
@@ -94,7 +94,7 @@ class NodeEndpoint(Struct):
 
 @message
 class BeginQuorumEpochResponse(ApiMessage):
-    """Answered by the `BeginQuorumEpoch` API (key 53), versions 0-1."""
+    """The response of the `BeginQuorumEpoch` API (key 53), versions 0-1."""
 
     api_key: ClassVar[int] = 53
     valid_versions: ClassVar[Versions] = versions("0-1")

@@ -24,7 +24,7 @@ from tidelog.protocol.schema import (
 
 @message
 class BrokerHeartbeatRequest(ApiMessage):
-    """Asked of the `BrokerHeartbeat` API (key 63), versions 0-2."""
+    """The request of the `BrokerHeartbeat` API (key 63), versions 0-2."""
 
     api_key: ClassVar[int] = 63
     valid_versions: ClassVar[Versions] = versions("0-2")
@@ -43,7 +43,7 @@ class BrokerHeartbeatRequest(ApiMessage):
 
 @message
 class BrokerHeartbeatResponse(ApiMessage):
-    """Answered by the `BrokerHeartbeat` API (key 63), versions 0-2."""
+    """The response of the `BrokerHeartbeat` API (key 63), versions 0-2."""
 
     api_key: ClassVar[int] = 63
     valid_versions: ClassVar[Versions] = versions("0-2")

@@ -47,7 +47,7 @@ class Feature(Struct):
 
 @message
 class BrokerRegistrationRequest(ApiMessage):
-    """Asked of the `BrokerRegistration` API (key 62), versions 0-4."""
+    """The request of the `BrokerRegistration` API (key 62), versions 0-4."""
 
     api_key: ClassVar[int] = 62
     valid_versions: ClassVar[Versions] = versions("0-4")
@@ -66,7 +66,7 @@ class BrokerRegistrationRequest(ApiMessage):
 
 @message
 class BrokerRegistrationResponse(ApiMessage):
-    """Answered by the `BrokerRegistration` API (key 62), versions 0-4."""
+    """The response of the `BrokerRegistration` API (key 62), versions 0-4."""
 
     api_key: ClassVar[int] = 62
     valid_versions: ClassVar[Versions] = versions("0-4")

@@ -28,7 +28,7 @@ from tidelog.protocol.schema import (
 
 @message
 class ConsumerGroupDescribeRequest(ApiMessage):
-    """Asked of the `ConsumerGroupDescribe` API (key 69), versions 0-1."""
+    """The request of the `ConsumerGroupDescribe` API (key 69), versions 0-1."""
 
     api_key: ClassVar[int] = 69
     valid_versions: ClassVar[Versions] = versions("0-1")
@@ -88,7 +88,7 @@ class DescribedGroup(Struct):
 
 @message
 class ConsumerGroupDescribeResponse(ApiMessage):
-    """Answered by the `ConsumerGroupDescribe` API (key 69), versions 0-1."""
+    """The response of the `ConsumerGroupDescribe` API (key 69), versions 0-1."""
 
     api_key: ClassVar[int] = 69
     valid_versions: ClassVar[Versions] = versions("0-1")

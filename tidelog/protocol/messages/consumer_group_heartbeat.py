@@ -35,7 +35,7 @@ class RequestTopicPartitions(Struct):
 
 @message
 class ConsumerGroupHeartbeatRequest(ApiMessage):
-    """Asked of the `ConsumerGroupHeartbeat` API (key 68), versions 0-1."""
+    """The request of the `ConsumerGroupHeartbeat` API (key 68), versions 0-1."""
 
     api_key: ClassVar[int] = 68
     valid_versions: ClassVar[Versions] = versions("0-1")
@@ -74,7 +74,7 @@ class Assignment(Struct):
 
 @message
 class ConsumerGroupHeartbeatResponse(ApiMessage):
-    """Answered by the `ConsumerGroupHeartbeat` API (key 68), versions 0-1."""
+    """The response of the `ConsumerGroupHeartbeat` API (key 68), versions 0-1."""
 
     api_key: ClassVar[int] = 68
     valid_versions: ClassVar[Versions] = versions("0-1")

@@ -47,7 +47,7 @@ class Feature(Struct):
 
 @message
 class ControllerRegistrationRequest(ApiMessage):
-    """Asked of the `ControllerRegistration` API (key 70), versions 0."""
+    """The request of the `ControllerRegistration` API (key 70), versions 0."""
 
     api_key: ClassVar[int] = 70
     valid_versions: ClassVar[Versions] = versions("0")
@@ -62,7 +62,7 @@ class ControllerRegistrationRequest(ApiMessage):
 
 @message
 class ControllerRegistrationResponse(ApiMessage):
-    """Answered by the `ControllerRegistration` API (key 70), versions 0."""
+    """The response of the `ControllerRegistration` API (key 70), versions 0."""
 
     api_key: ClassVar[int] = 70
     valid_versions: ClassVar[Versions] = versions("0")

@@ -36,7 +36,7 @@ class AclCreation(Struct):
 
 @message
 class CreateAclsRequest(ApiMessage):
-    """Asked of the `CreateAcls` API (key 30), versions 1-3."""
+    """The request of the `CreateAcls` API (key 30), versions 1-3."""
 
     api_key: ClassVar[int] = 30
     valid_versions: ClassVar[Versions] = versions("1-3")
@@ -55,7 +55,7 @@ class AclCreationResult(Struct):
 
 @message
 class CreateAclsResponse(ApiMessage):
-    """Answered by the `CreateAcls` API (key 30), versions 1-3."""
+    """The response of the `CreateAcls` API (key 30), versions 1-3."""
 
     api_key: ClassVar[int] = 30
     valid_versions: ClassVar[Versions] = versions("1-3")

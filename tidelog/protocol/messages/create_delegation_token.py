@@ -32,7 +32,7 @@ class CreatableRenewers(Struct):
 
 @message
 class CreateDelegationTokenRequest(ApiMessage):
-    """Asked of the `CreateDelegationToken` API (key 38), versions 1-3."""
+    """The request of the `CreateDelegationToken` API (key 38), versions 1-3."""
 
     api_key: ClassVar[int] = 38
     valid_versions: ClassVar[Versions] = versions("1-3")
@@ -46,7 +46,7 @@ class CreateDelegationTokenRequest(ApiMessage):
 
 @message
 class CreateDelegationTokenResponse(ApiMessage):
-    """Answered by the `CreateDelegationToken` API (key 38), versions 1-3."""
+    """The response of the `CreateDelegationToken` API (key 38), versions 1-3."""
 
     api_key: ClassVar[int] = 38
     valid_versions: ClassVar[Versions] = versions("1-3")

@@ -41,7 +41,7 @@ class CreatePartitionsTopic(Struct):
 
 @message
 class CreatePartitionsRequest(ApiMessage):
-    """Asked of the `CreatePartitions` API (key 37), versions 0-3."""
+    """The request of the `CreatePartitions` API (key 37), versions 0-3."""
 
     api_key: ClassVar[int] = 37
     valid_versions: ClassVar[Versions] = versions("0-3")
@@ -63,7 +63,7 @@ class CreatePartitionsTopicResult(Struct):
 
 @message
 class CreatePartitionsResponse(ApiMessage):
-    """Answered by the `CreatePartitions` API (key 37), versions 0-3."""
+    """The response of the `CreatePartitions` API (key 37), versions 0-3."""
 
     api_key: ClassVar[int] = 37
     valid_versions: ClassVar[Versions] = versions("0-3")

@@ -56,7 +56,7 @@ class CreatableTopic(Struct):
 
 @message
 class CreateTopicsRequest(ApiMessage):
-    """Asked of the `CreateTopics` API (key 19), versions 2-7."""
+    """The request of the `CreateTopics` API (key 19), versions 2-7."""
 
     api_key: ClassVar[int] = 19
     valid_versions: ClassVar[Versions] = versions("2-7")
@@ -97,7 +97,7 @@ class CreatableTopicResult(Struct):
 
 @message
 class CreateTopicsResponse(ApiMessage):
-    """Answered by the `CreateTopics` API (key 19), versions 2-7."""
+    """The response of the `CreateTopics` API (key 19), versions 2-7."""
 
     api_key: ClassVar[int] = 19
     valid_versions: ClassVar[Versions] = versions("2-7")

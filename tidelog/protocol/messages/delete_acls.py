@@ -36,7 +36,7 @@ class DeleteAclsFilter(Struct):
 
 @message
 class DeleteAclsRequest(ApiMessage):
-    """Asked of the `DeleteAcls` API (key 31), versions 1-3."""
+    """The request of the `DeleteAcls` API (key 31), versions 1-3."""
 
     api_key: ClassVar[int] = 31
     valid_versions: ClassVar[Versions] = versions("1-3")
@@ -71,7 +71,7 @@ class DeleteAclsFilterResult(Struct):
 
 @message
 class DeleteAclsResponse(ApiMessage):
-    """Answered by the `DeleteAcls` API (key 31), versions 1-3."""
+    """The response of the `DeleteAcls` API (key 31), versions 1-3."""
 
     api_key: ClassVar[int] = 31
     valid_versions: ClassVar[Versions] = versions("1-3")

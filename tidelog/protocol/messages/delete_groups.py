@@ -22,7 +22,7 @@ from tidelog.protocol.schema import (
 
 @message
 class DeleteGroupsRequest(ApiMessage):
-    """Asked of the `DeleteGroups` API (key 42), versions 0-2."""
+    """The request of the `DeleteGroups` API (key 42), versions 0-2."""
 
     api_key: ClassVar[int] = 42
     valid_versions: ClassVar[Versions] = versions("0-2")
@@ -41,7 +41,7 @@ class DeletableGroupResult(Struct):
 
 @message
 class DeleteGroupsResponse(ApiMessage):
-    """Answered by the `DeleteGroups` API (key 42), versions 0-2."""
+    """The response of the `DeleteGroups` API (key 42), versions 0-2."""
 
     api_key: ClassVar[int] = 42
     valid_versions: ClassVar[Versions] = versions("0-2")

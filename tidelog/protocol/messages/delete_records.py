@@ -39,7 +39,7 @@ class DeleteRecordsTopic(Struct):
 
 @message
 class DeleteRecordsRequest(ApiMessage):
-    """Asked of the `DeleteRecords` API (key 21), versions 0-2."""
+    """The request of the `DeleteRecords` API (key 21), versions 0-2."""
 
     api_key: ClassVar[int] = 21
     valid_versions: ClassVar[Versions] = versions("0-2")
@@ -70,7 +70,7 @@ class DeleteRecordsTopicResult(Struct):
 
 @message
 class DeleteRecordsResponse(ApiMessage):
-    """Answered by the `DeleteRecords` API (key 21), versions 0-2."""
+    """The response of the `DeleteRecords` API (key 21), versions 0-2."""
 
     api_key: ClassVar[int] = 21
     valid_versions: ClassVar[Versions] = versions("0-2")

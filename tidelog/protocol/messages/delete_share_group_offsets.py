@@ -33,7 +33,7 @@ class DeleteShareGroupOffsetsRequestTopic(Struct):
 
 @message
 class DeleteShareGroupOffsetsRequest(ApiMessage):
-    """Asked of the `DeleteShareGroupOffsets` API (key 92), versions 0."""
+    """The request of the `DeleteShareGroupOffsets` API (key 92), versions 0."""
 
     api_key: ClassVar[int] = 92
     valid_versions: ClassVar[Versions] = versions("0")
@@ -57,7 +57,7 @@ class DeleteShareGroupOffsetsResponseTopic(Struct):
 
 @message
 class DeleteShareGroupOffsetsResponse(ApiMessage):
-    """Answered by the `DeleteShareGroupOffsets` API (key 92), versions 0."""
+    """The response of the `DeleteShareGroupOffsets` API (key 92), versions 0."""
 
     api_key: ClassVar[int] = 92
     valid_versions: ClassVar[Versions] = versions("0")

@@ -40,7 +40,7 @@ class DeleteStateData(Struct):
 
 @message
 class DeleteShareGroupStateRequest(ApiMessage):
-    """Asked of the `DeleteShareGroupState` API (key 86), versions 0."""
+    """The request of the `DeleteShareGroupState` API (key 86), versions 0."""
 
     api_key: ClassVar[int] = 86
     valid_versions: ClassVar[Versions] = versions("0")
@@ -69,7 +69,7 @@ class DeleteStateResult(Struct):
 
 @message
 class DeleteShareGroupStateResponse(ApiMessage):
-    """Answered by the `DeleteShareGroupState` API (key 86), versions 0."""
+    """The response of the `DeleteShareGroupState` API (key 86), versions 0."""
 
     api_key: ClassVar[int] = 86
     valid_versions: ClassVar[Versions] = versions("0")

@@ -33,7 +33,7 @@ class DeleteTopicState(Struct):
 
 @message
 class DeleteTopicsRequest(ApiMessage):
-    """Asked of the `DeleteTopics` API (key 20), versions 1-6."""
+    """The request of the `DeleteTopics` API (key 20), versions 1-6."""
 
     api_key: ClassVar[int] = 20
     valid_versions: ClassVar[Versions] = versions("1-6")
@@ -56,7 +56,7 @@ class DeletableTopicResult(Struct):
 
 @message
 class DeleteTopicsResponse(ApiMessage):
-    """Answered by the `DeleteTopics` API (key 20), versions 1-6."""
+    """The response of the `DeleteTopics` API (key 20), versions 1-6."""
 
     api_key: ClassVar[int] = 20
     valid_versions: ClassVar[Versions] = versions("1-6")

@@ -23,7 +23,7 @@ from tidelog.protocol.schema import (
 
 @message
 class DescribeAclsRequest(ApiMessage):
-    """Asked of the `DescribeAcls` API (key 29), versions 1-3."""
+    """The request of the `DescribeAcls` API (key 29), versions 1-3."""
 
     api_key: ClassVar[int] = 29
     valid_versions: ClassVar[Versions] = versions("1-3")
@@ -60,7 +60,7 @@ class DescribeAclsResource(Struct):
 
 @message
 class DescribeAclsResponse(ApiMessage):
-    """Answered by the `DescribeAcls` API (key 29), versions 1-3."""
+    """The response of the `DescribeAcls` API (key 29), versions 1-3."""
 
     api_key: ClassVar[int] = 29
     valid_versions: ClassVar[Versions] = versions("1-3")

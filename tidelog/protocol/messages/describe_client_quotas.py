@@ -34,7 +34,7 @@ class ComponentData(Struct):
 
 @message
 class DescribeClientQuotasRequest(ApiMessage):
-    """Asked of the `DescribeClientQuotas` API (key 48), versions 0-1."""
+    """The request of the `DescribeClientQuotas` API (key 48), versions 0-1."""
 
     api_key: ClassVar[int] = 48
     valid_versions: ClassVar[Versions] = versions("0-1")
@@ -70,7 +70,7 @@ class EntryData(Struct):
 
 @message
 class DescribeClientQuotasResponse(ApiMessage):
-    """Answered by the `DescribeClientQuotas` API (key 48), versions 0-1."""
+    """The response of the `DescribeClientQuotas` API (key 48), versions 0-1."""
 
     api_key: ClassVar[int] = 48
     valid_versions: ClassVar[Versions] = versions("0-1")

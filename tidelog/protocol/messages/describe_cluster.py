@@ -24,7 +24,7 @@ from tidelog.protocol.schema import (
 
 @message
 class DescribeClusterRequest(ApiMessage):
-    """Asked of the `DescribeCluster` API (key 60), versions 0-2."""
+    """The request of the `DescribeCluster` API (key 60), versions 0-2."""
 
     api_key: ClassVar[int] = 60
     valid_versions: ClassVar[Versions] = versions("0-2")
@@ -48,7 +48,7 @@ class DescribeClusterBroker(Struct):
 
 @message
 class DescribeClusterResponse(ApiMessage):
-    """Answered by the `DescribeCluster` API (key 60), versions 0-2."""
+    """The response of the `DescribeCluster` API (key 60), versions 0-2."""
 
     api_key: ClassVar[int] = 60
     valid_versions: ClassVar[Versions] = versions("0-2")

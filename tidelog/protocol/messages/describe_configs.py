@@ -33,7 +33,7 @@ class DescribeConfigsResource(Struct):
 
 @message
 class DescribeConfigsRequest(ApiMessage):
-    """Asked of the `DescribeConfigs` API (key 32), versions 1-4."""
+    """The request of the `DescribeConfigs` API (key 32), versions 1-4."""
 
     api_key: ClassVar[int] = 32
     valid_versions: ClassVar[Versions] = versions("1-4")
@@ -84,7 +84,7 @@ class DescribeConfigsResult(Struct):
 
 @message
 class DescribeConfigsResponse(ApiMessage):
-    """Answered by the `DescribeConfigs` API (key 32), versions 1-4."""
+    """The response of the `DescribeConfigs` API (key 32), versions 1-4."""
 
     api_key: ClassVar[int] = 32
     valid_versions: ClassVar[Versions] = versions("1-4")

@@ -33,7 +33,7 @@ class DescribeDelegationTokenOwner(Struct):
 
 @message
 class DescribeDelegationTokenRequest(ApiMessage):
-    """Asked of the `DescribeDelegationToken` API (key 41), versions 1-3."""
+    """The request of the `DescribeDelegationToken` API (key 41), versions 1-3."""
 
     api_key: ClassVar[int] = 41
     valid_versions: ClassVar[Versions] = versions("1-3")
@@ -73,7 +73,7 @@ class DescribedDelegationToken(Struct):
 
 @message
 class DescribeDelegationTokenResponse(ApiMessage):
-    """Answered by the `DescribeDelegationToken` API (key 41), versions 1-3."""
+    """The response of the `DescribeDelegationToken` API (key 41), versions 1-3."""
 
     api_key: ClassVar[int] = 41
     valid_versions: ClassVar[Versions] = versions("1-3")

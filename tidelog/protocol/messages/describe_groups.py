@@ -24,7 +24,7 @@ from tidelog.protocol.schema import (
 
 @message
 class DescribeGroupsRequest(ApiMessage):
-    """Asked of the `DescribeGroups` API (key 15), versions 0-6."""
+    """The request of the `DescribeGroups` API (key 15), versions 0-6."""
 
     api_key: ClassVar[int] = 15
     valid_versions: ClassVar[Versions] = versions("0-6")
@@ -62,7 +62,7 @@ class DescribedGroup(Struct):
 
 @message
 class DescribeGroupsResponse(ApiMessage):
-    """Answered by the `DescribeGroups` API (key 15), versions 0-6."""
+    """The response of the `DescribeGroups` API (key 15), versions 0-6."""
 
     api_key: ClassVar[int] = 15
     valid_versions: ClassVar[Versions] = versions("0-6")

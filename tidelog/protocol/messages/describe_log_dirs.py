@@ -32,7 +32,7 @@ class DescribableLogDirTopic(Struct):
 
 @message
 class DescribeLogDirsRequest(ApiMessage):
-    """Asked of the `DescribeLogDirs` API (key 35), versions 1-5."""
+    """The request of the `DescribeLogDirs` API (key 35), versions 1-5."""
 
     api_key: ClassVar[int] = 35
     valid_versions: ClassVar[Versions] = versions("1-5")
@@ -75,7 +75,7 @@ class DescribeLogDirsResult(Struct):
 
 @message
 class DescribeLogDirsResponse(ApiMessage):
-    """Answered by the `DescribeLogDirs` API (key 35), versions 1-5."""
+    """The response of the `DescribeLogDirs` API (key 35), versions 1-5."""
 
     api_key: ClassVar[int] = 35
     valid_versions: ClassVar[Versions] = versions("1-5")

@@ -31,7 +31,7 @@ class TopicRequest(Struct):
 
 @message
 class DescribeProducersRequest(ApiMessage):
-    """Asked of the `DescribeProducers` API (key 61), versions 0."""
+    """The request of the `DescribeProducers` API (key 61), versions 0."""
 
     api_key: ClassVar[int] = 61
     valid_versions: ClassVar[Versions] = versions("0")
@@ -72,7 +72,7 @@ class TopicResponse(Struct):
 
 @message
 class DescribeProducersResponse(ApiMessage):
-    """Answered by the `DescribeProducers` API (key 61), versions 0."""
+    """The response of the `DescribeProducers` API (key 61), versions 0."""
 
     api_key: ClassVar[int] = 61
     valid_versions: ClassVar[Versions] = versions("0")

@@ -42,7 +42,7 @@ class RequestTopicData(Struct):
 
 @message
 class DescribeQuorumRequest(ApiMessage):
-    """Asked of the `DescribeQuorum` API (key 55), versions 0-2."""
+    """The request of the `DescribeQuorum` API (key 55), versions 0-2."""
 
     api_key: ClassVar[int] = 55
     valid_versions: ClassVar[Versions] = versions("0-2")
@@ -103,7 +103,7 @@ class Node(Struct):
 
 @message
 class DescribeQuorumResponse(ApiMessage):
-    """Answered by the `DescribeQuorum` API (key 55), versions 0-2."""
+    """The response of the `DescribeQuorum` API (key 55), versions 0-2."""
 
     api_key: ClassVar[int] = 55
     valid_versions: ClassVar[Versions] = versions("0-2")

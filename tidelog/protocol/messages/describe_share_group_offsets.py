@@ -46,7 +46,7 @@ class DescribeShareGroupOffsetsRequestGroup(Struct):
 
 @message
 class DescribeShareGroupOffsetsRequest(ApiMessage):
-    """Asked of the `DescribeShareGroupOffsets` API (key 90), versions 0-1."""
+    """The request of the `DescribeShareGroupOffsets` API (key 90), versions 0-1."""
 
     api_key: ClassVar[int] = 90
     valid_versions: ClassVar[Versions] = versions("0-1")
@@ -96,7 +96,7 @@ class DescribeShareGroupOffsetsResponseGroup(Struct):
 
 @message
 class DescribeShareGroupOffsetsResponse(ApiMessage):
-    """Answered by the `DescribeShareGroupOffsets` API (key 90), versions 0-1."""
+    """The response of the `DescribeShareGroupOffsets` API (key 90), versions 0-1."""
 
     api_key: ClassVar[int] = 90
     valid_versions: ClassVar[Versions] = versions("0-1")

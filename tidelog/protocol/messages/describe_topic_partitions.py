@@ -43,7 +43,7 @@ class RequestCursor(Struct):
 
 @message
 class DescribeTopicPartitionsRequest(ApiMessage):
-    """Asked of the `DescribeTopicPartitions` API (key 75), versions 0."""
+    """The request of the `DescribeTopicPartitions` API (key 75), versions 0."""
 
     api_key: ClassVar[int] = 75
     valid_versions: ClassVar[Versions] = versions("0")
@@ -94,7 +94,7 @@ class ResponseCursor(Struct):
 
 @message
 class DescribeTopicPartitionsResponse(ApiMessage):
-    """Answered by the `DescribeTopicPartitions` API (key 75), versions 0."""
+    """The response of the `DescribeTopicPartitions` API (key 75), versions 0."""
 
     api_key: ClassVar[int] = 75
     valid_versions: ClassVar[Versions] = versions("0")

@@ -23,7 +23,7 @@ from tidelog.protocol.schema import (
 
 @message
 class DescribeTransactionsRequest(ApiMessage):
-    """Asked of the `DescribeTransactions` API (key 65), versions 0."""
+    """The request of the `DescribeTransactions` API (key 65), versions 0."""
 
     api_key: ClassVar[int] = 65
     valid_versions: ClassVar[Versions] = versions("0")
@@ -56,7 +56,7 @@ class TransactionState(Struct):
 
 @message
 class DescribeTransactionsResponse(ApiMessage):
-    """Answered by the `DescribeTransactions` API (key 65), versions 0."""
+    """The response of the `DescribeTransactions` API (key 65), versions 0."""
 
     api_key: ClassVar[int] = 65
     valid_versions: ClassVar[Versions] = versions("0")

@@ -31,7 +31,7 @@ class UserName(Struct):
 
 @message
 class DescribeUserScramCredentialsRequest(ApiMessage):
-    """Asked of the `DescribeUserScramCredentials` API (key 50), versions 0."""
+    """The request of the `DescribeUserScramCredentials` API (key 50), versions 0."""
 
     api_key: ClassVar[int] = 50
     valid_versions: ClassVar[Versions] = versions("0")
@@ -60,7 +60,7 @@ class DescribeUserScramCredentialsResult(Struct):
 
 @message
 class DescribeUserScramCredentialsResponse(ApiMessage):
-    """Answered by the `DescribeUserScramCredentials` API (key 50), versions 0."""
+    """The response of the `DescribeUserScramCredentials` API (key 50), versions 0."""
 
     api_key: ClassVar[int] = 50
     valid_versions: ClassVar[Versions] = versions("0")

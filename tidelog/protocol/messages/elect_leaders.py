@@ -31,7 +31,7 @@ class TopicPartitions(Struct):
 
 @message
 class ElectLeadersRequest(ApiMessage):
-    """Asked of the `ElectLeaders` API (key 43), versions 0-2."""
+    """The request of the `ElectLeaders` API (key 43), versions 0-2."""
 
     api_key: ClassVar[int] = 43
     valid_versions: ClassVar[Versions] = versions("0-2")
@@ -63,7 +63,7 @@ class ReplicaElectionResult(Struct):
 
 @message
 class ElectLeadersResponse(ApiMessage):
-    """Answered by the `ElectLeaders` API (key 43), versions 0-2."""
+    """The response of the `ElectLeaders` API (key 43), versions 0-2."""
 
     api_key: ClassVar[int] = 43
     valid_versions: ClassVar[Versions] = versions("0-2")

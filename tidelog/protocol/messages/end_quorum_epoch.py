@@ -62,7 +62,7 @@ class LeaderEndpoint(Struct):
 
 @message
 class EndQuorumEpochRequest(ApiMessage):
-    """Asked of the `EndQuorumEpoch` API (key 54), versions 0-1."""
+    """The request of the `EndQuorumEpoch` API (key 54), versions 0-1."""
 
     api_key: ClassVar[int] = 54
     valid_versions: ClassVar[Versions] = versions("0-1")
@@ -102,7 +102,7 @@ class NodeEndpoint(Struct):
 
 @message
 class EndQuorumEpochResponse(ApiMessage):
-    """Answered by the `EndQuorumEpoch` API (key 54), versions 0-1."""
+    """The response of the `EndQuorumEpoch` API (key 54), versions 0-1."""
 
     api_key: ClassVar[int] = 54
     valid_versions: ClassVar[Versions] = versions("0-1")

@@ -12,7 +12,7 @@ from tidelog.protocol.schema import ApiMessage, Bool, Int16, Int32, Int64, Strin
 
 @message
 class EndTxnRequest(ApiMessage):
-    """Asked of the `EndTxn` API (key 26), versions 0-5."""
+    """The request of the `EndTxn` API (key 26), versions 0-5."""
 
     api_key: ClassVar[int] = 26
     valid_versions: ClassVar[Versions] = versions("0-5")
@@ -26,7 +26,7 @@ class EndTxnRequest(ApiMessage):
 
 @message
 class EndTxnResponse(ApiMessage):
-    """Answered by the `EndTxn` API (key 26), versions 0-5."""
+    """The response of the `EndTxn` API (key 26), versions 0-5."""
 
     api_key: ClassVar[int] = 26
     valid_versions: ClassVar[Versions] = versions("0-5")

@@ -12,7 +12,7 @@ from tidelog.protocol.schema import ApiMessage, Bytes, Int16, Versions, message,
 
 @message
 class EnvelopeRequest(ApiMessage):
-    """Asked of the `Envelope` API (key 58), versions 0."""
+    """The request of the `Envelope` API (key 58), versions 0."""
 
     api_key: ClassVar[int] = 58
     valid_versions: ClassVar[Versions] = versions("0")
@@ -25,7 +25,7 @@ class EnvelopeRequest(ApiMessage):
 
 @message
 class EnvelopeResponse(ApiMessage):
-    """Answered by the `Envelope` API (key 58), versions 0."""
+    """The response of the `Envelope` API (key 58), versions 0."""
 
     api_key: ClassVar[int] = 58
     valid_versions: ClassVar[Versions] = versions("0")

@@ -12,7 +12,7 @@ from tidelog.protocol.schema import ApiMessage, Bytes, Int16, Int32, Int64, Vers
 
 @message
 class ExpireDelegationTokenRequest(ApiMessage):
-    """Asked of the `ExpireDelegationToken` API (key 40), versions 1-2."""
+    """The request of the `ExpireDelegationToken` API (key 40), versions 1-2."""
 
     api_key: ClassVar[int] = 40
     valid_versions: ClassVar[Versions] = versions("1-2")
@@ -24,7 +24,7 @@ class ExpireDelegationTokenRequest(ApiMessage):
 
 @message
 class ExpireDelegationTokenResponse(ApiMessage):
-    """Answered by the `ExpireDelegationToken` API (key 40), versions 1-2."""
+    """The response of the `ExpireDelegationToken` API (key 40), versions 1-2."""
 
     api_key: ClassVar[int] = 40
     valid_versions: ClassVar[Versions] = versions("1-2")

@@ -69,7 +69,7 @@ class ForgottenTopic(Struct):
 
 @message
 class FetchRequest(ApiMessage):
-    """Asked of the `Fetch` API (key 1), versions 4-18."""
+    """The request of the `Fetch` API (key 1), versions 4-18."""
 
     api_key: ClassVar[int] = 1
     valid_versions: ClassVar[Versions] = versions("4-18")
@@ -167,7 +167,7 @@ class NodeEndpoint(Struct):
 
 @message
 class FetchResponse(ApiMessage):
-    """Answered by the `Fetch` API (key 1), versions 4-18."""
+    """The response of the `Fetch` API (key 1), versions 4-18."""
 
     api_key: ClassVar[int] = 1
     valid_versions: ClassVar[Versions] = versions("4-18")

@@ -56,7 +56,7 @@ class RequestTopicSnapshot(Struct):
 
 @message
 class FetchSnapshotRequest(ApiMessage):
-    """Asked of the `FetchSnapshot` API (key 59), versions 0-1."""
+    """The request of the `FetchSnapshot` API (key 59), versions 0-1."""
 
     api_key: ClassVar[int] = 59
     valid_versions: ClassVar[Versions] = versions("0-1")
@@ -118,7 +118,7 @@ class NodeEndpoint(Struct):
 
 @message
 class FetchSnapshotResponse(ApiMessage):
-    """Answered by the `FetchSnapshot` API (key 59), versions 0-1."""
+    """The response of the `FetchSnapshot` API (key 59), versions 0-1."""
 
     api_key: ClassVar[int] = 59
     valid_versions: ClassVar[Versions] = versions("0-1")

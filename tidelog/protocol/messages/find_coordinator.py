@@ -23,7 +23,7 @@ from tidelog.protocol.schema import (
 
 @message
 class FindCoordinatorRequest(ApiMessage):
-    """Asked of the `FindCoordinator` API (key 10), versions 0-6."""
+    """The request of the `FindCoordinator` API (key 10), versions 0-6."""
 
     api_key: ClassVar[int] = 10
     valid_versions: ClassVar[Versions] = versions("0-6")
@@ -48,7 +48,7 @@ class Coordinator(Struct):
 
 @message
 class FindCoordinatorResponse(ApiMessage):
-    """Answered by the `FindCoordinator` API (key 10), versions 0-6."""
+    """The response of the `FindCoordinator` API (key 10), versions 0-6."""
 
     api_key: ClassVar[int] = 10
     valid_versions: ClassVar[Versions] = versions("0-6")

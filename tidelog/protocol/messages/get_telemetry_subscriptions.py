@@ -27,7 +27,7 @@ from tidelog.protocol.schema import (
 
 @message
 class GetTelemetrySubscriptionsRequest(ApiMessage):
-    """Asked of the `GetTelemetrySubscriptions` API (key 71), versions 0."""
+    """The request of the `GetTelemetrySubscriptions` API (key 71), versions 0."""
 
     api_key: ClassVar[int] = 71
     valid_versions: ClassVar[Versions] = versions("0")
@@ -38,7 +38,7 @@ class GetTelemetrySubscriptionsRequest(ApiMessage):
 
 @message
 class GetTelemetrySubscriptionsResponse(ApiMessage):
-    """Answered by the `GetTelemetrySubscriptions` API (key 71), versions 0."""
+    """The response of the `GetTelemetrySubscriptions` API (key 71), versions 0."""
 
     api_key: ClassVar[int] = 71
     valid_versions: ClassVar[Versions] = versions("0")

@@ -12,7 +12,7 @@ from tidelog.protocol.schema import ApiMessage, Int16, Int32, String, Versions, 
 
 @message
 class HeartbeatRequest(ApiMessage):
-    """Asked of the `Heartbeat` API (key 12), versions 0-4."""
+    """The request of the `Heartbeat` API (key 12), versions 0-4."""
 
     api_key: ClassVar[int] = 12
     valid_versions: ClassVar[Versions] = versions("0-4")
@@ -26,7 +26,7 @@ class HeartbeatRequest(ApiMessage):
 
 @message
 class HeartbeatResponse(ApiMessage):
-    """Answered by the `Heartbeat` API (key 12), versions 0-4."""
+    """The response of the `Heartbeat` API (key 12), versions 0-4."""
 
     api_key: ClassVar[int] = 12
     valid_versions: ClassVar[Versions] = versions("0-4")

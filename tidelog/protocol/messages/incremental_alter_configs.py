@@ -43,7 +43,7 @@ class AlterConfigsResource(Struct):
 
 @message
 class IncrementalAlterConfigsRequest(ApiMessage):
-    """Asked of the `IncrementalAlterConfigs` API (key 44), versions 0-1."""
+    """The request of the `IncrementalAlterConfigs` API (key 44), versions 0-1."""
 
     api_key: ClassVar[int] = 44
     valid_versions: ClassVar[Versions] = versions("0-1")
@@ -65,7 +65,7 @@ class AlterConfigsResourceResponse(Struct):
 
 @message
 class IncrementalAlterConfigsResponse(ApiMessage):
-    """Answered by the `IncrementalAlterConfigs` API (key 44), versions 0-1."""
+    """The response of the `IncrementalAlterConfigs` API (key 44), versions 0-1."""
 
     api_key: ClassVar[int] = 44
     valid_versions: ClassVar[Versions] = versions("0-1")

@@ -12,7 +12,7 @@ from tidelog.protocol.schema import ApiMessage, Bool, Int16, Int32, Int64, Strin
 
 @message
 class InitProducerIdRequest(ApiMessage):
-    """Asked of the `InitProducerId` API (key 22), versions 0-6."""
+    """The request of the `InitProducerId` API (key 22), versions 0-6."""
 
     api_key: ClassVar[int] = 22
     valid_versions: ClassVar[Versions] = versions("0-6")
@@ -28,7 +28,7 @@ class InitProducerIdRequest(ApiMessage):
 
 @message
 class InitProducerIdResponse(ApiMessage):
-    """Answered by the `InitProducerId` API (key 22), versions 0-6."""
+    """The response of the `InitProducerId` API (key 22), versions 0-6."""
 
     api_key: ClassVar[int] = 22
     valid_versions: ClassVar[Versions] = versions("0-6")

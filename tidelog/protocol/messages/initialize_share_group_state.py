@@ -44,7 +44,7 @@ class InitializeStateData(Struct):
 
 @message
 class InitializeShareGroupStateRequest(ApiMessage):
-    """Asked of the `InitializeShareGroupState` API (key 83), versions 0."""
+    """The request of the `InitializeShareGroupState` API (key 83), versions 0."""
 
     api_key: ClassVar[int] = 83
     valid_versions: ClassVar[Versions] = versions("0")
@@ -73,7 +73,7 @@ class InitializeStateResult(Struct):
 
 @message
 class InitializeShareGroupStateResponse(ApiMessage):
-    """Answered by the `InitializeShareGroupState` API (key 83), versions 0."""
+    """The response of the `InitializeShareGroupState` API (key 83), versions 0."""
 
     api_key: ClassVar[int] = 83
     valid_versions: ClassVar[Versions] = versions("0")

@@ -32,7 +32,7 @@ class JoinGroupRequestProtocol(Struct):
 
 @message
 class JoinGroupRequest(ApiMessage):
-    """Asked of the `JoinGroup` API (key 11), versions 0-9."""
+    """The request of the `JoinGroup` API (key 11), versions 0-9."""
 
     api_key: ClassVar[int] = 11
     valid_versions: ClassVar[Versions] = versions("0-9")
@@ -59,7 +59,7 @@ class JoinGroupResponseMember(Struct):
 
 @message
 class JoinGroupResponse(ApiMessage):
-    """Answered by the `JoinGroup` API (key 11), versions 0-9."""
+    """The response of the `JoinGroup` API (key 11), versions 0-9."""
 
     api_key: ClassVar[int] = 11
     valid_versions: ClassVar[Versions] = versions("0-9")

@@ -31,7 +31,7 @@ class MemberIdentity(Struct):
 
 @message
 class LeaveGroupRequest(ApiMessage):
-    """Asked of the `LeaveGroup` API (key 13), versions 0-5."""
+    """The request of the `LeaveGroup` API (key 13), versions 0-5."""
 
     api_key: ClassVar[int] = 13
     valid_versions: ClassVar[Versions] = versions("0-5")
@@ -53,7 +53,7 @@ class MemberResponse(Struct):
 
 @message
 class LeaveGroupResponse(ApiMessage):
-    """Answered by the `LeaveGroup` API (key 13), versions 0-5."""
+    """The response of the `LeaveGroup` API (key 13), versions 0-5."""
 
     api_key: ClassVar[int] = 13
     valid_versions: ClassVar[Versions] = versions("0-5")

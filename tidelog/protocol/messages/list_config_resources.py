@@ -23,7 +23,7 @@ from tidelog.protocol.schema import (
 
 @message
 class ListConfigResourcesRequest(ApiMessage):
-    """Asked of the `ListConfigResources` API (key 74), versions 0-1."""
+    """The request of the `ListConfigResources` API (key 74), versions 0-1."""
 
     api_key: ClassVar[int] = 74
     valid_versions: ClassVar[Versions] = versions("0-1")
@@ -42,7 +42,7 @@ class ConfigResource(Struct):
 
 @message
 class ListConfigResourcesResponse(ApiMessage):
-    """Answered by the `ListConfigResources` API (key 74), versions 0-1."""
+    """The response of the `ListConfigResources` API (key 74), versions 0-1."""
 
     api_key: ClassVar[int] = 74
     valid_versions: ClassVar[Versions] = versions("0-1")

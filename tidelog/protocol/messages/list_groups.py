@@ -22,7 +22,7 @@ from tidelog.protocol.schema import (
 
 @message
 class ListGroupsRequest(ApiMessage):
-    """Asked of the `ListGroups` API (key 16), versions 0-5."""
+    """The request of the `ListGroups` API (key 16), versions 0-5."""
 
     api_key: ClassVar[int] = 16
     valid_versions: ClassVar[Versions] = versions("0-5")
@@ -44,7 +44,7 @@ class ListedGroup(Struct):
 
 @message
 class ListGroupsResponse(ApiMessage):
-    """Answered by the `ListGroups` API (key 16), versions 0-5."""
+    """The response of the `ListGroups` API (key 16), versions 0-5."""
 
     api_key: ClassVar[int] = 16
     valid_versions: ClassVar[Versions] = versions("0-5")

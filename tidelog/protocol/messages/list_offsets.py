@@ -41,7 +41,7 @@ class ListOffsetsTopic(Struct):
 
 @message
 class ListOffsetsRequest(ApiMessage):
-    """Asked of the `ListOffsets` API (key 2), versions 1-11."""
+    """The request of the `ListOffsets` API (key 2), versions 1-11."""
 
     api_key: ClassVar[int] = 2
     valid_versions: ClassVar[Versions] = versions("1-11")
@@ -76,7 +76,7 @@ class ListOffsetsTopicResponse(Struct):
 
 @message
 class ListOffsetsResponse(ApiMessage):
-    """Answered by the `ListOffsets` API (key 2), versions 1-11."""
+    """The response of the `ListOffsets` API (key 2), versions 1-11."""
 
     api_key: ClassVar[int] = 2
     valid_versions: ClassVar[Versions] = versions("1-11")

@@ -31,7 +31,7 @@ class ListPartitionReassignmentsTopics(Struct):
 
 @message
 class ListPartitionReassignmentsRequest(ApiMessage):
-    """Asked of the `ListPartitionReassignments` API (key 46), versions 0."""
+    """The request of the `ListPartitionReassignments` API (key 46), versions 0."""
 
     api_key: ClassVar[int] = 46
     valid_versions: ClassVar[Versions] = versions("0")
@@ -66,7 +66,7 @@ class OngoingTopicReassignment(Struct):
 
 @message
 class ListPartitionReassignmentsResponse(ApiMessage):
-    """Answered by the `ListPartitionReassignments` API (key 46), versions 0."""
+    """The response of the `ListPartitionReassignments` API (key 46), versions 0."""
 
     api_key: ClassVar[int] = 46
     valid_versions: ClassVar[Versions] = versions("0")

@@ -23,7 +23,7 @@ from tidelog.protocol.schema import (
 
 @message
 class ListTransactionsRequest(ApiMessage):
-    """Asked of the `ListTransactions` API (key 66), versions 0-2."""
+    """The request of the `ListTransactions` API (key 66), versions 0-2."""
 
     api_key: ClassVar[int] = 66
     valid_versions: ClassVar[Versions] = versions("0-2")
@@ -46,7 +46,7 @@ class TransactionState(Struct):
 
 @message
 class ListTransactionsResponse(ApiMessage):
-    """Answered by the `ListTransactions` API (key 66), versions 0-2."""
+    """The response of the `ListTransactions` API (key 66), versions 0-2."""
 
     api_key: ClassVar[int] = 66
     valid_versions: ClassVar[Versions] = versions("0-2")

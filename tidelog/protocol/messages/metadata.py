@@ -34,7 +34,7 @@ class MetadataRequestTopic(Struct):
 
 @message
 class MetadataRequest(ApiMessage):
-    """Asked of the `Metadata` API (key 3), versions 0-13."""
+    """The request of the `Metadata` API (key 3), versions 0-13."""
 
     api_key: ClassVar[int] = 3
     valid_versions: ClassVar[Versions] = versions("0-13")
@@ -85,7 +85,7 @@ class MetadataResponseTopic(Struct):
 
 @message
 class MetadataResponse(ApiMessage):
-    """Answered by the `Metadata` API (key 3), versions 0-13."""
+    """The response of the `Metadata` API (key 3), versions 0-13."""
 
     api_key: ClassVar[int] = 3
     valid_versions: ClassVar[Versions] = versions("0-13")

@@ -47,7 +47,7 @@ class OffsetCommitRequestTopic(Struct):
 
 @message
 class OffsetCommitRequest(ApiMessage):
-    """Asked of the `OffsetCommit` API (key 8), versions 2-10."""
+    """The request of the `OffsetCommit` API (key 8), versions 2-10."""
 
     api_key: ClassVar[int] = 8
     valid_versions: ClassVar[Versions] = versions("2-10")
@@ -82,7 +82,7 @@ class OffsetCommitResponseTopic(Struct):
 
 @message
 class OffsetCommitResponse(ApiMessage):
-    """Answered by the `OffsetCommit` API (key 8), versions 2-10."""
+    """The response of the `OffsetCommit` API (key 8), versions 2-10."""
 
     api_key: ClassVar[int] = 8
     valid_versions: ClassVar[Versions] = versions("2-10")

@@ -39,7 +39,7 @@ class OffsetDeleteRequestTopic(Struct):
 
 @message
 class OffsetDeleteRequest(ApiMessage):
-    """Asked of the `OffsetDelete` API (key 47), versions 0."""
+    """The request of the `OffsetDelete` API (key 47), versions 0."""
 
     api_key: ClassVar[int] = 47
     valid_versions: ClassVar[Versions] = versions("0")
@@ -69,7 +69,7 @@ class OffsetDeleteResponseTopic(Struct):
 
 @message
 class OffsetDeleteResponse(ApiMessage):
-    """Answered by the `OffsetDelete` API (key 47), versions 0."""
+    """The response of the `OffsetDelete` API (key 47), versions 0."""
 
     api_key: ClassVar[int] = 47
     valid_versions: ClassVar[Versions] = versions("0")

@@ -56,7 +56,7 @@ class OffsetFetchRequestGroup(Struct):
 
 @message
 class OffsetFetchRequest(ApiMessage):
-    """Asked of the `OffsetFetch` API (key 9), versions 1-10."""
+    """The request of the `OffsetFetch` API (key 9), versions 1-10."""
 
     api_key: ClassVar[int] = 9
     valid_versions: ClassVar[Versions] = versions("1-10")
@@ -124,7 +124,7 @@ class OffsetFetchResponseGroup(Struct):
 
 @message
 class OffsetFetchResponse(ApiMessage):
-    """Answered by the `OffsetFetch` API (key 9), versions 1-10."""
+    """The response of the `OffsetFetch` API (key 9), versions 1-10."""
 
     api_key: ClassVar[int] = 9
     valid_versions: ClassVar[Versions] = versions("1-10")

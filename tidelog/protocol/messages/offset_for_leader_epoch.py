@@ -40,7 +40,7 @@ class OffsetForLeaderTopic(Struct):
 
 @message
 class OffsetForLeaderEpochRequest(ApiMessage):
-    """Asked of the `OffsetForLeaderEpoch` API (key 23), versions 2-4."""
+    """The request of the `OffsetForLeaderEpoch` API (key 23), versions 2-4."""
 
     api_key: ClassVar[int] = 23
     valid_versions: ClassVar[Versions] = versions("2-4")
@@ -70,7 +70,7 @@ class OffsetForLeaderTopicResult(Struct):
 
 @message
 class OffsetForLeaderEpochResponse(ApiMessage):
-    """Answered by the `OffsetForLeaderEpoch` API (key 23), versions 2-4."""
+    """The response of the `OffsetForLeaderEpoch` API (key 23), versions 2-4."""
 
     api_key: ClassVar[int] = 23
     valid_versions: ClassVar[Versions] = versions("2-4")

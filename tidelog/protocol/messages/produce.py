@@ -45,7 +45,7 @@ class TopicProduceData(Struct):
 
 @message
 class ProduceRequest(ApiMessage):
-    """Asked of the `Produce` API (key 0), versions 3-13."""
+    """The request of the `Produce` API (key 0), versions 3-13."""
 
     api_key: ClassVar[int] = 0
     valid_versions: ClassVar[Versions] = versions("3-13")
@@ -114,7 +114,7 @@ class NodeEndpoint(Struct):
 
 @message
 class ProduceResponse(ApiMessage):
-    """Answered by the `Produce` API (key 0), versions 3-13."""
+    """The response of the `Produce` API (key 0), versions 3-13."""
 
     api_key: ClassVar[int] = 0
     valid_versions: ClassVar[Versions] = versions("3-13")

@@ -25,7 +25,7 @@ from tidelog.protocol.schema import (
 
 @message
 class PushTelemetryRequest(ApiMessage):
-    """Asked of the `PushTelemetry` API (key 72), versions 0."""
+    """The request of the `PushTelemetry` API (key 72), versions 0."""
 
     api_key: ClassVar[int] = 72
     valid_versions: ClassVar[Versions] = versions("0")
@@ -40,7 +40,7 @@ class PushTelemetryRequest(ApiMessage):
 
 @message
 class PushTelemetryResponse(ApiMessage):
-    """Answered by the `PushTelemetry` API (key 72), versions 0."""
+    """The response of the `PushTelemetry` API (key 72), versions 0."""
 
     api_key: ClassVar[int] = 72
     valid_versions: ClassVar[Versions] = versions("0")

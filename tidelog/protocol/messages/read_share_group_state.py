@@ -43,7 +43,7 @@ class ReadStateData(Struct):
 
 @message
 class ReadShareGroupStateRequest(ApiMessage):
-    """Asked of the `ReadShareGroupState` API (key 84), versions 0."""
+    """The request of the `ReadShareGroupState` API (key 84), versions 0."""
 
     api_key: ClassVar[int] = 84
     valid_versions: ClassVar[Versions] = versions("0")
@@ -85,7 +85,7 @@ class ReadStateResult(Struct):
 
 @message
 class ReadShareGroupStateResponse(ApiMessage):
-    """Answered by the `ReadShareGroupState` API (key 84), versions 0."""
+    """The response of the `ReadShareGroupState` API (key 84), versions 0."""
 
     api_key: ClassVar[int] = 84
     valid_versions: ClassVar[Versions] = versions("0")

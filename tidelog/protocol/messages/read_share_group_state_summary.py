@@ -43,7 +43,7 @@ class ReadStateSummaryData(Struct):
 
 @message
 class ReadShareGroupStateSummaryRequest(ApiMessage):
-    """Asked of the `ReadShareGroupStateSummary` API (key 87), versions 0-1."""
+    """The request of the `ReadShareGroupStateSummary` API (key 87), versions 0-1."""
 
     api_key: ClassVar[int] = 87
     valid_versions: ClassVar[Versions] = versions("0-1")
@@ -76,7 +76,7 @@ class ReadStateSummaryResult(Struct):
 
 @message
 class ReadShareGroupStateSummaryResponse(ApiMessage):
-    """Answered by the `ReadShareGroupStateSummary` API (key 87), versions 0-1."""
+    """The response of the `ReadShareGroupStateSummary` API (key 87), versions 0-1."""
 
     api_key: ClassVar[int] = 87
     valid_versions: ClassVar[Versions] = versions("0-1")

@@ -23,7 +23,7 @@ from tidelog.protocol.schema import (
 
 @message
 class RemoveRaftVoterRequest(ApiMessage):
-    """Asked of the `RemoveRaftVoter` API (key 81), versions 0."""
+    """The request of the `RemoveRaftVoter` API (key 81), versions 0."""
 
     api_key: ClassVar[int] = 81
     valid_versions: ClassVar[Versions] = versions("0")
@@ -36,7 +36,7 @@ class RemoveRaftVoterRequest(ApiMessage):
 
 @message
 class RemoveRaftVoterResponse(ApiMessage):
-    """Answered by the `RemoveRaftVoter` API (key 81), versions 0."""
+    """The response of the `RemoveRaftVoter` API (key 81), versions 0."""
 
     api_key: ClassVar[int] = 81
     valid_versions: ClassVar[Versions] = versions("0")

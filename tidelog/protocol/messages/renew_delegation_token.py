@@ -12,7 +12,7 @@ from tidelog.protocol.schema import ApiMessage, Bytes, Int16, Int32, Int64, Vers
 
 @message
 class RenewDelegationTokenRequest(ApiMessage):
-    """Asked of the `RenewDelegationToken` API (key 39), versions 1-2."""
+    """The request of the `RenewDelegationToken` API (key 39), versions 1-2."""
 
     api_key: ClassVar[int] = 39
     valid_versions: ClassVar[Versions] = versions("1-2")
@@ -24,7 +24,7 @@ class RenewDelegationTokenRequest(ApiMessage):
 
 @message
 class RenewDelegationTokenResponse(ApiMessage):
-    """Answered by the `RenewDelegationToken` API (key 39), versions 1-2."""
+    """The response of the `RenewDelegationToken` API (key 39), versions 1-2."""
 
     api_key: ClassVar[int] = 39
     valid_versions: ClassVar[Versions] = versions("1-2")

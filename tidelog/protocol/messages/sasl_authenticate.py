@@ -12,7 +12,7 @@ from tidelog.protocol.schema import ApiMessage, Bytes, Int16, Int64, String, Ver
 
 @message
 class SaslAuthenticateRequest(ApiMessage):
-    """Asked of the `SaslAuthenticate` API (key 36), versions 0-2."""
+    """The request of the `SaslAuthenticate` API (key 36), versions 0-2."""
 
     api_key: ClassVar[int] = 36
     valid_versions: ClassVar[Versions] = versions("0-2")
@@ -23,7 +23,7 @@ class SaslAuthenticateRequest(ApiMessage):
 
 @message
 class SaslAuthenticateResponse(ApiMessage):
-    """Answered by the `SaslAuthenticate` API (key 36), versions 0-2."""
+    """The response of the `SaslAuthenticate` API (key 36), versions 0-2."""
 
     api_key: ClassVar[int] = 36
     valid_versions: ClassVar[Versions] = versions("0-2")

@@ -12,7 +12,7 @@ from tidelog.protocol.schema import ApiMessage, Array, Int16, String, Versions, 
 
 @message
 class SaslHandshakeRequest(ApiMessage):
-    """Asked of the `SaslHandshake` API (key 17), versions 0-1."""
+    """The request of the `SaslHandshake` API (key 17), versions 0-1."""
 
     api_key: ClassVar[int] = 17
     valid_versions: ClassVar[Versions] = versions("0-1")
@@ -23,7 +23,7 @@ class SaslHandshakeRequest(ApiMessage):
 
 @message
 class SaslHandshakeResponse(ApiMessage):
-    """Answered by the `SaslHandshake` API (key 17), versions 0-1."""
+    """The response of the `SaslHandshake` API (key 17), versions 0-1."""
 
     api_key: ClassVar[int] = 17
     valid_versions: ClassVar[Versions] = versions("0-1")

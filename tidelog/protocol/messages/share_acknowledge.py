@@ -56,7 +56,7 @@ class AcknowledgeTopic(Struct):
 
 @message
 class ShareAcknowledgeRequest(ApiMessage):
-    """Asked of the `ShareAcknowledge` API (key 79), versions 1-2."""
+    """The request of the `ShareAcknowledge` API (key 79), versions 1-2."""
 
     api_key: ClassVar[int] = 79
     valid_versions: ClassVar[Versions] = versions("1-2")
@@ -107,7 +107,7 @@ class NodeEndpoint(Struct):
 
 @message
 class ShareAcknowledgeResponse(ApiMessage):
-    """Answered by the `ShareAcknowledge` API (key 79), versions 1-2."""
+    """The response of the `ShareAcknowledge` API (key 79), versions 1-2."""
 
     api_key: ClassVar[int] = 79
     valid_versions: ClassVar[Versions] = versions("1-2")

@@ -66,7 +66,7 @@ class ForgottenTopic(Struct):
 
 @message
 class ShareFetchRequest(ApiMessage):
-    """Asked of the `ShareFetch` API (key 78), versions 1-2."""
+    """The request of the `ShareFetch` API (key 78), versions 1-2."""
 
     api_key: ClassVar[int] = 78
     valid_versions: ClassVar[Versions] = versions("1-2")
@@ -137,7 +137,7 @@ class NodeEndpoint(Struct):
 
 @message
 class ShareFetchResponse(ApiMessage):
-    """Answered by the `ShareFetch` API (key 78), versions 1-2."""
+    """The response of the `ShareFetch` API (key 78), versions 1-2."""
 
     api_key: ClassVar[int] = 78
     valid_versions: ClassVar[Versions] = versions("1-2")

@@ -27,7 +27,7 @@ from tidelog.protocol.schema import (
 
 @message
 class ShareGroupDescribeRequest(ApiMessage):
-    """Asked of the `ShareGroupDescribe` API (key 77), versions 1."""
+    """The request of the `ShareGroupDescribe` API (key 77), versions 1."""
 
     api_key: ClassVar[int] = 77
     valid_versions: ClassVar[Versions] = versions("1")
@@ -83,7 +83,7 @@ class DescribedGroup(Struct):
 
 @message
 class ShareGroupDescribeResponse(ApiMessage):
-    """Answered by the `ShareGroupDescribe` API (key 77), versions 1."""
+    """The response of the `ShareGroupDescribe` API (key 77), versions 1."""
 
     api_key: ClassVar[int] = 77
     valid_versions: ClassVar[Versions] = versions("1")

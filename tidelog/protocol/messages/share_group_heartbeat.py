@@ -26,7 +26,7 @@ from tidelog.protocol.schema import (
 
 @message
 class ShareGroupHeartbeatRequest(ApiMessage):
-    """Asked of the `ShareGroupHeartbeat` API (key 76), versions 1."""
+    """The request of the `ShareGroupHeartbeat` API (key 76), versions 1."""
 
     api_key: ClassVar[int] = 76
     valid_versions: ClassVar[Versions] = versions("1")
@@ -56,7 +56,7 @@ class Assignment(Struct):
 
 @message
 class ShareGroupHeartbeatResponse(ApiMessage):
-    """Answered by the `ShareGroupHeartbeat` API (key 76), versions 1."""
+    """The response of the `ShareGroupHeartbeat` API (key 76), versions 1."""
 
     api_key: ClassVar[int] = 76
     valid_versions: ClassVar[Versions] = versions("1")

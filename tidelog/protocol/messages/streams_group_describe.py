@@ -26,7 +26,7 @@ from tidelog.protocol.schema import (
 
 @message
 class StreamsGroupDescribeRequest(ApiMessage):
-    """Asked of the `StreamsGroupDescribe` API (key 89), versions 0."""
+    """The request of the `StreamsGroupDescribe` API (key 89), versions 0."""
 
     api_key: ClassVar[int] = 89
     valid_versions: ClassVar[Versions] = versions("0")
@@ -145,7 +145,7 @@ class DescribedGroup(Struct):
 
 @message
 class StreamsGroupDescribeResponse(ApiMessage):
-    """Answered by the `StreamsGroupDescribe` API (key 89), versions 0."""
+    """The response of the `StreamsGroupDescribe` API (key 89), versions 0."""
 
     api_key: ClassVar[int] = 89
     valid_versions: ClassVar[Versions] = versions("0")

@@ -100,7 +100,7 @@ class TaskOffset(Struct):
 
 @message
 class StreamsGroupHeartbeatRequest(ApiMessage):
-    """Asked of the `StreamsGroupHeartbeat` API (key 88), versions 0."""
+    """The request of the `StreamsGroupHeartbeat` API (key 88), versions 0."""
 
     api_key: ClassVar[int] = 88
     valid_versions: ClassVar[Versions] = versions("0")
@@ -174,7 +174,7 @@ class EndpointToPartitions(Struct):
 
 @message
 class StreamsGroupHeartbeatResponse(ApiMessage):
-    """Answered by the `StreamsGroupHeartbeat` API (key 88), versions 0."""
+    """The response of the `StreamsGroupHeartbeat` API (key 88), versions 0."""
 
     api_key: ClassVar[int] = 88
     valid_versions: ClassVar[Versions] = versions("0")

@@ -31,7 +31,7 @@ class SyncGroupRequestAssignment(Struct):
 
 @message
 class SyncGroupRequest(ApiMessage):
-    """Asked of the `SyncGroup` API (key 14), versions 0-5."""
+    """The request of the `SyncGroup` API (key 14), versions 0-5."""
 
     api_key: ClassVar[int] = 14
     valid_versions: ClassVar[Versions] = versions("0-5")
@@ -50,7 +50,7 @@ class SyncGroupRequest(ApiMessage):
 
 @message
 class SyncGroupResponse(ApiMessage):
-    """Answered by the `SyncGroup` API (key 14), versions 0-5."""
+    """The response of the `SyncGroup` API (key 14), versions 0-5."""
 
     api_key: ClassVar[int] = 14
     valid_versions: ClassVar[Versions] = versions("0-5")

@@ -43,7 +43,7 @@ class TxnOffsetCommitRequestTopic(Struct):
 
 @message
 class TxnOffsetCommitRequest(ApiMessage):
-    """Asked of the `TxnOffsetCommit` API (key 28), versions 0-5."""
+    """The request of the `TxnOffsetCommit` API (key 28), versions 0-5."""
 
     api_key: ClassVar[int] = 28
     valid_versions: ClassVar[Versions] = versions("0-5")
@@ -79,7 +79,7 @@ class TxnOffsetCommitResponseTopic(Struct):
 
 @message
 class TxnOffsetCommitResponse(ApiMessage):
-    """Answered by the `TxnOffsetCommit` API (key 28), versions 0-5."""
+    """The response of the `TxnOffsetCommit` API (key 28), versions 0-5."""
 
     api_key: ClassVar[int] = 28
     valid_versions: ClassVar[Versions] = versions("0-5")

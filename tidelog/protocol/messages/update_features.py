@@ -34,7 +34,7 @@ class FeatureUpdateKey(Struct):
 
 @message
 class UpdateFeaturesRequest(ApiMessage):
-    """Asked of the `UpdateFeatures` API (key 57), versions 0-2."""
+    """The request of the `UpdateFeatures` API (key 57), versions 0-2."""
 
     api_key: ClassVar[int] = 57
     valid_versions: ClassVar[Versions] = versions("0-2")
@@ -56,7 +56,7 @@ class UpdatableFeatureResult(Struct):
 
 @message
 class UpdateFeaturesResponse(ApiMessage):
-    """Answered by the `UpdateFeatures` API (key 57), versions 0-2."""
+    """The response of the `UpdateFeatures` API (key 57), versions 0-2."""
 
     api_key: ClassVar[int] = 57
     valid_versions: ClassVar[Versions] = versions("0-2")

@@ -44,7 +44,7 @@ class KRaftVersionFeature(Struct):
 
 @message
 class UpdateRaftVoterRequest(ApiMessage):
-    """Asked of the `UpdateRaftVoter` API (key 82), versions 0."""
+    """The request of the `UpdateRaftVoter` API (key 82), versions 0."""
 
     api_key: ClassVar[int] = 82
     valid_versions: ClassVar[Versions] = versions("0")
@@ -72,7 +72,7 @@ class CurrentLeader(Struct):
 
 @message
 class UpdateRaftVoterResponse(ApiMessage):
-    """Answered by the `UpdateRaftVoter` API (key 82), versions 0."""
+    """The response of the `UpdateRaftVoter` API (key 82), versions 0."""
 
     api_key: ClassVar[int] = 82
     valid_versions: ClassVar[Versions] = versions("0")

@@ -50,7 +50,7 @@ class RequestTopicData(Struct):
 
 @message
 class VoteRequest(ApiMessage):
-    """Asked of the `Vote` API (key 52), versions 0-2."""
+    """The request of the `Vote` API (key 52), versions 0-2."""
 
     api_key: ClassVar[int] = 52
     valid_versions: ClassVar[Versions] = versions("0-2")
@@ -91,7 +91,7 @@ class NodeEndpoint(Struct):
 
 @message
 class VoteResponse(ApiMessage):
-    """Answered by the `Vote` API (key 52), versions 0-2."""
+    """The response of the `Vote` API (key 52), versions 0-2."""
 
     api_key: ClassVar[int] = 52
     valid_versions: ClassVar[Versions] = versions("0-2")

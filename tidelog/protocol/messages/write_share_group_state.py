@@ -57,7 +57,7 @@ class WriteStateData(Struct):
 
 @message
 class WriteShareGroupStateRequest(ApiMessage):
-    """Asked of the `WriteShareGroupState` API (key 85), versions 0-1."""
+    """The request of the `WriteShareGroupState` API (key 85), versions 0-1."""
 
     api_key: ClassVar[int] = 85
     valid_versions: ClassVar[Versions] = versions("0-1")
@@ -86,7 +86,7 @@ class WriteStateResult(Struct):
 
 @message
 class WriteShareGroupStateResponse(ApiMessage):
-    """Answered by the `WriteShareGroupState` API (key 85), versions 0-1."""
+    """The response of the `WriteShareGroupState` API (key 85), versions 0-1."""
 
     api_key: ClassVar[int] = 85
     valid_versions: ClassVar[Versions] = versions("0-1")

@@ -45,7 +45,7 @@ class WritableTxnMarker(Struct):
 
 @message
 class WriteTxnMarkersRequest(ApiMessage):
-    """Asked of the `WriteTxnMarkers` API (key 27), versions 1-2."""
+    """The request of the `WriteTxnMarkers` API (key 27), versions 1-2."""
 
     api_key: ClassVar[int] = 27
     valid_versions: ClassVar[Versions] = versions("1-2")
@@ -84,7 +84,7 @@ class WritableTxnMarkerResult(Struct):
 
 @message
 class WriteTxnMarkersResponse(ApiMessage):
-    """Answered by the `WriteTxnMarkers` API (key 27), versions 1-2."""
+    """The response of the `WriteTxnMarkers` API (key 27), versions 1-2."""
 
     api_key: ClassVar[int] = 27
     valid_versions: ClassVar[Versions] = versions("1-2")
