@@ -68,7 +68,7 @@ class DelayedRemoteFetch(DelayedOperation):
         assert fetch.limits.replica_id < 0, "followers do not read from remote storage through the leader"
         self._memory = reader.memory
         self._taken_bytes = 0
-        self._readings = [self._start(reader, remote) for remote in read.remote]
+        self._readings = [self._start(reader, remote) for remote in read.remote or ()]
         for _, result in read.results:
             if isinstance(result.records, FileSlice):
                 result.records.release()
@@ -172,7 +172,7 @@ class DelayedRemoteFetch(DelayedOperation):
             return nothing
         requested = replace(remote.requested, fetch_offset=offset, last_fetched_epoch=NO_LEADER_EPOCH)
         limits = replace(self._limits, max_bytes=remote.max_bytes, preferred_replica=None)
-        reserved = FetchRead(reserved_bytes=0 if remote.at_least_one else 1)
+        reserved = FetchRead([], reserved_bytes=0 if remote.at_least_one else 1)
         return read_partitions(self._replicas, [requested], limits, read=reserved).results[0][1]
 
     def on_failure(self, error: Exception) -> None:
@@ -185,7 +185,7 @@ class DelayedRemoteFetch(DelayedOperation):
         self._stop_reading()
         self._memory.give_back(self._taken_bytes)
         self._taken_bytes = 0
-        self._read = FetchRead()
+        self._read = FetchRead([])
         self._requested = {}
         self._on_read = self._on_failed = None
 

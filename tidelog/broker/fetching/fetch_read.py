@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from tidelog.broker.fetching.read_checks import check_follower, diverging_epoch
@@ -74,12 +74,12 @@ class RemotePartition:
 class FetchRead:
     """The results of reading the partitions of a request, in their order."""
 
-    results: list[FetchResult] = field(default_factory=list)
+    results: list[FetchResult]
     size_bytes: int = 0
     is_final: bool = False
     """Whether the response must not wait for more data."""
-    remote: list[RemotePartition] = field(default_factory=list)
-    """Partitions to read from remote storage; their results have no records yet."""
+    remote: list[RemotePartition] | None = None
+    """Partitions to read from remote storage, if any; their results have no records yet."""
     reserved_bytes: int = 0
     """The part of the request's limit that is reserved for remote reads or for other partitions."""
 
@@ -97,7 +97,8 @@ def read_partitions(
     An error of one partition is its result and does not affect the others.
     `is_recorded` is False for a follower's fetch whose position was recorded before it waited.
     """
-    read = read or FetchRead()
+    if read is None:
+        read = FetchRead([])
     results = read.results
     is_final = read.is_final
     taken_bytes = read.size_bytes + read.reserved_bytes
@@ -142,7 +143,7 @@ def read_in_steps(
     is_recorded: bool = True,
 ) -> Steps[FetchRead]:
     """Return what `read_partitions` does, for many partitions."""
-    read = FetchRead()
+    read = FetchRead([])
     for start in range(0, len(requested), PARTITIONS_PER_STEP):
         some = requested[start : start + PARTITIONS_PER_STEP]
         read_partitions(replicas, some, limits, is_recorded=is_recorded, read=read)
@@ -181,9 +182,10 @@ def _read_by_client(
             result = offsets_of(partition)
             result.preferred_read_replica = preferred
             return result
-    diverging = diverging_epoch(partition, requested.last_fetched_epoch, offset)
-    if diverging is not None:
-        return _diverging(partition, diverging)
+    if requested.last_fetched_epoch >= 0:
+        diverging = diverging_epoch(partition, requested.last_fetched_epoch, offset)
+        if diverging is not None:
+            return _diverging(partition, diverging)
     if offset < log.local_log_start_offset and offset >= log.log_start_offset:
         return partition
     if partition.leader is None and offset > log.log_end_offset:
@@ -224,6 +226,7 @@ def _reserve_remote_read(
     max_bytes = max(0, min(requested.partition_max_bytes, limits.max_bytes - taken_bytes))
     at_least_one = taken_bytes == 0
     if (max_bytes or at_least_one) and not limits.remote.fetch_throttle_time_ms():
+        read.remote = read.remote or []
         index = len(read.results)
         read.remote.append(RemotePartition(index, requested, partition, max_bytes, at_least_one))
         read.reserved_bytes += max_bytes
