@@ -6,7 +6,7 @@ from uuid import UUID
 
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.metadata import broker_registration_record
-from tidelog.broker.network.request import Answer, Request
+from tidelog.broker.network.request import Request, Response
 from tidelog.broker.partitions.leadership import LeaderPartition, Leadership
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.partitions.waiting_requests import WaitingRequests
@@ -190,7 +190,7 @@ class FakeRequest(Request):
     def listener(self) -> str:
         return self.from_listener
 
-    def respond(self, answer: Answer) -> None:
+    def respond(self, answer: Response) -> None:
         self.answers.append(None if answer is None else _whole(answer))
 
     def release_frame(self, *, keeps_message: bool = False) -> None:
@@ -218,7 +218,7 @@ class FakeRequest(Request):
         return decode(response_type(key), answer[4 + position :], version)
 
 
-def _whole(answer: Answer) -> bytes:
+def _whole(answer: Response) -> bytes:
     assert answer is not None
     parts = [answer] if isinstance(answer, bytes | bytearray) else answer
     return b"".join(part.read() if isinstance(part, FileSlice) else bytes(part) for part in parts)

@@ -1,29 +1,9 @@
-"""One client's connection: bytes in, one request at a time, answers out in order.
+"""One client's connection: the transport around a `ConnectionCore`, which decides what happens.
 
-What keeps the next frame from being handled, and what ends that:
+Everything runs in callbacks of the event loop. A handler that has its response available responds within the
+callback that received the request; responses of one turn are written together.
 
-    request in hand      a handler has not answered yet          answered(), refused(), parked()
-    answers owed         a Produce is parked, and this is none   the answers, in order
-    turn over            this connection used up its turn         its next one (`turns`)
-    writer blocked       the peer does not read                   the writer's on_ready
-    waiting for memory   too many large requests                  RequestMemory admits it
-    draining, ended      the broker stops, or the peer has gone   nothing
-
-Meanwhile bytes are received behind the frame in hand until the buffer is full, then reading pauses.
-
-What the peer has done decides what its requests may still wait for:
-
-    OPEN         it may send more
-    PEER_CLOSED  it has sent its last byte, which is not read yet: reading is paused, a SocketWatcher saw it
-    ALL_READ     the end was read; frames before it are still handled, as producers with acks=0 expect
-    ENDED        this side is closing, or closed
-
-From PEER_CLOSED on a request that only waits, for others or for time, is abandoned, since as a rule nobody
-would read its answer. That a client has closed one half only, and still reads, cannot be told from here; the
-answers to requests that are being worked on are sent in any case.
-
-I/O: a shell; everything happens in callbacks of the event loop, and a handler that has its answer
-at hand gives it within the very callback that brought the request.
+I/O: the transport, its socket, and the clock.
 """
 
 from __future__ import annotations
@@ -31,74 +11,50 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
-from enum import Enum, auto
+from collections.abc import Callable, Iterable
 from typing import cast
 
+from tidelog.broker.network.connection_core import ConnectionCore, SocketReading, State
 from tidelog.broker.network.memory import Admission
-from tidelog.broker.network.owed_answers import OwedAnswers
-from tidelog.broker.network.reading import Reading
+from tidelog.broker.network.pausable_reading import PausableReading
 from tidelog.broker.network.receive_buffer import InvalidFrameError, ReceiveBuffer
-from tidelog.broker.network.request import Answer, ClientInformation, Request
+from tidelog.broker.network.request import ClientInformation, Request, Response
 from tidelog.broker.network.resources import NetworkResources
 from tidelog.broker.network.response_writer import ResponseWriter
 from tidelog.broker.network.socket_watcher import BROKEN
 from tidelog.broker.network.turns import CALLBACKS_NS
-from tidelog.protocol.registry import ApiKey
 
 logger = logging.getLogger(__name__)
 
-
-class Stage(Enum):
-    """How much is left of a connection; it only ever goes forward."""
-
-    OPEN = auto()
-    PEER_CLOSED = auto()
-    ALL_READ = auto()
-    ENDED = auto()
-
-
-_OPEN, _ENDED = Stage.OPEN, Stage.ENDED
+_RESUME, _UNCHANGED = SocketReading.RESUME, SocketReading.UNCHANGED
+_END_OF_STREAM, _CLOSING = State.END_OF_STREAM, State.CLOSING
 
 
 class Connection(asyncio.BufferedProtocol):
     """The protocol object of one accepted socket.
 
-    `on_connected` is called once the peer is known and returns whether the connection is admitted;
+    `on_connected` is called when the peer's address is known and returns whether the connection is admitted;
     `on_closed` is called when an admitted connection has ended.
     """
 
     __slots__ = (
         "_accepted",
-        "_admission",
-        "_answered_ns",
-        "_buffer",
         "_clock",
-        "_counters",
-        "_draining",
-        "_in_turn",
         "_on_closed",
         "_on_connected",
         "_on_request",
-        "_owed",
         "_reading",
-        "_request",
         "_resources",
-        "_responses",
-        "_scheduled",
-        "_stage",
+        "_responded_ns",
         "_transport",
         "_turns",
-        "_waits_for_answers",
         "_writer",
         "address",
         "client",
-        "has_received",
-        "idle_since_ms",
+        "core",
         "listener",
         "peer",
         "principal",
-        "unsent_seen",
     )
 
     def __init__(
@@ -113,206 +69,169 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         self._resources = resources
         self._accepted = accepted
-        self._reading = Reading(accepted, resources.watcher, self._peer_closed)
+        self._reading = PausableReading(accepted, resources.watcher, self._on_peer_closed)
         self._on_request = on_request
         self._on_connected = on_connected
         self._on_closed = on_closed
         self._turns = resources.turns
         self._clock = resources.clock
-        self._counters = resources.counters
         memory = resources.request_memory
-        self._admission = Admission(memory, resources.clock.monotonic_ms, self._schedule)
-        self._buffer = ReceiveBuffer(
-            resources.config.socket_request_max_bytes, resources.spare_memory, memory.uncounted_bytes
+        self.core = ConnectionCore(
+            ReceiveBuffer(
+                resources.config.socket_request_max_bytes, resources.spare_memory, memory.uncounted_bytes
+            ),
+            Admission(memory, resources.clock.monotonic_ms, self._schedule),
         )
-        self._responses = resources.response_memory
-        self._request: Request | None = None
-        self._owed = OwedAnswers()
         self._transport: asyncio.Transport | None = None
         self._writer: ResponseWriter | None = None
-        self._answered_ns = 0
-        self._in_turn = self._scheduled = self._waits_for_answers = False
-        self._draining = False
-        self._stage = _OPEN
+        self._responded_ns = 0
+        """The time of the last response; the next request of the same turn starts then."""
         self.listener = listener
         self.principal = "User:ANONYMOUS"
         self.client = ClientInformation()
         self.address = self.peer = "?"
-        # Bookkeeping of the idle sweep.
-        self.has_received = False
-        self.idle_since_ms = 0
-        self.unsent_seen = 0
 
     # ---- called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ask the listener to admit the connection; abort it otherwise."""
         self._transport = cast(asyncio.Transport, transport)
         self.address, self.peer = _peer_of(self._transport)
         if not self._on_connected(self):
-            self._stage = _ENDED
-            self._transport.abort()
+            self.abort()
             return
         shared = self._resources
         self._writer = ResponseWriter(
-            self._transport, self._accepted, shared.watcher, shared.kept_files, self._resumed, self._broken
+            self._transport,
+            self._accepted,
+            shared.watcher,
+            shared.kept_files,
+            self._on_writer_ready,
+            self._on_broken,
         )
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._buffer.writable()
+        """Return the memory for the next bytes."""
+        return self.core.buffer.writable()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._buffer.received(nbytes)
-        self.has_received = True
-        self._counters.bytes_in += nbytes
+        """Handle the frames that `nbytes` further bytes complete."""
+        self.core.on_received(nbytes)
+        self._resources.counters.bytes_in += nbytes
         if self._turns.spent_ns > CALLBACKS_NS:
             self._schedule()
         self._serve()
 
     def eof_received(self) -> bool:
-        if self._stage is not _ENDED:
-            self._stage = Stage.ALL_READ
-            self._abandon_waiting()
-            self._serve()
-        return self._stage is not _ENDED
+        """Handle the frames before the end of the stream; return whether the transport stays open."""
+        self._abandon(self.core.on_end_of_stream())
+        self._serve()
+        return self.core.state < _CLOSING
 
     def pause_writing(self) -> None:
+        """Handle no further frame: the transport is above its high-water mark."""
         if self._writer is not None:
             self._writer.pause()
+            self.core.on_writer_blocked()
 
     def resume_writing(self) -> None:
+        """Write again: the transport is below its low-water mark."""
         if self._writer is not None:
             self._writer.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stage = _ENDED
-        if self._writer is None:
-            self._drop_references()
-            return
-        self._reading.unwatch()
-        self._on_closed(self)
-        self._writer.close()
-        self._buffer.discard()
-        self._admission.release()
-        self._responses.resumed(self)
-        abandoned = self._owed.clear()
-        if self._request is not None:
-            abandoned.append(self._request)
-            self._request = None
-        for request in abandoned:
+        """Release everything, and notify the handlers of requests that have no response."""
+        if self._writer is not None:
+            self._reading.unwatch()
+            self._on_closed(self)
+            self._writer.close()
+        lost = self.core.on_closed()
+        self._resources.response_memory.resumed(self)
+        for request in lost:
             for callback in (request.on_abandoned, request.on_lost):
                 if callback is not None:
                     callback(request)
-        self._drop_references()
-
-    def _drop_references(self) -> None:
-        """Break reference cycles, so that a closed connection does not wait for the garbage collector."""
+        # Break reference cycles, so that a closed connection does not wait for the garbage collector.
         self._transport = self._writer = None
-        del self._reading, self._admission, self._on_connected, self._on_closed
+        del self._reading, self._on_connected, self._on_closed, self._on_request
 
     # ---- called by requests
 
-    def answered(self, request: Request, answer: Answer) -> None:
-        """Send an answer, behind those that are owed since earlier, and turn to the next frame."""
-        owed = self._owed
-        if request is self._request:
-            self._done_with_request()
-        elif not owed.has(request):
-            assert self._stage is not _OPEN, f"a request of {self.peer} was answered twice"
+    def respond(self, request: Request, response: Response) -> None:
+        """Write the response and all pending ones that it was the last to hold up; see Request.respond."""
+        core = self.core
+        ready = core.on_response(request, response)
+        if ready is None:
             return
-        now_ns = self._answered_ns = self._clock.monotonic_ns()
+        now_ns = self._responded_ns = self._clock.monotonic_ns()
         if request.route is not None:
-            request.route.metrics.answered(now_ns - request.started_ns)
-        if self._stage is _ENDED:
-            return
-        assert self._writer is not None
+            request.route.metrics.observe(now_ns - request.started_ns)
+        writer = self._writer
+        assert writer is not None
         try:
-            if owed.count:
-                for one in owed.answered(request, answer):
-                    self._writer.write(one)
-                # One commit may answer many: they leave together, with the last or in the turn to come.
-                if not owed.count and not self._in_turn:
-                    self._flush(self._writer)
-                self._schedule()
+            for one in ready:
+                writer.write(one)
+            if writer.blocked:
+                core.on_writer_blocked()
+            if core.is_in_turn:
                 return
-            self._writer.write(answer)
-            if not self._in_turn:
-                self._flush(self._writer)
-                # Not at once: whoever answers now may be in the middle of another connection's request.
-                self._schedule()
+            # One commit may complete many parked requests: their responses are written together.
+            if not core.has_pending_responses:
+                self._flush(writer)
         except OSError as error:
-            self._broken(error)
+            self._on_broken(error)
+        # Not at once: the caller may be in the middle of another connection's request.
+        self._schedule()
 
-    def parked(self, request: Request) -> None:
-        """The request in hand waits for others: its frame is done with, its answer is owed."""
-        if request is not self._request:
+    def park(self, request: Request) -> None:
+        """Let the request in hand wait while further ones are handled; see Request.park."""
+        core = self.core
+        if request is not core.request:
             return
-        self._done_with_request()
-        self._answered_ns = self._clock.monotonic_ns()
-        if self._stage is _OPEN:
-            self._owed.add(request)
-        elif request.on_abandoned is not None:
+        is_parked = core.on_parked(request)
+        self._responded_ns = self._clock.monotonic_ns()
+        if not is_parked and request.on_abandoned is not None:
             request.on_abandoned(request)
-        if not self._in_turn:
-            self._schedule()
+        self._schedule()
 
-    def frame_released(self, request: Request, *, keeps_message: bool) -> None:
-        """The request in hand needs its frame no more; the next one still waits until it is answered."""
-        if request is self._request:
-            self._buffer.drop_frame()
-            if not keeps_message:
-                self._release_memory()
-            self._check_room()
+    def release_frame(self, request: Request, *, keeps_message: bool) -> None:
+        """Release the frame of the request in hand; see Request.release_frame."""
+        if self.core.release_frame(request, keeps_message=keeps_message):
+            self._update_reading()
 
-    def refused(self, request: Request, reason: str) -> None:
-        """End the connection because of the request in hand."""
-        if request is self._request:
-            self._done_with_request()
+    def reject(self, request: Request, reason: str) -> None:
+        """Close the connection because of `request`; see Request.close."""
+        if self.core.on_rejected(request):
             self.fail(reason)
-        elif self._owed.has(request):
-            self.fail(reason)
+
+    def can_respond_to(self, request: Request) -> bool:
+        """Return whether `request` can still get a response."""
+        return self.core.can_respond_to(request)
 
     # ---- called by the listener and its server
 
     @property
-    def owes_answers(self) -> bool:
-        """Whether a handler has yet to answer anything."""
-        return self._request is not None or self._owed.count > 0
-
-    @property
-    def has_peer_closed(self) -> bool:
-        """Whether the peer has closed its side, and this side is open."""
-        return self._stage in (Stage.PEER_CLOSED, Stage.ALL_READ)
-
-    def owes(self, request: Request) -> bool:
-        """Whether this request can still be answered."""
-        return request is self._request or self._owed.has(request)
-
-    @property
     def unsent_bytes(self) -> int:
-        """Answer bytes that the peer has not taken yet."""
+        """Response bytes that the peer has not read yet."""
         return 0 if self._writer is None else self._writer.unsent_bytes
 
     @property
     def sent_bytes(self) -> int:
-        """Answer bytes of all answers so far."""
+        """Bytes of all responses so far."""
         return 0 if self._writer is None else self._writer.sent_bytes
 
-    def holds_memory_since(self, before_ms: int) -> bool:
-        """Whether a large request has held memory since before that time and has not been received yet."""
-        return self._request is None and self._admission.is_held and self._admission.since_ms < before_ms
-
-    def release_idle_memory(self) -> None:
-        """Give back the receive buffer of a connection that is quiet."""
-        self._buffer.shrink()
+    def sweep(self, now_ms: int) -> int:
+        """Release unused memory; return for how many milliseconds the connection has been idle."""
+        return self.core.on_sweep(now_ms, self.unsent_bytes)
 
     def drain(self) -> None:
-        """Handle no further request; close when what was taken on is answered and sent."""
-        self._draining = True
-        self._close_if_done()
+        """Handle no further request; close when every request has its response, and it is sent."""
+        self.core.drain()
+        self._close_if_complete()
 
     def fail(self, reason: str) -> None:
-        """Log why and close; what was answered before is still sent."""
-        if self._stage is _ENDED:
+        """Log `reason` and close; responses that were written before are still sent."""
+        if self.core.state >= _CLOSING:
             return
         self._resources.log_limit.log(
             logger,
@@ -323,191 +242,140 @@ class Connection(asyncio.BufferedProtocol):
             reason,
             extra={"peer": self.peer, "listener": self.listener},
         )
-        self._end()
+        self._close()
 
     def abort(self) -> None:
-        """Close now, whatever is unsent."""
-        self._stage = _ENDED
+        """Close at once; unsent bytes are lost."""
+        self.core.close()
         if self._transport is not None:
             self._transport.abort()
+
+    def next_turn(self) -> None:
+        """Handle frames that have been received; called by Turns."""
+        core = self.core
+        core.on_turn()
+        if self._writer is None:
+            return
+        if core.request is not None:
+            # Its handler may take long, and responses to requests before it are available.
+            self._flush(self._writer)
+        self._serve()
 
     # ---- inside
 
     def _serve(self) -> None:
-        """Handle frames until there is none, one must be waited for, or the turn is over."""
-        if self._in_turn or self._scheduled or self._request is not None or self._stage is _ENDED:
-            self._check_room()
+        """Handle frames until none is complete, the next one has to wait, or the turn ends."""
+        core, writer = self.core, self._writer
+        if writer is None or not core.begin_turn():
+            self._update_reading()
             return
-        writer = self._writer
-        assert writer is not None
-        next_frame, on_request = self._buffer.next_frame, self._on_request
+        next_request, on_request = core.next_request, self._on_request
         turns = self._turns
         began_ns, received_ms = self._clock.monotonic_ns(), self._clock.wall_ms()
         started_ns, turn_ends_ns = began_ns, began_ns + turns.turn_ns()
-        self._in_turn, self._waits_for_answers = True, False
         handled = 0
         try:
-            while not (writer.blocked or self._draining or self._stage is _ENDED):
-                if self._owed.count and not self._may_pass():
-                    break
-                frame = next_frame()
-                if frame is None and self._admit_next():
-                    frame = next_frame()
-                if frame is None:
-                    break
-                request = self._request = Request(self, frame, received_ms, started_ns)
+            while (request := next_request(self, received_ms, started_ns)) is not None:
                 on_request(request)
                 handled += 1
-                if self._request is not None and (self._stage is _OPEN or not self._abandon_request()):
+                if core.request is not None and self._mute():
                     break
-                # The next request begins when this one was answered: one look at the clock for both.
-                started_ns = self._answered_ns
+                # The next request starts at the time of this response, which saves a call of the clock.
+                started_ns = self._responded_ns
                 if started_ns > turn_ends_ns:
                     break
         except InvalidFrameError as error:
             self.fail(str(error))
         finally:
-            self._in_turn = False
+            core.end_turn()
         self._flush(writer)
         turns.spent_ns += self._clock.monotonic_ns() - began_ns
-        if started_ns > turn_ends_ns and (handled > 1 or self._buffer.has_frame()):
+        if started_ns > turn_ends_ns and (handled > 1 or core.buffer.has_frame()):
             self._schedule(is_busy=True)
-        self._check_room()
-        if self._draining or self._stage is Stage.ALL_READ:
-            self._close_if_done()
+        self._update_reading()
+        if core.state >= _END_OF_STREAM:
+            self._close_if_complete()
 
-    def _may_pass(self) -> bool:
-        """Whether the next frame may be handled before answers that are owed are there.
-
-        A Produce may follow a Produce: both are appended in their order, and followers fetch them together.
-        Anything else could tell of a state that the producer does not know of yet.
-        """
-        if self._owed.is_full or self._buffer.next_api_key() not in (ApiKey.PRODUCE, None):
-            self._waits_for_answers = True
-            return False
-        return True
-
-    def _check_room(self) -> None:
-        """Continue reading only if there is somewhere to put the bytes, else watch for the peer's close."""
-        if self._transport is None or self._writer is None:
+    def _update_reading(self) -> None:
+        """Pause or resume reading as the core says."""
+        action = self.core.socket_reading()
+        if action is _UNCHANGED or self._transport is None:
             return
-        if self._stage is not _OPEN and self._stage is not Stage.PEER_CLOSED:
-            return
-        waits = (
-            self._request is not None
-            or self._admission.is_waiting
-            or self._draining
-            or self._waits_for_answers
-            or self._writer.blocked
-        )
-        if (waits or self._scheduled) and self._buffer.is_full:
-            # A connection that is merely scheduled is read again soon.
-            self._reading.pause(self._transport, watch=waits and self._stage is _OPEN)
+        if action is not _RESUME:
+            self._reading.pause(self._transport, watch=action is SocketReading.PAUSE_AND_WATCH)
         elif self._reading.is_paused:
             self._reading.resume(self._transport)
 
-    def _peer_closed(self, events: int) -> None:
-        """The peer has closed while reading is paused: nothing may wait for long any more."""
+    def _on_peer_closed(self, events: int) -> None:
+        """Stop waiting for events: the peer has closed while reading is paused."""
         self._reading.unwatch()
-        if self._stage is not _OPEN:
+        if not self.core.is_peer_open:
             return
         if events & BROKEN:
             self.abort()
             return
-        self._stage = Stage.PEER_CLOSED
-        self._abandon_waiting()
+        self._abandon(self.core.on_peer_closed())
         self._schedule()
 
-    def _abandon_waiting(self) -> None:
-        """Cancel the requests that only wait; one that is being worked on stays in hand."""
-        for request in self._owed.clear():
+    def _mute(self) -> bool:
+        """Handle no further frame until the request in hand has its response; return False if it is abandoned."""
+        abandoned = self.core.mute()
+        if abandoned is None:
+            return True
+        self._abandon((abandoned,))
+        return False
+
+    def _abandon(self, requests: Iterable[Request]) -> None:
+        """Call the callbacks of requests that get no response, because the peer has closed."""
+        self._responded_ns = self._clock.monotonic_ns()
+        for request in requests:
             if request.on_abandoned is not None:
                 request.on_abandoned(request)
-        if self._request is not None:
-            self._abandon_request()
-
-    def _abandon_request(self) -> bool:
-        """Cancel the request in hand if it only waits."""
-        request = self._request
-        if request is None or request.on_abandoned is None:
-            return False
-        self._done_with_request()
-        self._answered_ns = self._clock.monotonic_ns()
-        request.on_abandoned(request)
-        return True
 
     def _schedule(self, *, is_busy: bool = False) -> None:
-        if not self._scheduled and self._stage is not _ENDED:
-            self._scheduled = True
+        if self.core.schedule():
             self._turns.wait(self, is_busy=is_busy)
-
-    def next_turn(self) -> None:
-        """Continue with the frames that have been received; called by Turns."""
-        self._scheduled = False
-        if self._request is not None and self._writer is not None:
-            # It may take its time, and answers to requests before it are there.
-            self._flush(self._writer)
-        self._serve()
-
-    def _done_with_request(self) -> None:
-        self._request = None
-        self._buffer.release()
-        if self._admission.cost_bytes:
-            self._release_memory()
-
-    def _admit_next(self) -> bool:
-        """Take memory for the next frame if it is a large one; whether it may be received and handled now."""
-        wanted = self._buffer.frame_to_admit()
-        if wanted is None or self._admission.is_waiting:
-            return False
-        if not self._admission.is_held and not self._admission.request(*wanted):
-            return False
-        self._buffer.admitted_bytes = wanted[0]
-        return True
-
-    def _release_memory(self) -> None:
-        self._admission.release()
-        self._buffer.admitted_bytes = self._resources.request_memory.uncounted_bytes
 
     def _flush(self, writer: ResponseWriter) -> None:
         writer.flush()
         if writer.blocked:
-            self._responses.blocked(self, writer.memory_bytes)
+            self._resources.response_memory.blocked(self, writer.memory_bytes)
 
-    def _resumed(self) -> None:
-        """The writer can take answers again."""
-        self._responses.resumed(self)
+    def _on_writer_ready(self) -> None:
+        """Handle requests again: the writer has sent its queue."""
+        self.core.on_writer_ready()
+        self._resources.response_memory.resumed(self)
         self._schedule()
 
-    def _broken(self, error: OSError) -> None:
-        """Sending failed in the middle of an answer: nothing more can be said on this connection."""
-        if self._stage is _ENDED:
+    def _on_broken(self, error: OSError) -> None:
+        """Abort the connection: sending failed in the middle of a response."""
+        if self.core.state >= _CLOSING:
             return
         if not isinstance(error, ConnectionError):
-            limit, extra = self._resources.log_limit, {"peer": self.peer}
-            limit.log(
-                logger, logging.ERROR, "answer to %s cannot be completed: %s", self.peer, error, extra=extra
+            self._resources.log_limit.log(
+                logger,
+                logging.ERROR,
+                "cannot complete the response to %s: %s; closing the connection",
+                self.peer,
+                error,
+                extra={"peer": self.peer},
             )
         self.abort()
 
-    def _close_if_done(self) -> None:
-        if self.owes_answers or self._stage is _ENDED or self._writer is None:
-            return
-        if self._writer.is_idle and (self._draining or not self._buffer.has_frame()):
-            self._end()
+    def _close_if_complete(self) -> None:
+        if self._writer is not None and self._writer.is_idle and self.core.is_complete:
+            self._close()
 
-    def _end(self) -> None:
-        """Close once the transport has sent what it holds; the idle sweep ends that if need be."""
-        if self._stage is _ENDED or self._transport is None:
-            return
-        self._stage = _ENDED
-        if self._writer is not None:
-            self._flush(self._writer)
-        self._transport.close()
+    def _close(self) -> None:
+        """Close when the transport has sent what it holds; the idle sweep aborts a peer that does not read."""
+        if self._transport is not None and self.core.close():
+            if self._writer is not None:
+                self._flush(self._writer)
+            self._transport.close()
 
 
 def _peer_of(transport: asyncio.Transport) -> tuple[str, str]:
-    """The peer's address, and address and port as text; IPv4 in IPv6's clothes is shown as IPv4."""
+    """Return the peer's address, and its address and port as text; a mapped IPv4 address as IPv4."""
     name = transport.get_extra_info("peername")
     if not name:
         return "?", "?"

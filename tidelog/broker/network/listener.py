@@ -132,7 +132,7 @@ class Listener:
         quota = self._quota
         reason = quota.admit(connection.address)
         if reason is None:
-            connection.idle_since_ms = self._resources.clock.monotonic_ms()
+            connection.core.restart_idle_time(self._resources.clock.monotonic_ms())
             if not self._waiting and quota.take_slot(self.name):
                 self._count_in(connection)
                 return True
@@ -176,7 +176,7 @@ class Listener:
         while self._waiting and self._quota.take_slot(self.name):
             connection, request = next(iter(self._waiting.items()))
             del self._waiting[connection]
-            connection.idle_since_ms = self._resources.clock.monotonic_ms()
+            connection.core.restart_idle_time(self._resources.clock.monotonic_ms())
             self._count_in(connection)
             if request is not None:
                 self._loop.call_soon(self._handle_kept, request)

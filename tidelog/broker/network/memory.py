@@ -111,6 +111,11 @@ class Admission:
         """Since when memory is held."""
 
     @property
+    def uncounted_bytes(self) -> int:
+        """The size of the largest request that needs no memory from the budget."""
+        return self._memory.uncounted_bytes
+
+    @property
     def is_held(self) -> bool:
         """Whether memory is held."""
         return self.cost_bytes > 0 and not self.is_waiting

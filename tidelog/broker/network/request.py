@@ -11,8 +11,8 @@ from tidelog.protocol.framing import RequestHeader
 from tidelog.storage.segment.file_slice import FileSlice
 
 # The parts of a response; the bytes of all parts together are whole frames, sizes included.
-AnswerPart: TypeAlias = bytes | bytearray | memoryview | FileSlice
-Answer: TypeAlias = bytes | Sequence[AnswerPart] | None
+ResponsePart: TypeAlias = bytes | bytearray | memoryview | FileSlice
+Response: TypeAlias = bytes | Sequence[ResponsePart] | None
 
 _NO_HEADER = RequestHeader(-1, -1, -1, None)
 _NO_BODY = memoryview(b"")
@@ -45,23 +45,23 @@ class RequestConnection(Protocol):
     principal: str
     client: ClientInformation
 
-    def owes(self, request: Request) -> bool:
-        """Return whether this request can still be answered."""
+    def can_respond_to(self, request: Request) -> bool:
+        """Return whether `request` can still get a response."""
         ...
 
-    def frame_released(self, request: Request, *, keeps_message: bool) -> None:
+    def release_frame(self, request: Request, *, keeps_message: bool) -> None:
         """Release the memory of the frame; see Request.release_frame."""
         ...
 
-    def parked(self, request: Request) -> None:
+    def park(self, request: Request) -> None:
         """Park the request; see Request.park."""
         ...
 
-    def answered(self, request: Request, answer: Answer) -> None:
+    def respond(self, request: Request, response: Response) -> None:
         """Send the response; see Request.respond."""
         ...
 
-    def refused(self, request: Request, reason: str) -> None:
+    def reject(self, request: Request, reason: str) -> None:
         """Close the connection; see Request.close."""
         ...
 
@@ -126,7 +126,7 @@ class Request:
     @property
     def is_open(self) -> bool:
         """Whether the request has no response yet and can still get one."""
-        return self.connection.owes(self)
+        return self.connection.can_respond_to(self)
 
     def release_frame(self, *, keeps_message: bool = False) -> None:
         """Release the memory of the frame; everything that is still needed has been read from it.
@@ -135,7 +135,7 @@ class Request:
         response. Otherwise nothing counts, as when the request is parked.
         """
         self.frame = self.body = _NO_BODY
-        self.connection.frame_released(self, keeps_message=keeps_message)
+        self.connection.release_frame(self, keeps_message=keeps_message)
 
     def park(self) -> None:
         """Let the request wait for an event, and release its frame.
@@ -143,9 +143,9 @@ class Request:
         A Produce after a parked Produce is handled meanwhile; the responses keep their order.
         """
         self.frame = self.body = _NO_BODY
-        self.connection.parked(self)
+        self.connection.park(self)
 
-    def respond(self, answer: Answer) -> None:
+    def respond(self, response: Response) -> None:
         """Send the response, as whole frames; None for a request without a response (acks=0).
 
         The parts are sent in their order and must not change afterwards. Has no effect if the
@@ -153,7 +153,7 @@ class Request:
         """
         # The callbacks refer to the work of the request, and it to the request.
         self.on_abandoned = self.on_lost = None
-        self.connection.answered(self, answer)
+        self.connection.respond(self, response)
 
     def fail(self, error: BaseException) -> None:
         """Send an error response: the code of a KafkaError, else UNKNOWN_SERVER_ERROR, which is logged.
@@ -166,4 +166,4 @@ class Request:
     def close(self, reason: str) -> None:
         """Close the connection without a response; `reason` is logged with the client's address."""
         self.on_abandoned = self.on_lost = None
-        self.connection.refused(self, reason)
+        self.connection.reject(self, reason)

@@ -28,8 +28,8 @@ class ApiMetrics:
         self.latency_buckets = [0] * (len(_BOUNDS_NS) + 1)
         self.latency_total_ns = 0
 
-    def answered(self, elapsed_ns: int) -> None:
-        """A request was answered `elapsed_ns` after its last byte had come."""
+    def observe(self, elapsed_ns: int) -> None:
+        """Count a response that was available `elapsed_ns` after its request."""
         self.latency_buckets[bisect_left(_BOUNDS_NS, elapsed_ns)] += 1
         self.latency_total_ns += elapsed_ns
 

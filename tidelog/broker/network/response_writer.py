@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tidelog.broker.network.kept_files import KeptFiles
-from tidelog.broker.network.request import Answer
+from tidelog.broker.network.request import Response
 from tidelog.broker.network.socket_watcher import WRITABLE, SocketWatcher
 from tidelog.storage.disk.files import File
 from tidelog.storage.disk.on_demand_file import OnDemandFile
@@ -162,14 +162,14 @@ class ResponseWriter:
         """Whether everything has at least reached the transport."""
         return not self._queue and not self._corked
 
-    def write(self, answer: Answer) -> None:
+    def write(self, response: Response) -> None:
         """Take an answer; it is sent at the latest by `flush`. Errors: OSError, the answer is then torn."""
-        if answer is None:
+        if response is None:
             return
-        if isinstance(answer, bytes):
-            self._cork(answer)
+        if isinstance(response, bytes):
+            self._cork(response)
             return
-        for part in answer:
+        for part in response:
             if not isinstance(part, FileSlice):
                 self._put(part)
             elif part.length:

@@ -105,7 +105,7 @@ class NetworkServer:
             for connection in listener.connections
             if connection not in self._making_room
         ]
-        candidates.sort(key=lambda each: (each.owes_answers or each.has_received, each.idle_since_ms))
+        candidates.sort(key=lambda each: (each.core.is_active, each.core.idle_since_ms))
         for connection in candidates[:missing]:
             self.log_limit.log(
                 logger,
@@ -150,17 +150,10 @@ class NetworkServer:
         limit_ms = self.config.connections_max_idle_ms
         may_stall_ms = now_ms - STALLED_MS if self.request_memory.has_waiting else None
         for connection in list(self.connections()):
-            unsent = connection.unsent_bytes
-            if connection.has_received or unsent < connection.unsent_seen:
-                connection.has_received = False
-                connection.idle_since_ms = now_ms
-            elif not connection.owes_answers:
-                connection.release_idle_memory()
-            connection.unsent_seen = unsent
-            idle_ms = now_ms - connection.idle_since_ms
-            if may_stall_ms is not None and connection.holds_memory_since(may_stall_ms):
+            core, idle_ms = connection.core, connection.sweep(now_ms)
+            if may_stall_ms is not None and core.holds_memory_since(may_stall_ms):
                 connection.fail("others wait for the memory of its request, which is not complete")
-            elif connection.has_peer_closed and idle_ms >= PEER_CLOSED_MS_MAX:
+            elif core.has_peer_closed and idle_ms >= PEER_CLOSED_MS_MAX:
                 connection.abort()
             elif 0 <= limit_ms <= idle_ms:
                 self.counters.connections_expired += 1

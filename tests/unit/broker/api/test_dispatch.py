@@ -629,7 +629,7 @@ async def test_a_typed_handler_that_waits_keeps_neither_the_frame_nor_the_messag
             await until(lambda count=number + 1: len(parked) == count)
         # This list and the call itself: nothing else refers to what the message contained.
         assert [sys.getrefcount(metadata[index]) for index in range(2)] == [2, 2]
-        buffered = [connection._buffer.capacity for connection in broker.served.server.connections()]
+        buffered = [connection.core.buffer.capacity for connection in broker.served.server.connections()]
         assert max(buffered) <= FIRST_BYTES
         parked[0].set_result(JoinGroupResponse(generation_id=3))
         assert await receive(answered, ApiKey.JOIN_GROUP, 9) == JoinGroupResponse(generation_id=3)
@@ -697,9 +697,9 @@ async def test_a_client_that_goes_away_cancels_a_handler_that_only_waits_and_no_
         client = await broker.connect()
         await send(client, HeartbeatRequest(), 4)
         (connection,) = broker.served.server.connections()
-        await until(lambda: connection.owes_answers)
+        await until(lambda: connection.core.lacks_responses)
         client.close()
-        await until(lambda: connection.has_peer_closed or not connection.owes_answers)
+        await until(lambda: connection.core.has_peer_closed or not connection.core.lacks_responses)
         goes_on.set()
         await until(lambda: bool(ends))
         assert ends == ["cancelled" if only_waits else "completed"]

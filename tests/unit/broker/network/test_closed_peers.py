@@ -144,7 +144,7 @@ async def test_work_on_a_request_ends_with_the_connection_and_not_with_the_peers
         handler.working[0].on_lost = lost.append
         client.writer.write_eof()
         (connection,) = served.server.connections()
-        await until(lambda: connection.has_peer_closed)
+        await until(lambda: connection.core.has_peer_closed)
         assert not lost
         connection.abort()
         await until(lambda: bool(lost))
@@ -161,7 +161,7 @@ async def test_a_peer_that_has_gone_does_not_keep_its_connection_while_its_reque
         served.server.sweep()
         client.close()
         (connection,) = served.server.connections()
-        await until(lambda: connection.has_peer_closed)
+        await until(lambda: connection.core.has_peer_closed)
         served.server.sweep()
         assert served.server.quota.count == 1
         clock.now_ms += PEER_CLOSED_MS_MAX

@@ -271,7 +271,7 @@ async def test_parked_requests_with_large_frames_keep_a_few_kilobytes_each() -> 
         request.release_frame()
 
     def buffered_bytes() -> int:
-        return sum(connection._buffer.capacity for connection in served.server.connections())
+        return sum(connection.core.buffer.capacity for connection in served.server.connections())
 
     async with serving(park) as served:
         clients = [await served.connect() for _ in range(5)]

@@ -22,7 +22,7 @@ MEBIBYTE = 1024 * 1024
 
 
 def held_bytes(served: Served) -> int:
-    return sum(connection._buffer.capacity for connection in served.server.connections())
+    return sum(connection.core.buffer.capacity for connection in served.server.connections())
 
 
 @on_both_loops

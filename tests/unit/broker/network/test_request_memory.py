@@ -93,7 +93,7 @@ def test_a_request_that_is_decoded_counts_for_the_objects_of_its_message() -> No
 
 
 def buffered_bytes(served: Served) -> int:
-    return sum(connection._buffer.capacity for connection in served.server.connections())
+    return sum(connection.core.buffer.capacity for connection in served.server.connections())
 
 
 @on_both_loops

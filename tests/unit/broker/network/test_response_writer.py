@@ -20,7 +20,7 @@ from tests.support.network import echo, frame, serving
 from tidelog.base.clock import SystemClock
 from tidelog.broker.network.config import NetworkConfig
 from tidelog.broker.network.kept_files import KeptFiles
-from tidelog.broker.network.request import AnswerPart, Request
+from tidelog.broker.network.request import Request, ResponsePart
 from tidelog.broker.network.response_writer import SENDFILE_BYTES, ResponseWriter
 from tidelog.broker.network.socket_watcher import SocketWatcher
 from tidelog.storage.disk.descriptor_pool import DescriptorPool
@@ -43,12 +43,12 @@ def file(tmp_path: Path, content: bytes) -> File:
     return made
 
 
-def with_size(*parts: AnswerPart) -> list[AnswerPart]:
+def with_size(*parts: ResponsePart) -> list[ResponsePart]:
     size = sum(part.length if isinstance(part, FileSlice) else len(part) for part in parts)
     return [struct.pack(">i", size), *parts]
 
 
-def answering(parts: list[AnswerPart]) -> Callable[[Request], None]:
+def answering(parts: list[ResponsePart]) -> Callable[[Request], None]:
     def handler(request: Request) -> None:
         if bytes(request.frame) == b"fetch":
             request.respond(parts)
@@ -108,10 +108,10 @@ async def test_a_slow_reader_gets_every_byte_and_others_are_served_meanwhile(
 async def test_slices_of_all_sizes_mix_with_bytes_and_pipelined_requests(file: File, content: bytes) -> None:
     lengths = [0, 1, 100, SENDFILE_BYTES - 1, SENDFILE_BYTES, SENDFILE_BYTES + 1, 400_000, 1_000_000]
     generator = random.Random(1)
-    answers: list[list[AnswerPart]] = []
+    answers: list[list[ResponsePart]] = []
     expected: list[bytes] = []
     for _ in range(40):
-        parts: list[AnswerPart] = []
+        parts: list[ResponsePart] = []
         body = b""
         for _ in range(generator.randrange(6)):
             if generator.random() < 0.5:

@@ -224,7 +224,7 @@ async def test_a_connection_that_only_waits_for_a_parked_request_is_idle() -> No
         waiting = await served.connect()
         await waiting.send(frame(b"park"))
         (connection,) = served.server.connections()
-        await until(lambda: connection.owes_answers)
+        await until(lambda: connection.core.lacks_responses)
         for _ in range(3):
             assert not abandoned
             served.server.sweep()
@@ -259,10 +259,10 @@ async def test_a_quiet_connection_holds_no_receive_buffer() -> None:
         client = await served.connect()
         await client.ask(bytes(300_000))
         (connection,) = served.server.connections()
-        assert connection._buffer.capacity > 0
+        assert connection.core.buffer.capacity > 0
         served.server.sweep()
         served.server.sweep()
-        assert connection._buffer.capacity == 0
+        assert connection.core.buffer.capacity == 0
         assert await client.ask(b"again") == b"again"
 
 

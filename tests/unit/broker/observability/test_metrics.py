@@ -37,8 +37,8 @@ def test_requests_errors_and_times_stand_under_kafkas_names() -> None:
     assert metrics.requests.of("Produce", 13) is produce
     produce.requests[9] += 3
     produce.errors[ErrorCode.NOT_LEADER_OR_FOLLOWER] += 1
-    produce.answered(300_000)
-    produce.answered(60_000_000_000)
+    produce.observe(300_000)
+    produce.observe(60_000_000_000)
     found = samples(metrics)
     name = "kafka_network_requestmetrics_"
     assert found[name + "requests_total", (("request", "Produce"), ("version", "9"))] == 3
@@ -57,7 +57,7 @@ def test_requests_errors_and_times_stand_under_kafkas_names() -> None:
 @pytest.mark.parametrize("bound_ms", LATENCY_BOUNDS_MS)
 def test_a_time_equal_to_a_bound_counts_below_it(bound_ms: float) -> None:
     api = ApiMetrics("Fetch", 1)
-    api.answered(int(bound_ms * 1_000_000))
+    api.observe(int(bound_ms * 1_000_000))
     assert api.latency_buckets.index(1) == LATENCY_BOUNDS_MS.index(bound_ms)
 
 

@@ -28,7 +28,7 @@ from tidelog.broker.fetching.fetch_read import (
     read_partitions,
 )
 from tidelog.broker.fetching.fetch_sessions import FetchContext, FetchSessionCache, distinct_in_steps
-from tidelog.broker.network.request import AnswerPart, Request
+from tidelog.broker.network.request import Request, ResponsePart
 from tidelog.broker.observability.topic_traffic import EXPECTED_OF_FETCH, TopicTraffic
 from tidelog.broker.partitions.current_leaders import (
     ERRORS_THAT_NAME_THE_LEADER,
@@ -364,7 +364,7 @@ class FetchHandler:
             node_endpoints=endpoints,
         )
         # Records are file slices of the log. The network sends them without copying.
-        request.respond(cast(list[AnswerPart], parts))
+        request.respond(cast(list[ResponsePart], parts))
 
 
 def _must_wait(read: FetchRead, view: FetchRequestView, limits: FetchLimits) -> bool:

@@ -7,7 +7,7 @@ import asyncio
 from tests.support.loops import on_both_loops, until
 from tests.support.network import echo, frame, serving
 from tidelog.broker.network.config import NetworkConfig
-from tidelog.broker.network.owed_answers import OWED_MAX
+from tidelog.broker.network.pending_responses import PENDING_RESPONSES_MAX
 from tidelog.broker.network.request import Request
 
 PRODUCE = b"\0\0"
@@ -69,11 +69,11 @@ async def test_the_frame_of_a_parked_request_is_used_for_the_next() -> None:
     parking = Parking()
     async with serving(parking) as served:
         client = await served.connect()
-        for number in range(OWED_MAX):
+        for number in range(PENDING_RESPONSES_MAX):
             await client.send(frame(PRODUCE + bytes([number]) * 100_000))
-        await until(lambda: len(parking.parked) == OWED_MAX)
+        await until(lambda: len(parking.parked) == PENDING_RESPONSES_MAX)
         assert not any(len(request.frame) or len(request.body) for request, _ in parking.parked)
-        for number in range(OWED_MAX):
+        for number in range(PENDING_RESPONSES_MAX):
             parking.answer()
             assert await client.receive() == PRODUCE + bytes([number]) * 100_000
 
@@ -101,11 +101,11 @@ async def test_so_many_and_no_more_are_owed() -> None:
     parking = Parking()
     async with serving(parking) as served:
         client = await served.connect()
-        bodies = produces(*range(OWED_MAX + 10))
+        bodies = produces(*range(PENDING_RESPONSES_MAX + 10))
         await client.send(joined(bodies))
-        await until(lambda: len(parking.parked) == OWED_MAX)
+        await until(lambda: len(parking.parked) == PENDING_RESPONSES_MAX)
         await asyncio.sleep(0.01)
-        assert len(parking.parked) == OWED_MAX
+        assert len(parking.parked) == PENDING_RESPONSES_MAX
         for body in bodies:
             await until(lambda: bool(parking.parked))
             parking.answer()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from tidelog.broker.network.socket_watcher import PEER_CLOSED, SocketWatcher
 
 
-class Reading:
+class PausableReading:
     """Pauses and resumes the reading of a transport, and watches a paused one for the peer's close."""
 
     __slots__ = ("_descriptor", "_on_peer_closed", "_socket", "_watcher", "is_paused")

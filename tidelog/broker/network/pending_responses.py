@@ -1,0 +1,69 @@
+"""The responses of parked requests that further requests have passed; they are sent in request order.
+
+Bounds: `PENDING_RESPONSES_MAX` requests, without their frames.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.broker.network.request import Request, Response
+
+PENDING_RESPONSES_MAX: Final = 64
+
+
+class _Missing:
+    """Marks a request that has no response yet; None is a response, too."""
+
+
+_MISSING: Final = _Missing()
+
+
+class PendingResponses:
+    """Requests in the order of their arrival, each with its response as soon as it is available."""
+
+    __slots__ = ("_responses", "count")
+
+    def __init__(self) -> None:
+        self._responses: dict[Request, Response | _Missing] = {}
+        self.count = 0
+        """The number of requests whose response has not been sent."""
+
+    def is_pending(self, request: Request) -> bool:
+        """Return whether `request` is parked here and has no response yet."""
+        return self._responses.get(request) is _MISSING
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further request may be parked."""
+        return self.count >= PENDING_RESPONSES_MAX
+
+    def add(self, request: Request) -> None:
+        """Park `request` behind all others."""
+        self._responses[request] = _MISSING
+        self.count += 1
+
+    def respond(self, request: Request, response: Response) -> list[Response]:
+        """Store the response of `request`; return all responses that may be sent now, in request order.
+
+        A request that is not parked takes its place behind all others.
+        """
+        responses = self._responses
+        responses[request] = response
+        ready: list[Response] = []
+        while responses:
+            oldest = next(iter(responses))
+            first = responses[oldest]
+            if isinstance(first, _Missing):
+                break
+            ready.append(first)
+            del responses[oldest]
+        self.count = len(responses)
+        return ready
+
+    def clear(self) -> list[Request]:
+        """Remove all requests; return those that had no response, in their order."""
+        pending = [request for request in self._responses if self.is_pending(request)]
+        self._responses.clear()
+        self.count = 0
+        return pending
