@@ -318,7 +318,7 @@ class Connection(asyncio.BufferedProtocol):
         self._schedule()
 
     def _mute(self) -> bool:
-        """Handle no further frame until the request in hand has its response; return False if it is abandoned."""
+        """Handle no further frame until the request has its response. Return False if it is abandoned."""
         abandoned = self.core.mute()
         if abandoned is None:
             return True
@@ -367,7 +367,7 @@ class Connection(asyncio.BufferedProtocol):
             self._close()
 
     def _close(self) -> None:
-        """Close when the transport has sent what it holds; the idle sweep aborts a peer that does not read."""
+        """Close when the transport has sent its data; the idle sweep aborts a peer that does not read."""
         if self._transport is not None and self.core.close():
             if self._writer is not None:
                 self._flush(self._writer)

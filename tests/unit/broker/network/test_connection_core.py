@@ -386,7 +386,9 @@ class ConnectionModel(RuleBasedStateMachine):
 
     # ---- the client
 
-    @rule(sizes=st.lists(st.tuples(st.sampled_from([PRODUCE, PRODUCE, FETCH]), st.integers(0, 150)), min_size=1))
+    @rule(
+        sizes=st.lists(st.tuples(st.sampled_from([PRODUCE, PRODUCE, FETCH]), st.integers(0, 150)), min_size=1)
+    )
     def client_sends(self, sizes: list[tuple[bytes, int]]) -> None:
         for key, size in sizes:
             body = key + len(self.sent).to_bytes(4, "big") + bytes(size)
@@ -407,7 +409,9 @@ class ConnectionModel(RuleBasedStateMachine):
         self.drop_parked(self.core.on_peer_closed())
         assert self.core.has_peer_closed
 
-    @precondition(lambda self: self.may_end and not self.has_end_been_read and self.core.state < State.CLOSING)
+    @precondition(
+        lambda self: self.may_end and not self.has_end_been_read and self.core.state < State.CLOSING
+    )
     @rule()
     def end_of_stream_is_read(self) -> None:
         self.has_end_been_read = True

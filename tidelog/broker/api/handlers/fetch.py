@@ -303,7 +303,7 @@ class FetchHandler:
             session_id=context.session_id,
             node_endpoints=self._leaders.endpoints(leaders, request.listener) if leaders else (),
         )
-        request.respond(cast(list[AnswerPart], parts))
+        request.respond(cast(list[ResponsePart], parts))
 
     def _record(
         self, request: Request, read: FetchRead, results: Sequence[FetchResult], limits: FetchLimits
