@@ -302,9 +302,11 @@ class GroupBench:
 
     def expire(self) -> int:
         """Look for expired offsets; says how many records that gave."""
-        writes = self.coordinator.expiration.expire(self.now)
-        self.perform(writes)
-        return len(writes.records)
+        count = 0
+        for writes in self.coordinator.expiration.expire(self.now):
+            self.perform(writes)
+            count += len(writes.records)
+        return count
 
     # Whole rebalances
 

@@ -14,6 +14,9 @@ Source: ClassicGroup.offsetExpirationCondition and OffsetMetadataManager of Apac
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.group import Group
 from tidelog.broker.coordinators.groups.offset_store import OffsetKey, OffsetStore
@@ -28,6 +31,9 @@ from tidelog.broker.coordinators.groups.registry import GroupRegistry
 from tidelog.broker.coordinators.groups.states import GroupState
 from tidelog.broker.coordinators.shared.moment import Moment
 
+GROUPS_PER_PART: Final = 100
+"""The number of groups whose offsets are checked in one turn of the event loop."""
+
 
 class OffsetExpiration:
     """Finds offsets and groups that have expired."""
@@ -37,15 +43,26 @@ class OffsetExpiration:
         self._offsets = offsets
         self._retention_ms = config.offsets_retention_ms
 
-    def expire(self, now: Moment) -> Writes:
-        """Return tombstones for all expired offsets, and for groups without offsets and members."""
+    def expire(self, now: Moment) -> Iterator[Writes]:
+        """Yield tombstones for all expired offsets, and for groups without offsets and members.
+
+        One part is for `GROUPS_PER_PART` groups. The caller must write a part before any other command and
+        before it requests the next part: a later commit may renew an offset.
+        """
         records: list[CoordinatorRecord] = []
-        for group in self._groups:
-            all_expired = self._expire_offsets(group, now, records)
-            is_unused = group.state is GroupState.EMPTY and not group.pending_members
-            if all_expired and is_unused and not self._offsets.keys_in_transactions(group.group_id):
-                records.append(group_tombstone(group.group_id))
-        return Writes(tuple(records), may_split=True)
+        for count, group in enumerate(self._groups, 1):
+            if self._groups.get(group.group_id) is group:
+                self._expire_group(group, now, records)
+            if count % GROUPS_PER_PART == 0:
+                yield Writes(tuple(records), may_split=True)
+                records = []
+        yield Writes(tuple(records), may_split=True)
+
+    def _expire_group(self, group: Group, now: Moment, records: list[CoordinatorRecord]) -> None:
+        all_expired = self._expire_offsets(group, now, records)
+        is_unused = group.state is GroupState.EMPTY and not group.pending_members
+        if all_expired and is_unused and not self._offsets.keys_in_transactions(group.group_id):
+            records.append(group_tombstone(group.group_id))
 
     def _expire_offsets(self, group: Group, now: Moment, records: list[CoordinatorRecord]) -> bool:
         """Add the tombstones of a group to `records`. Return whether all of its offsets have expired."""

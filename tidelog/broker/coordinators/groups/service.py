@@ -323,14 +323,18 @@ class GroupService:
         self._shards.spawn(self._expire_all())
 
     async def _expire_all(self) -> None:
-        """Write tombstones for expired offsets and groups, one partition at a time."""
+        """Write tombstones for expired offsets and groups, a limited number of groups at a time."""
         for shard in self._shards.active_shards():
-            if shard.state is ShardState.ACTIVE:
-                writes = shard.coordinator.expiration.expire(shard.now())
+            count = 0
+            for writes in shard.coordinator.expiration.expire(shard.now()):
+                if shard.state is not ShardState.ACTIVE:
+                    break
                 if writes.records:
-                    logger.info("partition %s: %s records have expired", shard.partition, len(writes.records))
+                    count += len(writes.records)
                     shard.perform(writes)
                 await asyncio.sleep(0)
+            if count:
+                logger.info("partition %s: %s records have expired", shard.partition, count)
 
 
 def _offsets_in(

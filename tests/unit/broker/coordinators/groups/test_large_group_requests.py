@@ -15,6 +15,7 @@ from tests.support.turns import STEPS_PER_SLICE, Turns, counted_slices
 from tests.support.virtual_timer import VirtualTime
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.member import Client
+from tidelog.broker.coordinators.groups.offset_expiration import GROUPS_PER_PART
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.coordinators.groups.transactions import EndOfTransaction, TransactionalProducer
 from tidelog.broker.coordinators.shared.state_log import AppendedRecords
@@ -210,3 +211,24 @@ async def test_very_many_offsets_of_a_transaction_are_committed_in_slices(bench:
     assert await bench.fetch_everything("g") == [(0, 0)]
     await transactions.end(0, EndOfTransaction(7, 0, True, 0, 2), 1_000)
     assert await bench.fetch_everything("g") == [(0, MANY)]
+
+
+async def test_offsets_of_very_many_groups_expire_in_parts_and_a_renewed_one_is_kept(bench: Bench) -> None:
+    config, groups = GroupConfig(), 10 * GROUPS_PER_PART
+    for number in range(groups):
+        await bench.commit(f"g{number}")
+    bench.time.step_wall_clock(config.offsets_retention_ms)
+    turns = Turns()
+    bench.time.pass_time(config.offsets_retention_check_interval_ms)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    # The first part has expired; the last group commits again before its part is checked.
+    assert await bench.fetch_everything("g0") == [(0, 0)]
+    await bench.commit(f"g{groups - 1}")
+    await until(lambda: turns.count > 20)
+    turns.stop()
+    names = [f"g{number}" for number in range(groups)]
+    kept = [
+        name for name, (_, count) in zip(names, await bench.fetch_everything(*names), strict=True) if count
+    ]
+    assert kept == [f"g{groups - 1}"]
