@@ -41,7 +41,6 @@ OCCURRENCES = {
     "broker/observability": 4,
     "broker/purgatory": 7,
     "broker/replication": 1,
-    "cluster/replication": 39,
 }
 """Occurrences today by package; a package without an entry has none. Entries only fall."""
 

@@ -1,21 +1,22 @@
-"""Where a follower begins when what it needs is in the remote tier only: BUILDING_REMOTE_LOG_AUX by steps.
+"""BUILDING_REMOTE_LOG_AUX: the steps of a follower whose fetch offset is in the remote tier only.
 
 The leader deletes from its disk what is in the tier, and gives followers only what it has on its disk. A
-follower that needs an offset below begins anew at the leader's first local offset. The epochs and the
-producers of what comes before, which it would know had it copied that, come from the tier, out of what
-was stored with the segment that holds the offset just before. With `prefers_last_tiered_offset` an empty
-log begins behind the last offset in the tier instead, so that it copies as little as can be (KIP-1023).
+follower that needs an offset below restarts at the leader's first local offset. The leader epochs and
+producers of the earlier records come from the tier: they were stored with the segment that contains the
+offset just before. With `prefers_last_tiered_offset` an empty
+log starts after the last offset in the tier instead, so that it copies as little as possible (KIP-1023).
 
-    LOG_START -> LOCAL_START or PENDING_UPLOAD -> EPOCH_END -> [SEGMENT_EPOCH ->] AUXILIARY -> begins anew
-    any step -> LOG_START, after a while: the segment's metadata is not here yet, the tier fails, ...
+    LOG_START -> LOCAL_START or PENDING_UPLOAD -> EPOCH_END -> [SEGMENT_EPOCH ->] AUXILIARY -> restart
+    any step -> LOG_START, after a delay: the segment's metadata is not available yet, the tier fails, ...
 
 A segment may reach beyond the leader's first local offset, when another replica uploaded it. Its
-producers are those at its end, so the log begins behind it; the leader is asked first whether all of the
-segment is its own. It is not when a leader uploaded it that an unclean election deposed: then the log
-begins where the leader's does, and producers that wrote in the foreign part are forgotten, as if they
-had expired.
+producers are those at its end, so the log starts after it. Before that, the follower asks the leader
+whether it has the whole segment. It does not if a former leader uploaded it before an unclean election.
+Then the log starts where the leader's local log does, and producers that wrote in the other part are
+removed, as if they had expired.
 
-Differs from Apache Kafka, which cuts the log before it reads the tier, and does not ask about the segment.
+Differs from Apache Kafka, which truncates the log before it reads the tier,
+and does not ask the leader about the segment.
 I/O: none; `RemoteTier` looks up what is in memory.
 Source: KIP-405, KIP-1023; TierStateMachine and AbstractFetcherThread of Apache Kafka 4.3; KAFKA-16105.
 """
@@ -44,16 +45,16 @@ from tidelog.storage.producers.producer_snapshot import decode_snapshot, encode_
 
 
 class RemoteTier(Protocol):
-    """What is known here of remote segments."""
+    """The remote segments known to this node."""
 
     def segment_with(
         self, topic_id: UUID, topic_partition: TopicPartition, epoch: LeaderEpoch, offset: Offset
     ) -> RemoteSegment | None:
-        """The whole segment that holds `offset` as written in `epoch`; None while none is known."""
+        """Return the complete segment that contains `offset` in `epoch`; None if none is known."""
 
 
 AuxAction: TypeAlias = RestartAt | FetchAuxiliary | Delayed
-"""What follows from an answer, if it is not another question."""
+"""The result of a response that is not followed by another request."""
 
 Delay: TypeAlias = Callable[[FollowedPartition, ErrorCode, int], Delayed]
 
@@ -61,7 +62,7 @@ Delay: TypeAlias = Callable[[FollowedPartition, ErrorCode, int], Delayed]
 class AuxBuilder:
     """Takes partitions of one fetcher through the steps; `tier` is None when this node has no tier.
 
-    `delay` has a partition wait, and then begin again with the first step.
+    `delay` delays a partition, which then starts again with the first step.
     """
 
     def __init__(self, tier: RemoteTier | None, delay: Delay) -> None:
@@ -71,20 +72,20 @@ class AuxBuilder:
         self._delay = delay
 
     def can_build(self, partition: FollowedPartition) -> bool:
-        """Whether this node has a tier and has heard that the topic is tiered."""
+        """Return whether this node has a tier and knows that the topic is tiered."""
         return self._tier is not None and partition.log.remote_log_enabled
 
     def begins_at_last_tiered_offset(self, partition: FollowedPartition) -> bool:
-        """Whether a log that has to begin anew shall copy only what is not in the tier."""
+        """Return whether a log that restarts must copy only records that are not in the tier."""
         is_empty = partition.log.log_end_offset == 0
         return self.prefers_last_tiered_offset and is_empty and self.can_build(partition)
 
-    # -- what the leader answers
+    # -- responses of the leader
 
     def on_offset(
         self, partition: FollowedPartition, offset: Offset, epoch: LeaderEpoch, now_ms: int
     ) -> RestartAt | Delayed | None:
-        """The offset that was asked for, and the epoch it was or will be written in."""
+        """Handle the requested offset, and the epoch in which it was or will be written."""
         build = _of(partition)
         if build.step is AuxStep.LOG_START:
             build.log_start_offset = offset
@@ -92,11 +93,11 @@ class AuxBuilder:
             build.step = AuxStep.PENDING_UPLOAD if is_last else AuxStep.LOCAL_START
             return None
         if build.step is AuxStep.PENDING_UPLOAD and offset < 0:
-            # Before its first upload a new leader learns from the tier how far that reaches.
-            return self.wait(partition, "the leader does not know yet what is in the tier", now_ms)
+            # Before its first upload a new leader reads the end offset of the tier.
+            return self.wait(partition, "the leader does not know the end of the remote tier yet", now_ms)
         if offset <= build.log_start_offset:
             return RestartAt(
-                partition, offset, f"all that is left of the leader's log from {offset} on is local"
+                partition, offset, f"the leader's log starts at {offset} and is local from there on"
             )
         return self._ask_epoch_end(partition, build, offset, epoch, now_ms)
 
@@ -111,7 +112,7 @@ class AuxBuilder:
         return None
 
     def skip_pending_upload(self, partition: FollowedPartition) -> bool:
-        """The leader does not know the question; True when it is asked for its first local offset instead."""
+        """Return True if the first local offset is requested instead of an offset unknown to old leaders."""
         build = partition.aux
         if build is None or build.step is not AuxStep.PENDING_UPLOAD:
             return False
@@ -121,10 +122,10 @@ class AuxBuilder:
     def on_epoch_end(
         self, partition: FollowedPartition, epoch: LeaderEpoch, end_offset: Offset, now_ms: int
     ) -> FetchAuxiliary | Delayed | None:
-        """Where `epoch` ends at the leader, which is the largest up to the one that was asked for."""
+        """Handle the end of `epoch` at the leader, the largest epoch up to the requested one."""
         build = _of(partition)
         if build.step is AuxStep.EPOCH_END:
-            # An epoch without records lies between two others: the answer names the one that has some.
+            # An epoch without records lies between two others: the response contains the one that has some.
             build.epoch = epoch if end_offset >= build.start_offset else build.start_epoch
             return self._find_segment(partition, build, now_ms)
         assert build.step is AuxStep.SEGMENT_EPOCH and build.segment is not None, build
@@ -156,26 +157,26 @@ class AuxBuilder:
         return segment.end_offset == last
 
     def wait(self, partition: FollowedPartition, reason: str, now_ms: int) -> Delayed:
-        """It cannot be done now, because of `reason`."""
+        """Delay the partition because of `reason`; it starts again with the first step."""
         delayed = self._delay(partition, ErrorCode.OFFSET_NOT_AVAILABLE, now_ms)
         return delayed._replace(code=ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, reason=reason)
 
-    # -- what the tier answers
+    # -- responses of the tier
 
-    def built(
+    def restart_from_segment(
         self,
         partition: FollowedPartition,
         leader_epochs: Iterable[tuple[LeaderEpoch, Offset]],
         producer_snapshot: bytes | None,
         now_ms: int,
     ) -> RestartFromRemote | Delayed:
-        """How the log begins, with what was stored with the segment."""
+        """Return how the log restarts, from the leader epochs and producers stored with the segment."""
         build = _of(partition)
         assert build.segment is not None, build
         start = build.segment.end_offset + 1 if build.is_segment_of_leader else build.start_offset
         entries = [EpochEntry(*entry) for entry in leader_epochs]
         if any(entry.epoch < 0 or entry.start_offset < 0 for entry in entries):
-            return self.wait(partition, f"the tier has leader epochs that cannot be: {entries}", now_ms)
+            return self.wait(partition, f"the tier has invalid leader epochs: {entries}", now_ms)
         epochs = LeaderEpochCache.of(entries)
         epochs.truncate_from_end(start)
         if epochs.epoch_for_offset(build.start_offset - 1) != build.epoch:
@@ -208,7 +209,7 @@ def _fetch(partition: FollowedPartition, build: AuxBuild, segment: RemoteSegment
 
 
 def _producers_at(snapshot: bytes, offset: Offset) -> bytes:
-    """The snapshot without producers that wrote at or above `offset`, where the log differs or ends."""
+    """Return the snapshot without producers that wrote at or above `offset`."""
     entries = decode_snapshot(snapshot, "the producer snapshot of a remote segment")
     known = [entry for entry in entries if entry.last_offset < offset]
     return snapshot if len(known) == len(entries) else encode_snapshot(known)

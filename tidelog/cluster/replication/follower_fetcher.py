@@ -1,18 +1,18 @@
-"""What a follower asks one leader for, and what it does with the answers.
+"""The requests of a follower to one leader, and how it handles the responses.
 
-One fetcher copies any number of partitions from one broker, with one request under way. A round is:
-`build_epoch_request`, `build_offsets_request` and `build_fetch`, each None when there is nothing to ask.
-An answer becomes a list of actions; the shell performs each and calls `performed`, or `action_failed`.
-Only FetchAuxiliary takes time: the fetcher goes on with the other partitions until it is told of the end.
+One fetcher copies any number of partitions from one broker, with one pending request. A round is:
+`build_epoch_request`, `build_offsets_request` and `build_fetch`, each None if there is nothing to request.
+A response results in a list of actions; the shell performs each and calls `performed`, or `action_failed`.
+Only FetchAuxiliary takes time: the fetcher continues with the other partitions until it is completed.
 
-| the leader answers | the partition |
+| response | effect on the partition |
 |---|---|
-| records, or none | appends them, then follows high watermark and log start |
-| a diverging epoch | cuts its log there, and fetches on |
-| OFFSET_OUT_OF_RANGE | asks where the leader's log starts and ends |
-| OFFSET_MOVED_TO_TIERED_STORAGE | begins anew with what the remote tier says of the past, see follower_aux |
-| FENCED_LEADER_EPOCH | waits for its metadata: a newer leader epoch is on its way |
-| any other error, or nothing | asks again after at most replica.fetch.backoff.ms |
+| records, or none | appends them, then applies high watermark and log start |
+| a diverging epoch | truncates its log there, and continues to fetch |
+| OFFSET_OUT_OF_RANGE | requests the start and end of the leader's log |
+| OFFSET_MOVED_TO_TIERED_STORAGE | restarts with state from the remote tier, see follower_aux |
+| FENCED_LEADER_EPOCH | waits for its metadata, which has a newer leader epoch |
+| any other error, or none received | repeats the request after at most replica.fetch.backoff.ms |
 
 Bounds: the partitions that were added.
 I/O: none; monotonic times come as arguments.
@@ -62,22 +62,22 @@ __all__ = ["FetchThrottle", "FollowerFetcher", "FollowerSettings"]
 FIRST_FETCH_VERSION_WITH_DIVERGING_EPOCH: Final = 12
 NEWEST_FETCH_VERSION: Final = 18
 
-# The bytes may be right the next time: damage on the way, or a log that was just being cut. Or there is room.
+# A later attempt may succeed: damage in transit, a log that was being truncated, or a full disk.
 _TRANSIENT_ON_APPEND: Final = frozenset(
     {ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.KAFKA_STORAGE_ERROR}
 )
 
 
 def _is_transient(error: KafkaError) -> bool:
-    """Whether an append may succeed the next time: after a StorageFailure a log takes no more writes."""
+    """Return whether a later append may succeed: after a StorageFailure a log accepts no more writes."""
     return error.code in _TRANSIENT_ON_APPEND and not isinstance(error, StorageFailure)
 
 
 class FollowerFetcher:
     """The partitions that are copied from one broker; see the module for how it is driven.
 
-    `fetch_version` is what the connection speaks: below 12 the leader cannot tell of divergence in its
-    answers, so that partitions begin by asking where their last epoch ends.
+    `fetch_version` is the version on the connection. Below 12 a response cannot contain a diverging epoch,
+    so partitions first request the end of their last epoch.
     """
 
     def __init__(
@@ -91,20 +91,20 @@ class FollowerFetcher:
         self.fetch_version = fetch_version
         self.partitions: dict[TopicPartition, FollowedPartition] = {}
         self.failed: dict[TopicPartition, str] = {}
-        """Those that are given up until their metadata changes, and why."""
+        """The partitions that are not fetched until their metadata changes, with the reasons."""
         self._settings = settings
         self._fetches = FollowerFetches(settings, self.partitions, throttle)
         self._questions = FollowerQuestions(settings.replica_id, self.partitions)
         self._aux = AuxBuilder(tier, self._fetches.delay)
 
-    # -- partitions come and go
+    # -- adding and removing partitions
 
     def add(
         self, topic_partition: TopicPartition, topic_id: UUID, leader_epoch: LeaderEpoch, log: LocalLog
     ) -> list[Action]:
-        """Follow a partition in `leader_epoch`; one that is followed in that epoch already goes on as it is.
+        """Follow a partition in `leader_epoch`; one that is followed in that epoch already is unchanged.
 
-        Truncate is answered for a log that has to be cut without asking: its records have no epoch.
+        The result is Truncate for a log whose records have no epoch, which is truncated without a request.
         """
         known = self.partitions.get(topic_partition)
         if known is not None and known.leader_epoch == leader_epoch and known.topic_id == topic_id:
@@ -118,12 +118,12 @@ class FollowerFetcher:
         return self._begin(partition)
 
     def _begin(self, partition: FollowedPartition) -> list[Action]:
-        """Find out first where the log leaves the leader's, unless each fetch lets the leader see that."""
+        """Start to follow: fetch at once if a fetch detects divergence, else find the divergence first."""
         topic_partition = partition.topic_partition
         partition.state, partition.aux = ReplicaState.FETCHING, None
         partition.follow_log(compares_epochs=self._compares_epochs)
         self._questions.discard(topic_partition)
-        self._fetches.changed(topic_partition)
+        self._fetches.mark_changed(topic_partition)
         return self._find_divergence(partition)
 
     def _find_divergence(self, partition: FollowedPartition) -> list[Action]:
@@ -147,21 +147,21 @@ class FollowerFetcher:
         return log.leader_epochs.latest_epoch is not None
 
     def remove(self, topic_partition: TopicPartition) -> FollowedPartition | None:
-        """Stop following a partition; answers that are under way no longer count for it."""
+        """Stop following a partition; responses to pending requests are ignored for it."""
         self.failed.pop(topic_partition, None)
         self._questions.discard(topic_partition)
-        self._fetches.removed(topic_partition)
+        self._fetches.remove(topic_partition)
         return self.partitions.pop(topic_partition, None)
 
     def is_current(self, partition: FollowedPartition) -> bool:
-        """Whether this is still what is followed, and not an earlier epoch of it."""
+        """Return whether `partition` is still followed, in this leader epoch."""
         return self.partitions.get(partition.topic_partition) is partition
 
     def connected(self, fetch_version: int) -> None:
-        """There is a new connection, on which Fetch has this version: the session starts over."""
+        """Start a new fetch session on a new connection, on which Fetch has this version."""
         compared_epochs = self._compares_epochs
         self.fetch_version = fetch_version
-        self._fetches.session.failed(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        self._fetches.session.on_failure(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if self._compares_epochs != compared_epochs:
             for partition in self.partitions.values():
                 if partition.log.leader_epochs.latest_epoch is not None:
@@ -172,26 +172,26 @@ class FollowerFetcher:
         self._aux.prefers_last_tiered_offset = preferred
 
     def next_due_ms(self, now_ms: int) -> int | None:
-        """When to look again although nothing was to be asked; None when nothing is due by itself."""
-        return self._fetches.next_due_ms(now_ms)
+        """Return when the next request is possible without an event; None if it needs an event."""
+        return self._fetches.next_ready_ms(now_ms)
 
     @property
     def max_lag(self) -> Offset:
-        """How far the partition that is furthest behind is behind."""
+        """The largest lag of all partitions, in records."""
         return max((partition.lag or 0 for partition in self.partitions.values()), default=0)
 
     # -- Fetch
 
     def build_fetch(self, now_ms: int, broker_epoch: int = -1) -> FetchRequest | None:
-        """The next Fetch; None when no partition is to be fetched. Its answer goes to `on_fetch`."""
+        """Return the next Fetch; None if no partition is ready. Its response goes to `on_fetch`."""
         return self._fetches.build(now_ms, broker_epoch, self.fetch_version)
 
     def on_fetch(self, response: FetchResponse, now_ms: int) -> list[Action]:
-        """The answer to the Fetch built last."""
+        """Handle the response to the last Fetch."""
         code = known_code(response.error_code)
         if code is not ErrorCode.NONE:
-            return list(self._fetches.refused(code, now_ms))
-        self._fetches.session.answered(response.session_id)
+            return list(self._fetches.on_fetch_failed(code, now_ms))
+        self._fetches.session.on_response(response.session_id)
         actions: list[Action] = []
         for topic in response.responses:
             name = topic.topic or self._fetches.topic_name(topic.topic_id)
@@ -204,8 +204,8 @@ class FollowerFetcher:
         return actions
 
     def on_fetch_lost(self, now_ms: int) -> None:
-        """The Fetch built last has no answer: everything waits, and the session starts over."""
-        self._fetches.refused(ErrorCode.NETWORK_EXCEPTION, now_ms)
+        """Delay all partitions and start a new session: the last Fetch got no response."""
+        self._fetches.on_fetch_failed(ErrorCode.NETWORK_EXCEPTION, now_ms)
 
     def _on_data(self, topic_partition: TopicPartition, data: PartitionData, now_ms: int) -> Action | None:
         partition = self.partitions.get(topic_partition)
@@ -219,7 +219,7 @@ class FollowerFetcher:
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             partition.transition(ReplicaState.RESETTING)
             self._questions.add(topic_partition)
-            self._fetches.changed(topic_partition)
+            self._fetches.mark_changed(topic_partition)
             return None
         if code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE and self._aux.can_build(partition):
             self._begin_aux(partition)
@@ -257,20 +257,20 @@ class FollowerFetcher:
         return is_remote and self._aux.can_build(partition)
 
     def _begin_aux(self, partition: FollowedPartition) -> None:
-        """Begin anew with what the tier says of the past; the leader is asked first."""
+        """Start to build the auxiliary state from the tier; the first request goes to the leader."""
         partition.transition(ReplicaState.BUILDING_REMOTE_LOG_AUX)
         partition.lag = None
         self._questions.add(partition.topic_partition)
-        self._fetches.changed(partition.topic_partition)
+        self._fetches.mark_changed(partition.topic_partition)
 
     # -- OffsetForLeaderEpoch and ListOffsets
 
     def build_epoch_request(self, now_ms: int) -> OffsetForLeaderEpochRequest | None:
-        """Where epochs end, of those TRUNCATING or building; the answer goes to `on_epochs`."""
+        """Return the request for ends of epochs, if any; its response goes to `on_epochs`."""
         return self._questions.epoch_request(now_ms)
 
     def on_epochs(self, response: OffsetForLeaderEpochResponse, now_ms: int) -> list[Action]:
-        """The answer to the request of `build_epoch_request`."""
+        """Handle the response to `build_epoch_request`."""
         actions: list[Action | None] = []
         for partition, answer in self._questions.epoch_answers(response):
             code = known_code(answer.error_code)
@@ -284,11 +284,11 @@ class FollowerFetcher:
         return [action for action in actions if action is not None]
 
     def build_offsets_request(self, now_ms: int) -> ListOffsetsRequest | None:
-        """Offsets of the leader's log, of those RESETTING or building; the answer goes to `on_offsets`."""
+        """Return the request for offsets of the leader's log, if any; its response goes to `on_offsets`."""
         return self._questions.offsets_request(now_ms)
 
     def on_offsets(self, response: ListOffsetsResponse, now_ms: int) -> list[Action]:
-        """The answer to the request of `build_offsets_request`."""
+        """Handle the response to `build_offsets_request`."""
         actions: list[Action | None] = []
         for partition, answer in self._questions.offsets_answers(response):
             code = known_code(answer.error_code)
@@ -321,8 +321,8 @@ class FollowerFetcher:
         return self._fetches.delay(partition, ErrorCode.OFFSET_OUT_OF_RANGE, now_ms)
 
     def on_question_lost(self, now_ms: int) -> None:
-        """The epoch or offsets request under way has no answer: what it was about waits."""
-        for partition in self._questions.lost():
+        """Delay the partitions of the last epoch or offsets request, which got no response."""
+        for partition in self._questions.take_pending():
             self._fetches.delay(partition, ErrorCode.NETWORK_EXCEPTION, now_ms)
 
     # -- the remote tier
@@ -334,14 +334,14 @@ class FollowerFetcher:
         producer_snapshot: bytes | None,
         now_ms: int,
     ) -> RestartFromRemote | Delayed | None:
-        """What was stored with the segment is here; None when it is not needed any more."""
+        """Handle the auxiliary state of a segment; the result is None if it is not needed any more."""
         partition = action.partition
         if not self._is_wanted(action):
             return None
-        return self._aux.built(partition, leader_epochs, producer_snapshot, now_ms)
+        return self._aux.restart_from_segment(partition, leader_epochs, producer_snapshot, now_ms)
 
     def auxiliary_failed(self, action: FetchAuxiliary, reason: str, now_ms: int) -> Delayed | None:
-        """It could not be read from the tier: all is tried again after a while."""
+        """Delay the partition, whose auxiliary state could not be read; it then starts again."""
         if not self._is_wanted(action):
             return None
         return self._aux.wait(action.partition, reason, now_ms)
@@ -349,10 +349,10 @@ class FollowerFetcher:
     def _is_wanted(self, action: FetchAuxiliary) -> bool:
         return self.is_current(action.partition) and action.partition.aux is action.build
 
-    # -- what became of the actions
+    # -- results of actions
 
     def performed(self, action: LogAction) -> None:
-        """The action is done: go on from where the log ends now."""
+        """Continue from the end of the log after a successful action."""
         partition = action.partition
         if not self.is_current(partition):
             return
@@ -372,26 +372,25 @@ class FollowerFetcher:
         before = partition.fetch_offset
         partition.follow_log(compares_epochs=self._compares_epochs)
         partition.lag = max(0, leader_high_watermark - partition.fetch_offset)
-        self._fetches.changed(partition.topic_partition)
+        self._fetches.mark_changed(partition.topic_partition)
         if partition.fetch_offset != before:
-            # Those that gave data go to the end, so that each gets its turn at the bytes of an answer.
+            # A partition with data moves to the end, so that all get a share of the bytes of a response.
             self.partitions[partition.topic_partition] = self.partitions.pop(partition.topic_partition)
 
     def _settle(self, partition: FollowedPartition) -> None:
-        """Fetch from where the log ends."""
+        """Fetch from the end of the log."""
         partition.transition(ReplicaState.FETCHING)
         partition.follow_log(compares_epochs=self._compares_epochs)
         self._questions.discard(partition.topic_partition)
-        self._fetches.changed(partition.topic_partition)
+        self._fetches.mark_changed(partition.topic_partition)
 
     def action_failed(self, action: LogAction, error: KafkaError, now_ms: int) -> Delayed | Failed | None:
-        """The action was refused: damaged bytes, and what a disk had no room for, are fetched again; else the
-        partition is given up."""
+        """Delay the partition after a transient error, such as a full disk; else stop to follow it."""
         partition = action.partition
         if not self.is_current(partition):
             return None
         if isinstance(action, Append) and _is_transient(error):
-            # Some of it may be in the log all the same.
+            # A part of the records may be in the log nevertheless.
             partition.follow_log(compares_epochs=self._compares_epochs)
             return self._fetches.delay(partition, error.code, now_ms)
         return self._give_up(partition, error.code, str(error))

@@ -1,9 +1,8 @@
-"""What the next Fetch of a follower names: whatever changed since the last one, of what may be fetched now.
+"""The next Fetch of a follower: the partitions that changed since the last one and can be fetched.
 
-Partitions that wait after an error are named again when their delay is over, those that are throttled
-when the throttle lets them.
+A partition delayed after an error is included after its delay, a throttled one when the quota allows it.
 
-Bounds: the partitions that are followed, and some topics of the past.
+Bounds: the partitions that are followed, and some removed topics.
 Source: AbstractFetcherThread and RemoteLeaderEndPoint of Apache Kafka.
 """
 
@@ -25,8 +24,8 @@ FIRST_FETCH_VERSION_WITH_REPLICA_STATE: Final = 15
 _SESSION_ERRORS: Final = frozenset(
     {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
 )
-# Mostly one of the two has not heard of an election, a topic or an upload yet, which takes a moment only.
-_SOON_OVER: Final = frozenset(
+# Mostly a broker does not know of an election, a topic or an upload yet, which takes a short time only.
+_SHORT_ERRORS: Final = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -42,18 +41,18 @@ _TOPICS_FORGOTTEN_LATE: Final = 100
 
 
 class FetchThrottle(Protocol):
-    """Which partitions must not use more than their share of the network just now."""
+    """The replication quota of throttled partitions."""
 
     def is_exceeded(self, now_ms: int) -> bool:
-        """Whether the throttled partitions have used up their rate."""
+        """Return whether the throttled partitions exceed their rate."""
 
     def is_throttled(self, topic_partition: TopicPartition) -> bool:
-        """Whether this partition shares in the rate."""
+        """Return whether the partition is throttled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerSettings:
-    """The replica.fetch.* keys, and who we are."""
+    """The replica.fetch.* keys, and the id of this broker."""
 
     replica_id: BrokerId
     partition_max_bytes: int
@@ -64,7 +63,7 @@ class FollowerSettings:
 
 
 class FollowerFetches:
-    """The Fetches of one fetcher, one of which may be under way."""
+    """Builds the Fetch requests of one fetcher, at most one of which is pending."""
 
     def __init__(
         self,
@@ -81,10 +80,10 @@ class FollowerFetches:
         self._held_back: dict[TopicPartition, None] = {}
         self._topic_names: dict[UUID, str] = {}
 
-    # -- what is known of the partitions
+    # -- changes of partitions
 
     def name_topic(self, topic_id: UUID, topic: str) -> None:
-        """Answers may name the topic by its id alone from now on."""
+        """Note the name of a topic id: responses may contain the id only."""
         self._topic_names[topic_id] = topic
         if len(self._topic_names) > 2 * len(self._partitions) + _TOPICS_FORGOTTEN_LATE:
             self._topic_names = {
@@ -93,43 +92,43 @@ class FollowerFetches:
             }
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """The topic of an id that an answer names."""
+        """Return the topic of an id in a response."""
         return self._topic_names.get(topic_id)
 
-    def changed(self, topic_partition: TopicPartition) -> None:
-        """The next request has to look at it anew."""
+    def mark_changed(self, topic_partition: TopicPartition) -> None:
+        """Have the next request check the partition again."""
         self._changed[topic_partition] = None
 
     def delay(self, partition: FollowedPartition, code: ErrorCode, now_ms: int) -> Delayed:
-        """Let a partition wait because of an error, the longer the more errors there were in a row."""
+        """Delay a partition because of an error, longer after several errors in a row."""
         if partition.delayed_until_ms <= now_ms:
             delay_ms = self._settings.backoff_ms
-            if code in _SOON_OVER:
+            if code in _SHORT_ERRORS:
                 delay_ms = min(delay_ms, _FIRST_DELAY_MS << min(partition.failures, 16))
             partition.failures += 1
             partition.delayed_until_ms = now_ms + delay_ms
             self._delayed[partition.topic_partition] = self._changed[partition.topic_partition] = None
         if partition.state is ReplicaState.BUILDING_REMOTE_LOG_AUX:
-            # The leader's log may start elsewhere by then: ask for everything again.
+            # The leader's log may have another start by then: repeat all steps.
             partition.transition(ReplicaState.BUILDING_REMOTE_LOG_AUX)
         return Delayed(partition, code)
 
-    def refused(self, code: ErrorCode, now_ms: int) -> Sequence[Delayed]:
-        """The Fetch built last failed as a whole, or is lost; what waits for the tier goes on without it."""
-        self.session.failed(code)
+    def on_fetch_failed(self, code: ErrorCode, now_ms: int) -> Sequence[Delayed]:
+        """Delay all partitions after a failed Fetch, except those that wait for the tier."""
+        self.session.on_failure(code)
         if code in _SESSION_ERRORS:
             return []
         asking = [partition for partition in self._partitions.values() if not partition.waits_for_tier]
         return [self.delay(partition, code, now_ms) for partition in asking]
 
-    def removed(self, topic_partition: TopicPartition) -> None:
-        """It is not followed any more."""
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """Remove a partition from the next request."""
         self._delayed.pop(topic_partition, None)
         self._held_back.pop(topic_partition, None)
         self._changed[topic_partition] = None
 
-    def next_due_ms(self, now_ms: int) -> int | None:
-        """When there may be something to ask although nothing happens; None when nothing is due by itself."""
+    def next_ready_ms(self, now_ms: int) -> int | None:
+        """Return when the next request is possible without an event; None if it needs an event."""
         if self._held_back:
             return now_ms + self._settings.backoff_ms
         return min((self._partitions[each].delayed_until_ms for each in self._delayed), default=None)
@@ -137,13 +136,13 @@ class FollowerFetches:
     # -- the request
 
     def build(self, now_ms: int, broker_epoch: int, version: int) -> FetchRequest | None:
-        """The next Fetch; None when no partition is to be fetched."""
+        """Return the next Fetch; None if no partition can be fetched."""
         for topic_partition in [
             each for each in self._delayed if self._partitions[each].delayed_until_ms <= now_ms
         ]:
             partition = self._partitions[topic_partition]
             self._changed[topic_partition] = None
-            # Of whom there is something to ask stays due: that may have been since the questions were built.
+            # A partition with an open question stays: its delay may have ended after that request was built.
             if partition.state is ReplicaState.FETCHING or partition.waits_for_tier:
                 del self._delayed[topic_partition]
         wanted, unwanted = self._wanted(now_ms)
@@ -151,8 +150,8 @@ class FollowerFetches:
         session_id, session_epoch = session.session_id, session.epoch
         topics, forgotten = session.change(wanted, unwanted)
         if not session.sent:
-            # Nothing is left to fetch; the leader drops a session that is not used.
-            session.failed(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            # There is nothing to fetch; the leader closes an unused session.
+            session.on_failure(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             return None
         own = self._settings.replica_id
         has_state = version >= FIRST_FETCH_VERSION_WITH_REPLICA_STATE
@@ -170,7 +169,7 @@ class FollowerFetches:
         )
 
     def _wanted(self, now_ms: int) -> tuple[dict[TopicPartition, SentPartition], list[TopicPartition]]:
-        """What the next request says of those that may have changed, and which of them it does not want."""
+        """Return the changed partitions that the next request contains, and those that it forgets."""
         self._hold_back(now_ms)
         candidates: Iterable[TopicPartition] = self._partitions if self.session.is_full else self._changed
         wanted: dict[TopicPartition, SentPartition] = {}
@@ -184,11 +183,11 @@ class FollowerFetches:
             ):
                 unwanted.append(topic_partition)
             else:
-                wanted[topic_partition] = self._said_of(partition)
+                wanted[topic_partition] = self._sent_partition(partition)
         self._changed = {}
         return wanted, unwanted
 
-    def _said_of(self, partition: FollowedPartition) -> SentPartition:
+    def _sent_partition(self, partition: FollowedPartition) -> SentPartition:
         epoch = partition.last_fetched_epoch
         return SentPartition(
             partition.topic_id,
@@ -200,7 +199,7 @@ class FollowerFetches:
         )
 
     def _hold_back(self, now_ms: int) -> None:
-        """Leave those out that are throttled; not the ones in sync, which must not fall out of the ISR."""
+        """Exclude throttled partitions, except those in sync, which must not leave the ISR."""
         throttle = self._throttle
         if throttle is None:
             return

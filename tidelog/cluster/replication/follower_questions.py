@@ -1,13 +1,13 @@
-"""What a follower has to know before it can fetch: where epochs end, where the leader's log is.
+"""Requests of a follower before it can fetch: the ends of epochs and the bounds of the leader's log.
 
-| state | asks |
+| state | request |
 |---|---|
-| TRUNCATING | where the last epoch of the follower's log ends (OffsetForLeaderEpoch) |
+| TRUNCATING | the end of the last epoch of the follower's log (OffsetForLeaderEpoch) |
 | RESETTING | the log's end, and if that is not below the follower's own, its start (ListOffsets) |
 | BUILDING_REMOTE_LOG_AUX | ListOffsets and OffsetForLeaderEpoch, step by step: see follower_aux |
 
-Invariant: an answer counts only for partitions that are still in the leader epoch and at the question
-they were asked in.
+Invariant: a response is used only for partitions whose leader epoch and question have not changed
+since the request.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ EARLIEST_PENDING_UPLOAD_TIMESTAMP: Final = -6
 
 
 class EndOfEpoch(NamedTuple):
-    """Where does this epoch end, or the largest below it?"""
+    """Requests the end of this epoch, or of the largest epoch below it."""
 
     epoch: LeaderEpoch
 
 
 class OffsetAt(NamedTuple):
-    """Which offset does this timestamp stand for?"""
+    """Requests the offset for this timestamp."""
 
     timestamp: int
 
@@ -60,11 +60,11 @@ _TIMESTAMP_OF_STEP: Final = {
 
 
 def question_of(partition: FollowedPartition) -> Question | None:
-    """What is to be asked about a partition now; None when it fetches, or waits for the tier."""
+    """Return the next request for a partition; None if it fetches or waits for the tier."""
     state = partition.state
     if state is ReplicaState.TRUNCATING:
         epoch = partition.log.leader_epochs.latest_epoch
-        assert epoch is not None, f"{partition.topic_partition} has no epoch to ask for"
+        assert epoch is not None, f"{partition.topic_partition} has no leader epoch"
         return EndOfEpoch(epoch)
     if state is ReplicaState.RESETTING:
         return OffsetAt(LATEST_TIMESTAMP if partition.leader_end_offset is None else EARLIEST_TIMESTAMP)
@@ -80,26 +80,26 @@ def question_of(partition: FollowedPartition) -> Question | None:
 
 
 class FollowerQuestions:
-    """The questions of one fetcher, one request of which may be under way."""
+    """The open questions of one fetcher, which has at most one pending request."""
 
     def __init__(self, replica_id: BrokerId, partitions: Mapping[TopicPartition, FollowedPartition]) -> None:
         self._replica_id = replica_id
         self._partitions = partitions
         self._open: dict[TopicPartition, None] = {}
-        self._asked: dict[TopicPartition, tuple[LeaderEpoch, Question]] = {}
+        self._pending: dict[TopicPartition, tuple[LeaderEpoch, Question]] = {}
 
     def add(self, topic_partition: TopicPartition) -> None:
-        """There is something to ask about a partition."""
+        """Add a partition with an open question."""
         self._open[topic_partition] = None
 
     def discard(self, topic_partition: TopicPartition) -> None:
-        """All is known, or the partition is gone."""
+        """Remove a partition without open question."""
         self._open.pop(topic_partition, None)
 
     def epoch_request(self, now_ms: int) -> OffsetForLeaderEpochRequest | None:
-        """Where epochs end of those that have to know."""
+        """Return the request for ends of epochs; None if no partition needs one."""
         topics: dict[str, list[OffsetForLeaderPartition]] = {}
-        self._asked = {}
+        self._pending = {}
         for partition, question in self._due(now_ms):
             if isinstance(question, EndOfEpoch):
                 topic, index = partition.topic_partition
@@ -107,7 +107,7 @@ class FollowerQuestions:
                     partition=index, current_leader_epoch=partition.leader_epoch, leader_epoch=question.epoch
                 )
                 topics.setdefault(topic, []).append(asked)
-                self._asked[partition.topic_partition] = (partition.leader_epoch, question)
+                self._pending[partition.topic_partition] = (partition.leader_epoch, question)
         if not topics:
             return None
         return OffsetForLeaderEpochRequest(
@@ -120,17 +120,17 @@ class FollowerQuestions:
     def epoch_answers(
         self, response: OffsetForLeaderEpochResponse
     ) -> Iterator[tuple[FollowedPartition, EpochEndOffset]]:
-        """The answers that still count, each with its partition."""
+        """Yield the results that are still valid, each with its partition."""
         for topic in response.topics:
             for answer in topic.partitions:
-                partition = self._still_asked(TopicPartition(topic.topic, answer.partition))
+                partition = self._pending_partition(TopicPartition(topic.topic, answer.partition))
                 if partition is not None:
                     yield partition, answer
 
     def offsets_request(self, now_ms: int) -> ListOffsetsRequest | None:
-        """Where the leader's log ends, or starts, of those that have to know."""
+        """Return the request for bounds of the leader's log; None if no partition needs one."""
         topics: dict[str, list[ListOffsetsPartition]] = {}
-        self._asked = {}
+        self._pending = {}
         for partition, question in self._due(now_ms):
             if isinstance(question, OffsetAt):
                 topic, index = partition.topic_partition
@@ -140,7 +140,7 @@ class FollowerQuestions:
                     timestamp=question.timestamp,
                 )
                 topics.setdefault(topic, []).append(asked)
-                self._asked[partition.topic_partition] = (partition.leader_epoch, question)
+                self._pending[partition.topic_partition] = (partition.leader_epoch, question)
         if not topics:
             return None
         return ListOffsetsRequest(
@@ -153,17 +153,17 @@ class FollowerQuestions:
     def offsets_answers(
         self, response: ListOffsetsResponse
     ) -> Iterator[tuple[FollowedPartition, ListOffsetsPartitionResponse]]:
-        """The answers that still count, each with its partition."""
+        """Yield the results that are still valid, each with its partition."""
         for topic in response.topics:
             for answer in topic.partitions:
-                partition = self._still_asked(TopicPartition(topic.name, answer.partition_index))
+                partition = self._pending_partition(TopicPartition(topic.name, answer.partition_index))
                 if partition is not None:
                     yield partition, answer
 
-    def lost(self) -> list[FollowedPartition]:
-        """The request under way has no answer: what it was about."""
-        asked = [self._still_asked(topic_partition) for topic_partition in self._asked]
-        self._asked = {}
+    def take_pending(self) -> list[FollowedPartition]:
+        """Return the partitions of the pending request, which got no response."""
+        asked = [self._pending_partition(topic_partition) for topic_partition in self._pending]
+        self._pending = {}
         return [partition for partition in asked if partition is not None]
 
     def _due(self, now_ms: int) -> Iterator[tuple[FollowedPartition, Question]]:
@@ -174,9 +174,9 @@ class FollowerQuestions:
                 if question is not None:
                     yield partition, question
 
-    def _still_asked(self, topic_partition: TopicPartition) -> FollowedPartition | None:
+    def _pending_partition(self, topic_partition: TopicPartition) -> FollowedPartition | None:
         partition = self._partitions.get(topic_partition)
-        asked = self._asked.get(topic_partition)
+        asked = self._pending.get(topic_partition)
         if partition is None or asked is None or asked[0] != partition.leader_epoch:
             return None
         return partition if question_of(partition) == asked[1] else None

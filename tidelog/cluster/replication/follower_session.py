@@ -1,9 +1,9 @@
-"""A follower's fetch session with one leader: only what has changed is said (KIP-227).
+"""A follower's fetch session with one leader: requests contain only changes (KIP-227).
 
-Unlike a consumer's session this one is told what changed since the last request, so that a request
-costs as much as there is news, however many partitions are followed.
+Unlike a consumer's session, this one is given the changes since the last request. The cost of a request
+thus depends on the changes, not on the number of partitions.
 
-Invariant: `sent` is what the leader has in the session once the request built last arrives.
+Invariant: `sent` is the content of the leader's session after the last request.
 Source: KIP-227, KIP-516; FetchSessionHandler of Apache Kafka.
 """
 
@@ -24,7 +24,7 @@ _EPOCH_MAX: Final = 2**31 - 1
 
 
 class SentPartition(NamedTuple):
-    """What the last request that named a partition said of it."""
+    """The fields of a partition in the last request that contained it."""
 
     topic_id: UUID
     leader_epoch: LeaderEpoch
@@ -35,7 +35,7 @@ class SentPartition(NamedTuple):
 
 
 class FollowerSession:
-    """Our side of the session."""
+    """The follower's side of the session."""
 
     __slots__ = ("epoch", "sent", "session_id")
 
@@ -46,13 +46,13 @@ class FollowerSession:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next request has to name every partition."""
+        """Whether the next request must contain every partition."""
         return self.epoch == INITIAL_EPOCH
 
     def change(
         self, wanted: Mapping[TopicPartition, SentPartition], unwanted: Iterable[TopicPartition]
     ) -> tuple[tuple[FetchTopic, ...], tuple[ForgottenTopic, ...]]:
-        """What the next request names and forgets; a full one names `wanted` and nothing else."""
+        """Return the topics and forgotten topics of the next request; a full one contains only `wanted`."""
         if self.is_full:
             self.sent = dict(wanted)
             return _fetch_topics(wanted), ()
@@ -67,13 +67,13 @@ class FollowerSession:
             if known == partition:
                 continue
             if known is not None and known.topic_id != partition.topic_id:
-                # A topic made anew under the same name: the session must not keep the old one.
+                # A re-created topic of the same name: the session must not keep the old one.
                 forgotten.append((topic_partition, known.topic_id))
             self.sent[topic_partition] = news[topic_partition] = partition
         return _fetch_topics(news), _forgotten_topics(forgotten)
 
-    def answered(self, session_id: int) -> None:
-        """The request built last was answered without an error for the whole."""
+    def on_response(self, session_id: int) -> None:
+        """Advance the session after a response without top-level error."""
         if session_id == NO_SESSION:
             self.session_id, self.epoch = NO_SESSION, INITIAL_EPOCH
         elif self.epoch == INITIAL_EPOCH:
@@ -81,8 +81,8 @@ class FollowerSession:
         else:
             self.epoch = 1 if self.epoch == _EPOCH_MAX else self.epoch + 1
 
-    def failed(self, code: ErrorCode) -> None:
-        """The request built last failed as a whole, or is lost: the next one is full."""
+    def on_failure(self, code: ErrorCode) -> None:
+        """Make the next request a full one: the last request failed or got no response."""
         if code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self.session_id = NO_SESSION
         self.epoch = INITIAL_EPOCH
@@ -90,15 +90,15 @@ class FollowerSession:
 
 def _fetch_topics(partitions: Mapping[TopicPartition, SentPartition]) -> tuple[FetchTopic, ...]:
     topics: dict[tuple[str, UUID], list[FetchPartition]] = {}
-    for topic_partition, said in partitions.items():
-        topics.setdefault((topic_partition.topic, said.topic_id), []).append(
+    for topic_partition, sent in partitions.items():
+        topics.setdefault((topic_partition.topic, sent.topic_id), []).append(
             FetchPartition(
                 partition=topic_partition.partition,
-                current_leader_epoch=said.leader_epoch,
-                fetch_offset=said.fetch_offset,
-                last_fetched_epoch=said.last_fetched_epoch,
-                log_start_offset=said.log_start_offset,
-                partition_max_bytes=said.max_bytes,
+                current_leader_epoch=sent.leader_epoch,
+                fetch_offset=sent.fetch_offset,
+                last_fetched_epoch=sent.last_fetched_epoch,
+                log_start_offset=sent.log_start_offset,
+                partition_max_bytes=sent.max_bytes,
             )
         )
     return tuple(

@@ -1,20 +1,20 @@
-"""One followed partition: what a follower knows of its copy, and what there is to do with it.
+"""One followed partition: its states, and the actions on its log.
 
     TRUNCATING --its last epoch's end is found at the leader--> FETCHING
-    TRUNCATING --the leader names an epoch that is not known here--> TRUNCATING (KIP-279)
-    FETCHING --the answer names a diverging epoch: the log is cut--> FETCHING (KIP-595)
+    TRUNCATING --the leader returns an epoch that the follower lacks--> TRUNCATING (KIP-279)
+    FETCHING --the response has a diverging epoch: the log is truncated--> FETCHING (KIP-595)
     FETCHING --OFFSET_OUT_OF_RANGE--> RESETTING --the leader's bounds are known--> FETCHING
     FETCHING --OFFSET_MOVED_TO_TIERED_STORAGE--> BUILDING_REMOTE_LOG_AUX (KIP-405)
-    FETCHING, TRUNCATING --a cut below the first local offset of a tiered log--> BUILDING_REMOTE_LOG_AUX
-    RESETTING --an empty log that is to begin at the last tiered offset--> BUILDING_REMOTE_LOG_AUX (KIP-1023)
-    BUILDING_REMOTE_LOG_AUX --the log has begun anew with what the tier says of its past--> FETCHING
+    FETCHING, TRUNCATING --truncation below the first local offset of a tiered log--> BUILDING_REMOTE_LOG_AUX
+    RESETTING --an empty log may start at the last tiered offset--> BUILDING_REMOTE_LOG_AUX (KIP-1023)
+    BUILDING_REMOTE_LOG_AUX --the log has restarted with auxiliary state from the tier--> FETCHING
     any --a new leader epoch--> TRUNCATING or FETCHING
 
-Who is building is not fetching, so that it leaves the ISR when replica.lag.time.max.ms is over, and does
-not hold the high watermark up any longer. Its old log stays as it is until all of the new past is there.
+A replica does not fetch while it builds. It leaves the ISR after replica.lag.time.max.ms, and then does
+not delay the high watermark any more. Its old log is unchanged until the auxiliary state is complete.
 
-Whatever has to be done to a log is an action, which the shell performs and then reports as performed or
-failed; the state follows from what the log says afterwards.
+Each change of a log is an action, which the shell performs and then reports as performed or failed. The
+new state depends on the log after the action.
 
 Source: PartitionFetchState and TierStateMachine of Apache Kafka, KIP-101, KIP-279, KIP-405, KIP-595.
 """
@@ -33,7 +33,7 @@ from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 
 
 class ReplicaState(Enum):
-    """What a follower is about to ask the leader."""
+    """The next request of a follower to the leader."""
 
     TRUNCATING = auto()
     """Where its last epoch ends (OffsetForLeaderEpoch)."""
@@ -62,7 +62,7 @@ _LEGAL: Final[dict[ReplicaState, frozenset[ReplicaState]]] = {
 
 
 class LocalLog(Protocol):
-    """What the state machine reads of the follower's own log; a PartitionLog is one."""
+    """The follower's own log as the state machine reads it; a PartitionLog is one."""
 
     @property
     def log_start_offset(self) -> Offset:
@@ -70,19 +70,19 @@ class LocalLog(Protocol):
 
     @property
     def local_log_start_offset(self) -> Offset:
-        """The first offset on the local disk; what is below it is in the remote tier."""
+        """The first offset on the local disk; lower offsets are in the remote tier."""
 
     @property
     def log_end_offset(self) -> Offset:
-        """Where the next record goes."""
+        """The offset of the next record."""
 
     @property
     def high_watermark(self) -> Offset:
-        """Below it all is known to be committed."""
+        """The offset up to which the log is known to be committed."""
 
     @property
     def leader_epochs(self) -> LeaderEpochCache:
-        """Where each leader epoch starts."""
+        """The start offset of each leader epoch."""
 
     @property
     def remote_log_enabled(self) -> bool:
@@ -90,7 +90,7 @@ class LocalLog(Protocol):
 
 
 class AuxStep(Enum):
-    """What is next while BUILDING_REMOTE_LOG_AUX, in this order; an error begins again with the first."""
+    """The steps of BUILDING_REMOTE_LOG_AUX, in this order; after an error the first step is next."""
 
     LOG_START = auto()
     """Ask the leader where its log starts."""
@@ -103,11 +103,11 @@ class AuxStep(Enum):
     SEGMENT_EPOCH = auto()
     """Ask whether a remote segment that reaches beyond that offset is the leader's."""
     AUXILIARY = auto()
-    """The leader epochs and the producers are on their way from the tier."""
+    """Read the leader epochs and the producers from the tier."""
 
 
 class RemoteSegment(Protocol):
-    """What is needed of a segment in the remote tier; a RemoteLogSegmentMetadata is one."""
+    """A segment in the remote tier; a RemoteLogSegmentMetadata is one."""
 
     @property
     def end_offset(self) -> Offset:
@@ -120,9 +120,9 @@ class RemoteSegment(Protocol):
 
 @dataclass(slots=True, eq=False)
 class AuxBuild:
-    """What is known by now of where a log can begin anew: at `start_offset`, of the leader's `start_epoch`.
+    """The progress of a build: the log restarts at `start_offset`, in the leader's `start_epoch`.
 
-    `epoch` is that of the offset before, which `segment` holds.
+    `epoch` is the epoch of the offset before, which `segment` contains.
     """
 
     step: AuxStep = AuxStep.LOG_START
@@ -132,14 +132,14 @@ class AuxBuild:
     epoch: LeaderEpoch = NO_LEADER_EPOCH
     segment: RemoteSegment | None = None
     is_segment_of_leader: bool = True
-    """Whether all of the segment is in the leader's log, and not only what is below `start_offset`."""
+    """Whether all of the segment is in the leader's log, and not only the part below `start_offset`."""
 
 
 @dataclass(slots=True, eq=False)
 class FollowedPartition:
     """One partition that is copied from one leader in one leader epoch.
 
-    `lag` is None until the leader has answered once; `delayed_until_ms` is when it may be asked again.
+    `lag` is None until the first response of the leader; no request is sent before `delayed_until_ms`.
     """
 
     topic_partition: TopicPartition
@@ -159,34 +159,34 @@ class FollowedPartition:
     """While BUILDING_REMOTE_LOG_AUX, and only then."""
 
     def transition(self, state: ReplicaState) -> None:
-        """Move on; an illegal move is our own bug."""
+        """Change the state; an illegal transition is a bug."""
         assert state in _LEGAL[self.state], f"{self.topic_partition}: {self.state} -> {state}"
         self.state = state
         self.leader_end_offset = None
         self.aux = AuxBuild() if state is ReplicaState.BUILDING_REMOTE_LOG_AUX else None
 
     def is_due(self, state: ReplicaState, now_ms: int) -> bool:
-        """Whether the request of `state` may be sent now."""
+        """Return whether the request of `state` may be sent now."""
         return self.state is state and self.delayed_until_ms <= now_ms
 
     @property
     def waits_for_tier(self) -> bool:
-        """Whether nothing is to be asked before the remote tier has answered."""
+        """Whether the next step depends on the remote tier."""
         return self.aux is not None and self.aux.step is AuxStep.AUXILIARY
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether the copy had all committed records when the leader answered last."""
+        """Whether the copy had all committed records at the last response of the leader."""
         return self.lag is not None and self.lag <= 0
 
     def follow_log(self, *, compares_epochs: bool) -> None:
-        """Take the fetch offset from the log after it was changed, and its last epoch if that is compared."""
+        """Set the fetch offset, and the epoch if `compares_epochs`, after a change of the log."""
         self.fetch_offset = self.log.log_end_offset
         self.last_fetched_epoch = self.log.leader_epochs.latest_epoch if compares_epochs else None
 
 
 class Append(NamedTuple):
-    """Append the batches behind `offset`, then follow the leader's high watermark and log start."""
+    """Append the batches at `offset`, then apply the leader's high watermark and log start."""
 
     partition: FollowedPartition
     offset: Offset
@@ -196,7 +196,7 @@ class Append(NamedTuple):
 
 
 class Truncate(NamedTuple):
-    """Cut the log so that it ends at `offset`; `is_complete` is False when the leader is asked once more."""
+    """Truncate the log to `offset`; if not `is_complete`, the leader is asked once more."""
 
     partition: FollowedPartition
     offset: Offset
@@ -205,7 +205,7 @@ class Truncate(NamedTuple):
 
 
 class RestartAt(NamedTuple):
-    """Drop the whole log and go on at `offset`, where the leader's log starts."""
+    """Delete the whole log and restart at `offset`, where the leader's log starts."""
 
     partition: FollowedPartition
     offset: Offset
@@ -213,10 +213,10 @@ class RestartAt(NamedTuple):
 
 
 class FetchAuxiliary(NamedTuple):
-    """Get the leader epochs and producers of `segment` from the tier, off the loop that fetches.
+    """Read the leader epochs and producers of `segment` from the tier, outside of the fetch loop.
 
-    What comes of it is told with `auxiliary_fetched` or `auxiliary_failed`, unless the partition or its
-    leader epoch is another by then. `build` says which attempt it was.
+    The result is reported by `auxiliary_fetched` or `auxiliary_failed`; it is ignored if the partition or
+    its leader epoch has changed. `build` identifies the attempt.
     """
 
     partition: FollowedPartition
@@ -225,7 +225,7 @@ class FetchAuxiliary(NamedTuple):
 
 
 class RestartFromRemote(NamedTuple):
-    """Drop the local log and go on at `offset`, with these epochs and producers of what is in the tier."""
+    """Delete the local log and restart at `offset`, with leader epochs and producers from the tier."""
 
     partition: FollowedPartition
     offset: Offset
@@ -236,7 +236,7 @@ class RestartFromRemote(NamedTuple):
 
 
 class Delayed(NamedTuple):
-    """Nothing to do but to log it: the partition waits because the leader answered with `code`."""
+    """No action: the partition is delayed because of the leader's error `code`; the shell logs it."""
 
     partition: FollowedPartition
     code: ErrorCode
@@ -244,7 +244,7 @@ class Delayed(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """Nothing to do but to log it: the partition is not copied until its metadata changes."""
+    """No action: the partition is not copied until its metadata changes; the shell logs it."""
 
     partition: FollowedPartition
     code: ErrorCode
@@ -252,6 +252,6 @@ class Failed(NamedTuple):
 
 
 LogAction: TypeAlias = Append | Truncate | RestartAt | RestartFromRemote
-"""What is done to a log, and then reported with `performed` or `action_failed`."""
+"""The actions on a log, reported by `performed` or `action_failed`."""
 
 Action: TypeAlias = LogAction | FetchAuxiliary | Delayed | Failed

@@ -1,9 +1,9 @@
-"""Where a follower cuts its log: at the end of the last epoch that it shares with the leader.
+"""The truncation offset of a follower: the end of the last epoch that it shares with the leader.
 
-The leader says for one epoch of the follower's where it ends in the leader's log, or names the largest
-epoch below it. As long as the follower does not know the epoch that was named, it cuts to the end of
-what it has below that, and asks again (KIP-279). The high watermark is never what is cut to, except
-where the follower has records without any epoch (KIP-101).
+The leader returns the end of one of the follower's epochs in its own log, or of the largest epoch below
+it. While the follower does not have the returned epoch, it truncates to the end of its largest epoch
+below, and repeats the request (KIP-279). It truncates to the high watermark only if its records have no
+epoch (KIP-101).
 
 Source: AbstractFetcherThread.getOffsetTruncationState of Apache Kafka.
 """
@@ -17,7 +17,7 @@ from tidelog.protocol.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 
 
 class Cut(NamedTuple):
-    """The offset at which the log shall end, and whether the leader's log begins to differ just there."""
+    """The new end of the log, and whether the leader's log is known to diverge exactly there."""
 
     offset: Offset
     is_complete: bool
@@ -25,9 +25,9 @@ class Cut(NamedTuple):
 
 
 def cut_for(log: LocalLog, leader_epoch: LeaderEpoch, leader_end_offset: Offset) -> Cut:
-    """Where to cut when the leader's `leader_epoch`, which is at most the one asked for, ends there.
+    """Return the truncation for the end of `leader_epoch`, at most the requested epoch, at the leader.
 
-    -1 for the offset: the leader knows of no such epoch.
+    The offset is -1 if the leader has no such epoch.
     """
     if leader_end_offset < 0:
         return Cut(log.high_watermark, True, "the leader does not know the epoch: to the high watermark")

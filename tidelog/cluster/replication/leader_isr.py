@@ -1,10 +1,10 @@
-"""A change of the ISR that a leader asks the controller for, and what the answer does to it.
+"""A change of the ISR that a leader requests from the controller, and the results of the response.
 
-    committed --propose--> pending --answered with the new ISR-----------------> committed, new epoch
+    committed --propose--> pending --response with the new ISR-----------------> committed, new epoch
                            pending --INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED-> committed as before
                            pending --FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION ...> pending, until the
-                                     metadata tells; it is not known whether the change was made
-                           pending --any other error, no answer--> pending, asked again
+                                     metadata shows whether the change was made
+                           pending --any other error, no response--> pending, sent again
 
 Source: KIP-497, kafka.cluster.Partition of Apache Kafka.
 """
@@ -20,7 +20,7 @@ from tidelog.protocol.ids import BrokerId, LeaderEpoch
 
 
 class IsrMember(NamedTuple):
-    """A broker of a proposed ISR; epoch -1 when it has not fetched from this leader yet (KIP-903)."""
+    """A broker of a proposed ISR; epoch -1 if it has not fetched from this leader yet (KIP-903)."""
 
     broker_id: BrokerId
     broker_epoch: int
@@ -28,24 +28,24 @@ class IsrMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrProposal:
-    """One change that is asked for; compared by identity, as each is answered once."""
+    """One requested change; each has one response."""
 
     members: tuple[IsrMember, ...]
     added: BrokerId | None
-    """Who joins; None for a shrink."""
+    """The broker that joins; None for a shrink."""
     removed: frozenset[BrokerId]
     leader_epoch: LeaderEpoch
     partition_epoch: int
 
     @property
     def is_expansion(self) -> bool:
-        """Whether somebody joins."""
+        """Whether a broker joins."""
         return self.added is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrCommitted:
-    """The controller's answer: the partition as it is now."""
+    """The controller's response: the current partition."""
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
@@ -54,18 +54,18 @@ class IsrCommitted:
 
 
 class IsrOutcome(Enum):
-    """What became of a proposal."""
+    """The outcome of a proposal."""
 
-    COMMITTED = "the ISR is as asked for"
-    STALE = "the partition has moved on; the answer says nothing"
-    REJECTED = "it was certainly not made; the ISR is as before"
-    UNKNOWN = "it may have been made; the metadata will tell"
-    RETRY = "to be asked again"
+    COMMITTED = "the ISR is as requested"
+    STALE = "the partition has changed; the response has no effect"
+    REJECTED = "the change was not made; the ISR is as before"
+    UNKNOWN = "the change may have been made; the metadata will show it"
+    RETRY = "the proposal must be sent again"
 
 
-# The controller vouches that the partition epoch was right and that nothing was changed.
+# The controller guarantees that the partition epoch was right and that nothing was changed.
 CERTAINLY_NOT_MADE: Final = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
-METADATA_WILL_TELL: Final = frozenset(
+SHOWN_BY_METADATA: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,

@@ -1,6 +1,6 @@
-"""What a leader knows of one follower, from the fetches that came from it.
+"""The position of one follower as its leader knows it from fetches.
 
-A follower fetches from its log end, so the fetch offset says how far it got. It is in sync for as
+A follower fetches from its log end, so the fetch offset is its log end offset. It is in sync for as
 long as it has been caught up with the leader's log end within replica.lag.time.max.ms.
 
 Units: times are monotonic ms. Source: kafka.cluster.Replica of Apache Kafka.
@@ -26,14 +26,14 @@ class FollowerPosition:
     log_end_offset: Offset = UNKNOWN_OFFSET
     log_start_offset: Offset = UNKNOWN_OFFSET
     leader_end_offset_at_fetch: Offset = UNKNOWN_OFFSET
-    """The leader's log end when the last fetch came."""
+    """The leader's log end offset at the last fetch."""
     last_fetch_ms: int = NEVER_MS
     followed_ms: int = NEVER_MS
-    """When it certainly still followed this leader: it got the answer to the fetch before its last one."""
+    """When it certainly followed this leader: it received the response to its last fetch but one."""
     last_caught_up_ms: int = NEVER_MS
     """The latest time at which the leader's log ended no further than the follower's does now."""
     broker_epoch: int | None = None
-    """The registration under which it fetched: -1 when it did not tell, None before the first fetch."""
+    """The registration under which it fetched: -1 if the fetch lacked it, None before the first fetch."""
 
     def record_fetch(
         self,
@@ -43,10 +43,10 @@ class FollowerPosition:
         broker_epoch: int,
         now_ms: int,
     ) -> None:
-        """A fetch came from it: the log up to `fetch_offset` is there.
+        """Record a fetch: the follower has the log up to `fetch_offset`.
 
-        Who reaches where the leader's log ended at the fetch before was caught up then: so one that is
-        always a batch behind a busy leader stays in sync.
+        If that is the leader's log end offset at the fetch before, the follower was caught up then. A
+        follower that is always a batch behind a busy leader thus stays in sync.
         """
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
@@ -55,22 +55,22 @@ class FollowerPosition:
         self.log_end_offset = fetch_offset
         self.log_start_offset = log_start_offset
         self.leader_end_offset_at_fetch = max(self.leader_end_offset_at_fetch, leader_end_offset)
-        # The last fetch itself may have been on its way, or unread, for long.
+        # The last fetch itself may have been in transit, or unread, for long.
         self.followed_ms = max(self.followed_ms, self.last_fetch_ms)
         self.last_fetch_ms = now_ms
         self.broker_epoch = broker_epoch
 
     def is_caught_up(self, leader_end_offset: Offset, now_ms: int, lag_time_max_ms: int) -> bool:
-        """Whether it is at the leader's log end, or has been so within the lag that is allowed."""
+        """Return whether it is caught up, or was within the last `lag_time_max_ms`."""
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_time_max_ms
 
     def on_new_leader_epoch(
         self, leader_end_offset: Offset, *, is_new_leader: bool, is_in_sync: bool, now_ms: int
     ) -> None:
-        """A leader epoch begins: those in sync get the whole lag to fetch, others must prove themselves.
+        """Start a leader epoch: a follower in sync has the whole lag time, others must catch up first.
 
-        A leader that stays leader keeps the offsets it knows. One outside the ISR must not hold the
-        high watermark back.
+        A leader that stays leader keeps the offsets it knows. A follower outside the ISR must not
+        delay the high watermark.
         """
         since_ms = now_ms if is_in_sync else NEVER_MS
         self.last_caught_up_ms = self.followed_ms = since_ms

@@ -1,17 +1,17 @@
-"""One partition as its leader keeps it: how far followers are, who is in sync, what is committed.
+"""The state of one partition at its leader: followers, ISR and high watermark.
 
-    committed ISR     what the controller has written down; acks=all is accepted by its size
-    maximal ISR       the committed ISR and who is about to join it: all of them hold the high watermark
-    high watermark    the smallest log end of the maximal ISR and of those about to catch up; it rests while
-                      the ISR is smaller than min.insync.replicas (KIP-966)
+    committed ISR     the ISR in the metadata; its size decides whether acks=all is accepted
+    maximal ISR       the committed ISR and replicas that are about to join; all have the committed records
+    high watermark    the smallest log end offset of the maximal ISR and of replicas about to catch up; it
+                      does not advance while the ISR is smaller than min.insync.replicas (KIP-966)
 
-A follower joins once it has reached the high watermark and the start of this leader epoch (what is
-committed may lie between the two, KAFKA-7128), when its broker lives and is the one that fetched
-(KIP-841, KIP-903). It leaves when it was not caught up for replica.lag.time.max.ms. Either is a proposal
-to the controller (`leader_isr`); one at a time is under way.
+A follower joins once it has reached the high watermark and the start of this leader epoch (committed
+records may be between the two, KAFKA-7128), if its broker is unfenced and is the incarnation that fetched
+(KIP-841, KIP-903). It leaves if it was not caught up for replica.lag.time.max.ms. Either is a proposal
+to the controller (`leader_isr`); at most one is pending.
 
 Invariants: ISR and followers are parts of the assigned replicas; while a proposal is pending no other is
-made; partition_epoch never falls.
+made; partition_epoch never decreases.
 I/O: none; the log's offsets and monotonic times come as arguments.
 Source: kafka.cluster.Partition of Apache Kafka; KIP-497, KIP-841, KIP-903, KIP-966.
 """
@@ -24,7 +24,7 @@ from typing import TypeAlias
 from tidelog.cluster.image import BrokerImage, PartitionImage
 from tidelog.cluster.replication.leader_isr import (
     CERTAINLY_NOT_MADE,
-    METADATA_WILL_TELL,
+    SHOWN_BY_METADATA,
     IsrCommitted,
     IsrMember,
     IsrOutcome,
@@ -39,7 +39,7 @@ Brokers: TypeAlias = Callable[[], Mapping[BrokerId, BrokerImage]]
 
 
 class LeaderState:
-    """What this broker knows as the leader of one partition; made anew each time it becomes leader."""
+    """Tracks ISR and followers of one partition; created each time this broker becomes its leader."""
 
     __slots__ = (
         "_brokers",
@@ -85,11 +85,11 @@ class LeaderState:
         """Where this leader epoch starts in the log."""
         self.adding_replicas: tuple[BrokerId, ...] = ()
         self.removing_replicas: tuple[BrokerId, ...] = ()
-        # What every append asks is kept ready for it.
+        # Cached for every append.
         self.is_alone = True
-        """Whether there are no other replicas, so that what is appended is committed."""
+        """Whether there are no other replicas, so that appended records are committed at once."""
         self.is_under_min_isr = False
-        """Whether the committed ISR is too small to promise acks=all."""
+        """Whether the committed ISR is too small for acks=all."""
         self.waits_for_followers = False
         """Whether an append alone cannot move the high watermark: a follower has to fetch first."""
 
@@ -98,16 +98,16 @@ class LeaderState:
     def _have_others_led(self, leader_epoch: LeaderEpoch) -> bool:
         """Return whether another broker led between our epoch and `leader_epoch`.
 
-        Each election is one epoch. Followers may have truncated their logs under that leader, so what is
-        known of their positions does not hold any more.
+        Each election is one epoch. Followers may have truncated their logs under that leader, so their
+        known positions are invalid then.
         """
         return leader_epoch > self.leader_epoch + 1
 
     def follow_metadata(self, placed: PartitionImage, log_end_offset: Offset, now_ms: int) -> bool:
-        """Take over what the metadata says of our partition; False when it is older than what we know.
+        """Apply the partition in the metadata; return False if it is older than the known state.
 
-        A change that the controller made ends a proposal that was under way: it can no longer be made on
-        top of the old partition epoch. The same partition epoch again ends nothing.
+        A new partition epoch ends a pending proposal, which is based on the old one. The same partition epoch
+        has no effect.
         """
         if placed.partition_epoch < self.partition_epoch:
             return False
@@ -146,13 +146,13 @@ class LeaderState:
         self._refresh()
 
     def _refresh(self) -> None:
-        """Bring what appends ask up to date, after ISR, replicas or min.insync.replicas changed."""
+        """Update the cached values after a change of ISR, replicas or min.insync.replicas."""
         self.is_alone = not self.followers
         self.is_under_min_isr = len(self.isr) < self.effective_min_insync_replicas
         self.waits_for_followers = len(self.maximal_isr) > 1
 
     def use_min_insync_replicas(self, min_insync_replicas: int) -> None:
-        """Follow a changed config; the high watermark may advance then."""
+        """Apply a changed config; the high watermark may advance then."""
         self.min_insync_replicas = min_insync_replicas
         self._refresh()
 
@@ -167,9 +167,9 @@ class LeaderState:
         broker_epoch: int,
         now_ms: int,
     ) -> bool:
-        """An assigned follower's fetch, checked already against the leader epoch; True when its log grew.
+        """Record a fetch of an assigned follower in this leader epoch; return True if its log end changed.
 
-        Errors: KafkaError NOT_LEADER_OR_FOLLOWER for a broker that has registered anew since (KIP-903).
+        Errors: KafkaError NOT_LEADER_OR_FOLLOWER for a broker that has registered again since (KIP-903).
         """
         follower = self.followers[broker_id]
         if broker_epoch != -1:
@@ -187,15 +187,15 @@ class LeaderState:
         if registered is not None and registered.epoch > broker_epoch:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"a fetch of broker {broker_id} at epoch {broker_epoch}, which is {registered.epoch} now",
+                f"stale epoch {broker_epoch} in a fetch of broker {broker_id}; it is {registered.epoch} now",
             )
 
     def is_in_sync(self, broker_id: BrokerId) -> bool:
-        """Whether a replica is in the committed ISR."""
+        """Return whether a replica is in the committed ISR."""
         return broker_id in self.isr
 
     def low_watermark(self, own_log_start_offset: Offset) -> Offset:
-        """The smallest log start of ourselves and the followers that are alive; -1 when one is unknown."""
+        """Return the smallest log start offset of the unfenced replicas; -1 if one is unknown."""
         lowest = own_log_start_offset
         brokers = self._brokers()
         for follower in self.followers.values():
@@ -214,13 +214,13 @@ class LeaderState:
 
     @property
     def keeps_acks_all(self) -> bool:
-        """Whether what was appended with acks=all may be acknowledged, once it is committed."""
+        """Whether records appended with acks=all may be acknowledged when they are committed."""
         return len(self.maximal_isr) >= self.effective_min_insync_replicas
 
     def is_followed_since(self, since_ms: int) -> bool:
-        """Whether every other member of the ISR is known to have followed this leader at `since_ms` or later.
+        """Return whether every other member of the ISR has followed this leader at `since_ms` or later.
 
-        If so no other leader was elected among them before; a leader that is cut off, or was frozen,
+        If so no other leader was elected among them before; a leader that is partitioned, or was suspended,
         cannot know that. Below min.insync.replicas replicas outside of the ISR may be elected (KIP-966).
         """
         return not self.is_under_min_isr and all(
@@ -230,7 +230,7 @@ class LeaderState:
         )
 
     def high_watermark(self, log_end_offset: Offset, now_ms: int) -> Offset | None:
-        """How far every replica that counts has the log; None while the high watermark rests.
+        """Return the log end offset that all relevant replicas have; None if the ISR is too small.
 
         It may be below the present high watermark, which then stays.
         """
@@ -250,7 +250,7 @@ class LeaderState:
         return not self.is_under_min_isr
 
     def _is_about_to_join(self, follower: FollowerPosition, log_end_offset: Offset, now_ms: int) -> bool:
-        """Whether the high watermark waits for it: else a busy leader could run from it for ever."""
+        """Return whether the high watermark waits for a follower: else it may never catch up."""
         return follower.is_caught_up(log_end_offset, now_ms, self._lag_time_max_ms) and self.may_join(
             follower
         )
@@ -258,7 +258,7 @@ class LeaderState:
     # ---- changes of the ISR
 
     def may_join(self, follower: FollowerPosition) -> bool:
-        """Whether its broker is alive, stays, and is the incarnation that fetched (KIP-841, KIP-903)."""
+        """Return whether its broker is active and is the incarnation that fetched (KIP-841, KIP-903)."""
         broker = self._brokers().get(follower.broker_id)
         if broker is None or follower.broker_epoch is None:
             return False
@@ -273,7 +273,7 @@ class LeaderState:
         return follower.broker_epoch in (-1, broker.epoch)
 
     def propose_expansion(self, broker_id: BrokerId, high_watermark: Offset) -> IsrProposal | None:
-        """Who has just fetched joins the ISR, if it may; the proposal to be sent is pending from now on."""
+        """Return the proposal to add a follower that has fetched, now pending; None if it may not join."""
         if self.pending is not None or broker_id in self.isr:
             return None
         follower = self.followers[broker_id]
@@ -286,7 +286,7 @@ class LeaderState:
         return self._propose((*self.isr, broker_id), added=broker_id)
 
     def _has_committed(self, end_offset: Offset, high_watermark: Offset) -> bool:
-        """Return whether a follower with this log end offset has everything that is committed."""
+        """Return whether a follower with this log end offset has all committed records."""
         return end_offset >= high_watermark
 
     def _has_epoch_start(self, end_offset: Offset) -> bool:
@@ -299,7 +299,7 @@ class LeaderState:
         self._refresh()
 
     def propose_shrink(self, log_end_offset: Offset, now_ms: int) -> IsrProposal | None:
-        """Those that have lagged for too long leave the ISR; None when there are none."""
+        """Return the proposal to remove replicas that lag for too long; None if there are none."""
         if self.pending is not None:
             return None
         removed = frozenset(
@@ -336,12 +336,12 @@ class LeaderState:
         if member == self.broker_id:
             return self._own_epoch()
         follower = self.followers.get(member)
-        # A member that has not fetched from us yet was put there by the controller, which will also know
-        # when it restarts: that raises the partition epoch and so refuses the proposal.
+        # A member that has not fetched from this leader yet was added by the controller, which also knows
+        # when it restarts: that raises the partition epoch, so the proposal is rejected.
         return -1 if follower is None or follower.broker_epoch is None else follower.broker_epoch
 
     def answered(self, proposal: IsrProposal, answer: IsrCommitted | ErrorCode) -> IsrOutcome:
-        """The controller's answer to a proposal; on RETRY it is to be sent again as it is."""
+        """Apply the controller's response; on RETRY the proposal must be sent again unchanged."""
         if self.pending is not proposal:
             return IsrOutcome.STALE
         if isinstance(answer, IsrCommitted):
@@ -353,9 +353,9 @@ class LeaderState:
         if answer in CERTAINLY_NOT_MADE:
             self._commit(self.isr)
             return IsrOutcome.REJECTED
-        return IsrOutcome.UNKNOWN if answer in METADATA_WILL_TELL else IsrOutcome.RETRY
+        return IsrOutcome.UNKNOWN if answer in SHOWN_BY_METADATA else IsrOutcome.RETRY
 
-    # ---- what is reported
+    # ---- metrics
 
     @property
     def replication_factor(self) -> int:
@@ -364,12 +364,12 @@ class LeaderState:
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether the ISR lacks replicas; those that a reassignment is adding are not missed yet."""
+        """Whether the ISR lacks replicas; those that a reassignment is adding are not counted."""
         return len(self.isr) < self.replication_factor
 
     @property
     def is_at_min_isr(self) -> bool:
-        """Whether the loss of one more in-sync replica would refuse acks=all."""
+        """Whether acks=all is rejected after the loss of one more in-sync replica."""
         return len(self.isr) == self.effective_min_insync_replicas
 
     @property

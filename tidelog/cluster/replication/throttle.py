@@ -1,8 +1,8 @@
 """How many bytes per second throttled replicas may move, so that a reassignment leaves room for clients.
 
-Which replicas are throttled is a topic's config, the rate a broker's, for leaders and followers apart.
+Which replicas are throttled is a topic's config, the rate a broker's, separately for leaders and followers.
 The rate is measured over the last windows (replication.quota.window.num of
-replication.quota.window.size.seconds); the window under way counts as a whole one, so that a burst is
+replication.quota.window.size.seconds); the current window counts as a whole one, so that a burst is
 noticed at once.
 
 Units: monotonic ms. I/O: none. Source: ReplicationQuotaManager and SimpleRate of Apache Kafka.
@@ -19,7 +19,7 @@ _ALL = "*"
 
 
 def throttled_indices(replicas: Iterable[str], broker_id: BrokerId) -> frozenset[int] | None:
-    """The partitions whose replica on `broker_id` is throttled by `partition:broker,...`; None means all."""
+    """Return the partitions throttled on `broker_id` by `partition:broker,...`; None means all."""
     indices: set[int] = set()
     for replica in replicas:
         if replica == _ALL:
@@ -42,22 +42,22 @@ class ReplicationQuota:
         """Start and bytes of each window, oldest first."""
 
     def set_throttled(self, throttled: Mapping[str, frozenset[int] | None]) -> None:
-        """Which partitions share the rate, by topic; None means all of a topic."""
+        """Set the partitions that share the rate, by topic; None means all partitions of a topic."""
         self._throttled = {topic: indices for topic, indices in throttled.items() if indices != frozenset()}
 
     def set_topic(self, topic: str, indices: frozenset[int] | None) -> None:
-        """Which partitions of one topic share the rate; None means all."""
+        """Set the partitions of one topic that share the rate; None means all."""
         self.set_throttled({**self._throttled, topic: indices})
 
     def is_throttled(self, topic_partition: TopicPartition) -> bool:
-        """Whether this partition shares in the rate."""
+        """Return whether the partition is throttled."""
         if not self._throttled:
             return False
         indices = self._throttled.get(topic_partition.topic, frozenset())
         return indices is None or topic_partition.partition in indices
 
     def record(self, topic_partition: TopicPartition, size_bytes: int, now_ms: int) -> None:
-        """Bytes of a partition were moved; they count when it is throttled."""
+        """Count the bytes of a throttled partition."""
         if not size_bytes or not self.is_throttled(topic_partition):
             return
         windows = self._windows
@@ -67,7 +67,7 @@ class ReplicationQuota:
         self._expire(now_ms)
 
     def is_exceeded(self, now_ms: int) -> bool:
-        """Whether more than the rate was moved over the windows that count."""
+        """Return whether the windows together exceed the rate."""
         if self.rate is None or not self._throttled:
             return False
         self._expire(now_ms)
