@@ -16,7 +16,7 @@ from typing import Any, Final, cast, get_type_hints
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.registry import ApiKey, response_type
 from tidelog.protocol.schema import ApiMessage, Array, Kind, Struct
-from tidelog.protocol.steps import Steps, completed
+from tidelog.protocol.steps import Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,19 +185,14 @@ _MIRRORS: Final[Mapping[int, tuple[_Mirror, ...]]] = {
 _kinds_of: Final[dict[type[Struct], dict[str, Kind]]] = {}
 
 
-def error_response_of(request: ApiMessage, version: int, code: ErrorCode, message: str) -> ApiMessage | None:
+def error_response_in_steps(
+    request: ApiMessage, version: int, code: ErrorCode, message: str
+) -> Steps[ApiMessage | None]:
     """Return the response with `code` for everything in `request`; None if the API has no such response.
 
     Return None also for a produce request with acks=0, which has no response: as in Kafka, its connection is
     closed instead.
     """
-    return completed(error_response_in_steps(request, version, code, message))
-
-
-def error_response_in_steps(
-    request: ApiMessage, version: int, code: ErrorCode, message: str
-) -> Steps[ApiMessage | None]:
-    """Do the same as `error_response_of` for a request that may be large."""
     if request.api_key == ApiKey.PRODUCE and getattr(request, "acks", None) == 0:
         return None
     response = response_type(request.api_key)
@@ -214,7 +209,7 @@ def error_response_in_steps(
 
 
 def needed_for_error(request: ApiMessage) -> ApiMessage:
-    """Return the part of `request` that `error_response_of` needs: all of it, or an empty message.
+    """Return the part of `request` that `error_response_in_steps` needs: all of it, or an empty message.
 
     A request that waits keeps only this part.
     """

@@ -30,7 +30,6 @@ from tidelog.protocol.steps import Steps
 
 logger = logging.getLogger(__name__)
 
-CONSUMER_REPLICA_ID = -1
 PARTITIONS_PER_STEP: Final = 100
 """To read them takes about 0.5 ms; a fetch of more partitions is read in steps."""
 

@@ -85,11 +85,6 @@ class Peers:
         except TimeoutError:
             logger.info("%d requests to other controllers have no response yet", self._in_flight)
 
-    @property
-    def open_connections(self) -> int:
-        """The number of open connections."""
-        return sum(peer.is_open for peer in self._peers.values())
-
     async def close(self) -> None:
         """Close all connections; the response to requests in flight is None."""
         self._closed = True

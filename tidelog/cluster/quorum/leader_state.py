@@ -203,11 +203,6 @@ class CheckQuorum:
         """When the leader resigns unless a majority fetches before."""
         return self._deadline_ms
 
-    @property
-    def fetched_voters(self) -> frozenset[BrokerId]:
-        """The voters that have fetched since the timer was restarted."""
-        return frozenset(self._fetched)
-
     def on_fetch(self, voter_id: BrokerId, voters_needed: int, now_ms: int) -> None:
         """Count a fetch of a voter; restart the timer if `voters_needed` voters have fetched."""
         self._fetched.add(voter_id)

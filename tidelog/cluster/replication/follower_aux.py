@@ -53,9 +53,6 @@ class RemoteTier(Protocol):
         """Return the complete segment that contains `offset` in `epoch`; None if none is known."""
 
 
-AuxAction: TypeAlias = RestartAt | FetchAuxiliary | Delayed
-"""The result of a response that is not followed by another request."""
-
 Delay: TypeAlias = Callable[[FollowedPartition, ErrorCode, int], Delayed]
 
 

@@ -47,7 +47,6 @@ class FailedCopies(NamedTuple):
     start_offset: Offset
     end_offset: Offset
     attempts: int
-    last_ms: int
 
 
 @dataclass(slots=True)
@@ -85,17 +84,15 @@ class PartitionHistory:
         if event.state is _DELETED:
             self.deleted.add(segment_id)
         if before is not None and before.state is _STARTED:
-            self._on_copy_end(before, event.state, event.event_timestamp_ms)
+            self._on_copy_end(before, event.state)
 
-    def _on_copy_end(
-        self, segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState, timestamp_ms: int
-    ) -> None:
+    def _on_copy_end(self, segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState) -> None:
         start, end = segment.start_offset, segment.end_offset
         if state is _FINISHED:
             self.failed = {at: one for at, one in self.failed.items() if one.end_offset > end}
         elif state is _DELETING:
             attempts = self.failed[start].attempts if start in self.failed else 0
-            self.failed[start] = FailedCopies(start, end, attempts + 1, timestamp_ms)
+            self.failed[start] = FailedCopies(start, end, attempts + 1)
 
     def _apply_deletion(self, event: RemotePartitionDeleteMetadata) -> None:
         if event.state is not RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:

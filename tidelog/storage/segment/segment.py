@@ -316,10 +316,6 @@ class LogSegment:
         # Many at once: to find the first key, a dict iterates over all that were deleted before it.
         self._boundaries = dict(islice(self._boundaries.items(), BOUNDARIES_MAX // 2, None))
 
-    def known_position(self, offset: Offset) -> int | None:
-        """Return the cached position of the batch that starts at `offset`; None if it is not cached."""
-        return self._boundaries.get(offset)
-
     def find(self, offset: Offset) -> BatchPlace | None:
         """Return the first batch whose last offset is at or above `offset`; None if there is none."""
         known = self._boundaries.get(offset)

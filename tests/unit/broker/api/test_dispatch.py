@@ -12,12 +12,12 @@ from typing import cast
 
 import pytest
 
+from tests.support.error_responses import error_response_of
 from tests.support.loops import on_both_loops, until
 from tests.support.network import Client, Served, serving
 from tests.support.turns import counted_slices
 from tidelog.base.clock import SystemClock
 from tidelog.broker.api.dispatch import Dispatcher
-from tidelog.broker.api.error_responses import error_response_of
 from tidelog.broker.api.handlers.api_versions import ApiVersionsHandler, Features
 from tidelog.broker.network.receive_buffer import FIRST_BYTES
 from tidelog.broker.network.request import Request

@@ -75,10 +75,10 @@ def test_the_first_batch_that_reaches_the_offset_is_found(segment: LogSegment) -
 def test_boundaries_are_remembered_within_a_bound(segment: LogSegment) -> None:
     for index in range(BOUNDARIES_MAX * 2):
         add(segment, (100 + index, 1, 1))
-    assert segment.known_position(100) is None
+    assert segment._boundaries.get(100) is None
     last = 100 + BOUNDARIES_MAX * 2
-    assert segment.known_position(last) == segment.size_bytes
-    known = sum(segment.known_position(offset) is not None for offset in range(100, last + 1))
+    assert segment._boundaries.get(last) == segment.size_bytes
+    known = sum(segment._boundaries.get(offset) is not None for offset in range(100, last + 1))
     assert BOUNDARIES_MAX // 2 <= known <= BOUNDARIES_MAX
 
 

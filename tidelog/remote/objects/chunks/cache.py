@@ -98,11 +98,6 @@ class ChunkCache:
         """Return the size of the cached chunks in bytes."""
         return self._cached.weight
 
-    @property
-    def loading_bytes(self) -> int:
-        """Return the size of the chunks in progress in bytes."""
-        return self._loading_bytes
-
     def slice(self, segment: Segment, index: int, start: int, end: int) -> Buffer:
         """Return the bytes of chunk `index` from `start` to `end` (exclusive), relative to the chunk."""
         key = ChunkKey(segment.keys.log, index)

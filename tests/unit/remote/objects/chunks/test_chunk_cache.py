@@ -46,7 +46,7 @@ def test_a_failure_is_given_to_all_readers_and_not_kept() -> None:
         for one in asked:
             with pytest.raises(RemoteResourceNotFound):
                 one.result(30)
-    assert cache.cached_bytes == cache.loading_bytes == 0
+    assert cache.cached_bytes == cache._loading_bytes == 0
     store.objects[segment.keys.log] = log
     assert cache.slice(segment, 0, 0, 10) == LOG[:10]
     cache.close()
@@ -157,11 +157,11 @@ def test_what_nobody_has_read_yet_takes_at_most_half_of_the_cache() -> None:
     cache = make_cache(store, size=8000, read_ahead=2000, threads=8)
     for segment in segments:
         cache.read_ahead(segment, 0)
-    assert cache.loading_bytes == 4000
+    assert cache._loading_bytes == 4000
     store.gate.set()
     wait_until(lambda: cache.cached_bytes == 4000)
     cache.read_ahead(segments[4], 0)
-    assert cache.loading_bytes == 0
+    assert cache._loading_bytes == 0
     for segment in segments[:2]:
         cache.slice(segment, 0, 0, 1)
         cache.slice(segment, 1, 0, 1)
@@ -180,7 +180,7 @@ def test_kept_and_loading_chunks_stay_within_the_size_together() -> None:
     assert cache.cached_bytes == 5000
     store.gate.clear()
     cache.read_ahead(other, 0)
-    assert cache.loading_bytes == 2000
+    assert cache._loading_bytes == 2000
     assert cache.cached_bytes == 3000
     store.gate.set()
     wait_until(lambda: cache.cached_bytes == 5000)
@@ -260,9 +260,9 @@ def test_closing_tells_those_whose_chunks_were_not_begun() -> None:
     store.gate.set()
     closing.join(30)
     assert not closing.is_alive()
-    assert cache.cached_bytes == cache.loading_bytes == 0
+    assert cache.cached_bytes == cache._loading_bytes == 0
     cache.read_ahead(one, 5)
-    assert cache.loading_bytes == 0
+    assert cache._loading_bytes == 0
 
 
 @settings(max_examples=60, deadline=None)
@@ -297,4 +297,4 @@ def test_readers_get_the_right_bytes_or_an_error_and_bounds_hold(
         for one in [pool.submit(read, *arguments) for arguments in reads]:
             one.result(30)
     cache.close()
-    assert cache.cached_bytes == cache.loading_bytes == 0
+    assert cache.cached_bytes == cache._loading_bytes == 0
