@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.groups.records import decode_record
+from tidelog.broker.coordinators.shared.shard import RECORDS_BETWEEN_PAUSES
 from tidelog.protocol.batch import BatchHeader, iterate_headers
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import NO_PRODUCER_ID, Offset
@@ -28,19 +29,23 @@ _COMMIT = 1
 def replay_batches(
     coordinator: GroupCoordinator, batches: bytes | memoryview
 ) -> Iterator[tuple[int, Offset]]:
-    """Replay batches one after the other. Yield the record count and the next offset of each.
+    """Replay batches one after the other. Yield record counts, each with the offset up to which it replayed.
+
+    A large batch is replayed in parts of RECORDS_BETWEEN_PAUSES records.
 
     Raise DecodeError with the offset of a record that cannot be read. Skipping it could reset consumers to
     older offsets, so the partition must not be served.
     """
     for position, header in iterate_headers(batches):
         records = read_records(batches, position, header)
-        for record in records:
+        for number, record in enumerate(records, 1):
             try:
                 _replay(coordinator, header, record)
             except DecodeError as error:
                 raise DecodeError(f"record at offset {record.offset}: {error}") from error
-        yield len(records), header.next_offset
+            if number % RECORDS_BETWEEN_PAUSES == 0:
+                yield RECORDS_BETWEEN_PAUSES, record.offset + 1
+        yield len(records) % RECORDS_BETWEEN_PAUSES, header.next_offset
 
 
 def _replay(coordinator: GroupCoordinator, header: BatchHeader, record: Record) -> None:

@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from tidelog.broker.coordinators.shared.shard import RECORDS_BETWEEN_PAUSES
 from tidelog.broker.coordinators.transactions.metadata import TransactionMetadata
 from tidelog.broker.coordinators.transactions.registry import TransactionRegistry
 from tidelog.broker.coordinators.transactions.states import STATE_OF_STATUS, TransactionState
@@ -100,14 +101,16 @@ def decode_record(key: bytes | None, value: bytes | None) -> TransactionRecord |
 def replay_batches(
     registry: TransactionRegistry, batches: bytes | memoryview
 ) -> Iterator[tuple[int, Offset]]:
-    """Replay batches one after the other. Yield the record count and the next offset of each.
+    """Replay batches one after the other. Yield record counts, each with the offset up to which it replayed.
+
+    A large batch is replayed in parts of RECORDS_BETWEEN_PAUSES records.
 
     Raise DecodeError with the offset of a record that cannot be read. Skipping it could undo the end of a
     transaction, so the partition must not be served.
     """
     for position, header in iterate_headers(batches):
         records = () if header.is_control else read_records(batches, position, header)
-        for record in records:
+        for number, record in enumerate(records, 1):
             try:
                 decoded = decode_record(record.key, record.value)
             except DecodeError as error:
@@ -116,7 +119,9 @@ def replay_batches(
                 logger.warning("the record at offset %s is of an unknown type; it is ignored", record.offset)
             else:
                 registry.replay(decoded.transactional_id, decoded.metadata, record.offset)
-        yield len(records), header.next_offset
+            if number % RECORDS_BETWEEN_PAUSES == 0:
+                yield RECORDS_BETWEEN_PAUSES, record.offset + 1
+        yield len(records) % RECORDS_BETWEEN_PAUSES, header.next_offset
 
 
 def _metadata(

@@ -18,6 +18,7 @@ from tidelog.broker.coordinators.groups.member import Client
 from tidelog.broker.coordinators.groups.offset_expiration import GROUPS_PER_PART
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.coordinators.groups.transactions import EndOfTransaction, TransactionalProducer
+from tidelog.broker.coordinators.shared.shard import RECORDS_BETWEEN_PAUSES
 from tidelog.broker.coordinators.shared.state_log import AppendedRecords
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.join_group import (
@@ -232,3 +233,16 @@ async def test_offsets_of_very_many_groups_expire_in_parts_and_a_renewed_one_is_
         name for name, (_, count) in zip(names, await bench.fetch_everything(*names), strict=True) if count
     ]
     assert kept == [f"g{groups - 1}"]
+
+
+async def test_a_batch_of_very_many_offsets_is_loaded_with_pauses(bench: Bench) -> None:
+    await bench.commit("g", MANY)
+    assert len(bench.log.batches[0]) == 1
+    bench.service.on_resignation(0)
+    bench.service.on_leadership(0)
+    turns = 0
+    while await bench.fetch_everything("g") == [(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0)]:
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns >= MANY // RECORDS_BETWEEN_PAUSES
+    assert await bench.fetch_everything("g") == [(0, MANY)]
