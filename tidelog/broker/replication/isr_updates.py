@@ -154,18 +154,18 @@ class IsrUpdates:
         )
 
     def _on_response(self, sent: dict[_Key, _Proposed], response: AlterPartitionResponse) -> bool:
-        answers = {
+        results = {
             (topic.topic_id, partition.partition_index): partition
             for topic in response.topics
             for partition in topic.partitions
         }
         again: dict[_Key, _Proposed] = {}
         for key, one in sent.items():
-            answer = answers.get(key)
-            if answer is None:
+            result = results.get(key)
+            if result is None:
                 logger.warning("AlterPartition response lacks partition %s", one.partition.topic_partition)
                 again[key] = one
-            elif self._apply_response(one, _outcome(answer)):
+            elif self._apply_response(one, _outcome(result)):
                 again[key] = one
         self._send_again(again)
         return not again
