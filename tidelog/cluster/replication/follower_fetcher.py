@@ -120,8 +120,7 @@ class FollowerFetcher:
     def _begin(self, partition: FollowedPartition) -> list[Action]:
         """Start to follow: fetch at once if a fetch detects divergence, else find the divergence first."""
         topic_partition = partition.topic_partition
-        partition.state, partition.aux = ReplicaState.FETCHING, None
-        partition.follow_log(compares_epochs=self._compares_epochs)
+        partition.restart(compares_epochs=self._compares_epochs)
         self._questions.discard(topic_partition)
         self._fetches.mark_changed(topic_partition)
         return self._find_divergence(partition)
@@ -133,7 +132,7 @@ class FollowerFetcher:
         if not has_epochs and log.high_watermark < log.log_end_offset:
             return [Truncate(partition, log.high_watermark, True, "no leader epochs are known here")]
         if has_epochs and not self._compares_epochs:
-            partition.state = ReplicaState.TRUNCATING
+            partition.start_truncation()
             self._questions.add(topic_partition)
         return []
 
@@ -226,7 +225,7 @@ class FollowerFetcher:
             return None
         if code is not ErrorCode.NONE:
             return self._on_error(partition, code, now_ms)
-        partition.failures = 0
+        partition.on_fetched()
         diverging = data.diverging_epoch
         if diverging.end_offset >= 0:
             return self._cut(partition, diverging.epoch, diverging.end_offset)
@@ -259,7 +258,7 @@ class FollowerFetcher:
     def _begin_aux(self, partition: FollowedPartition) -> None:
         """Start to build the auxiliary state from the tier; the first request goes to the leader."""
         partition.transition(ReplicaState.BUILDING_REMOTE_LOG_AUX)
-        partition.lag = None
+        partition.set_lag(None)
         self._questions.add(partition.topic_partition)
         self._fetches.mark_changed(partition.topic_partition)
 
@@ -313,7 +312,7 @@ class FollowerFetcher:
             if leader_offset > 0 and self._aux.begins_at_last_tiered_offset(partition):
                 self._begin_aux(partition)
                 return None
-            partition.leader_end_offset = leader_offset
+            partition.set_leader_end_offset(leader_offset)
             return None
         if leader_offset > own_end:
             return RestartAt(partition, leader_offset, f"the leader's log starts at {leader_offset}")
@@ -371,7 +370,7 @@ class FollowerFetcher:
     def _appended(self, partition: FollowedPartition, leader_high_watermark: Offset) -> None:
         before = partition.fetch_offset
         partition.follow_log(compares_epochs=self._compares_epochs)
-        partition.lag = max(0, leader_high_watermark - partition.fetch_offset)
+        partition.set_lag(max(0, leader_high_watermark - partition.fetch_offset))
         self._fetches.mark_changed(partition.topic_partition)
         if partition.fetch_offset != before:
             # A partition with data moves to the end, so that all get a share of the bytes of a response.

@@ -105,8 +105,7 @@ class FollowerFetches:
             delay_ms = self._settings.backoff_ms
             if code in _SHORT_ERRORS:
                 delay_ms = min(delay_ms, _FIRST_DELAY_MS << min(partition.failures, 16))
-            partition.failures += 1
-            partition.delayed_until_ms = now_ms + delay_ms
+            partition.delay(delay_ms, now_ms)
             self._delayed[partition.topic_partition] = self._changed[partition.topic_partition] = None
         if partition.state is ReplicaState.BUILDING_REMOTE_LOG_AUX:
             # The leader's log may have another start by then: repeat all steps.

@@ -165,6 +165,32 @@ class FollowedPartition:
         self.leader_end_offset = None
         self.aux = AuxBuild() if state is ReplicaState.BUILDING_REMOTE_LOG_AUX else None
 
+    def restart(self, *, compares_epochs: bool) -> None:
+        """Return to FETCHING from any state, at the end of the log: a leader epoch or connection is new."""
+        self.state, self.aux = ReplicaState.FETCHING, None
+        self.follow_log(compares_epochs=compares_epochs)
+
+    def start_truncation(self) -> None:
+        """Find the divergence from the leader's log before the first fetch, after `restart`."""
+        self.state = ReplicaState.TRUNCATING
+
+    def delay(self, delay_ms: int, now_ms: int) -> None:
+        """Send no request for `delay_ms` after one more error."""
+        self.failures += 1
+        self.delayed_until_ms = now_ms + delay_ms
+
+    def on_fetched(self) -> None:
+        """Reset the number of consecutive errors after a response without error."""
+        self.failures = 0
+
+    def set_lag(self, lag: Offset | None) -> None:
+        """Set the lag behind the leader; None while it is unknown."""
+        self.lag = lag
+
+    def set_leader_end_offset(self, offset: Offset) -> None:
+        """Note the end of the leader's log while RESETTING."""
+        self.leader_end_offset = offset
+
     def is_due(self, state: ReplicaState, now_ms: int) -> bool:
         """Return whether the request of `state` may be sent now."""
         return self.state is state and self.delayed_until_ms <= now_ms
