@@ -1,4 +1,4 @@
-"""The links of the documents lead to files and headings that exist."""
+"""The documents: links lead to files and headings that exist, and so do quoted files and functions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+NOT_FILES = {"docs/gaps.md", "tidelog/a/b.py", "tests/unit/a/test_b.py", "benchmarks/results/bench.json"}
+"""Examples, former files and files that a program writes."""
+QUOTED_FILE = re.compile(r"`((?:tidelog|tests|docs|benchmarks|docker|examples)/[\w./-]+)`")
+QUOTED_FUNCTION = re.compile(r"`(tidelog/[\w/]+\.py)`[:,]? `([\w.]+)(?:\(\))?`")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -23,6 +27,24 @@ def test_links_lead_to_files_and_headings(document: Path) -> None:
         target = (document.parent / name).resolve() if name else document
         if not target.exists() or (anchor and anchor not in anchors_of(target)):
             missing.append(link)
+    assert missing == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_quoted_files_exist(document: Path) -> None:
+    quoted = QUOTED_FILE.findall(document.read_text())
+    missing = [name for name in quoted if not any((ROOT / f"{name}{end}").exists() for end in ("", ".py"))]
+    assert [name for name in missing if name not in NOT_FILES] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_quoted_functions_and_classes_exist(document: Path) -> None:
+    """A file and a name directly after it, as in `tidelog/x.py` `Class.method`."""
+    missing = [
+        (name, qualified)
+        for name, qualified in QUOTED_FUNCTION.findall(document.read_text())
+        if not all(re.search(rf"\b{part}\b", (ROOT / name).read_text()) for part in qualified.split("."))
+    ]
     assert missing == []
 
 

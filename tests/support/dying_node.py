@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import tidelog.broker.node.process
@@ -24,11 +25,11 @@ import tidelog.broker.tier.managers
 import tidelog.broker.tier.part
 from tidelog.broker.node.node import BrokerNode
 from tidelog.protocol.ids import Offset
-from tidelog.remote.log_manager.manager import RemoteLogManager
 from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from tidelog.remote.metadata.topic_clients import TopicWriter
 from tidelog.remote.objects.stores.local_directory import LocalDirectoryStore
 from tidelog.remote.objects.stores.port import Content
+from tidelog.remote.tasks.context import NodeServices
 from tidelog.remote.tasks.fault_points import FaultPoint
 from tidelog.storage.disk.files import File, OsFileSystem
 from tidelog.storage.log.partition_log import PartitionLog
@@ -137,8 +138,9 @@ class DyingFileSystem(OsFileSystem):
 def install(death: Death) -> None:
     """Have this process die where `death` says."""
     disk = DyingFileSystem(death)
-    replace(tidelog.broker.node.process, "BrokerNode", partial(BrokerNode, fs=disk))
-    replace(tidelog.broker.tier.part, "RemoteLogManager", partial(RemoteLogManager, faults=death))
+    dying_broker = SimpleNamespace(start=partial(BrokerNode.start, fs=disk))
+    replace(tidelog.broker.node.process, "BrokerNode", dying_broker)
+    replace(tidelog.broker.tier.part, "NodeServices", partial(NodeServices, faults=death))
     replace(
         tidelog.broker.tier.managers,
         "TopicBasedRemoteLogMetadataManager",
