@@ -403,6 +403,30 @@ class ConnectionModel(RuleBasedStateMachine):
             assert received > 0 or not self.unsent
             self.unsent = self.unsent[received:]
 
+    @precondition(lambda self: self.core.state < State.PEER_CLOSED)
+    @rule(
+        sizes=st.lists(
+            st.tuples(st.sampled_from([PRODUCE, PRODUCE, PRODUCE, FETCH]), st.integers(0, 50)),
+            min_size=3,
+            max_size=8,
+        ),
+        choices=st.lists(
+            st.sampled_from(["respond", "park", "park", "park", "keep", "wait"]), min_size=6, max_size=8
+        ),
+    )
+    def exchange(self, sizes: list[tuple[bytes, int]], choices: list[str]) -> None:
+        """Send requests and handle them. Without this rule, few random orders handle a request."""
+        self.client_sends(sizes)
+        self.is_blocked = False
+        self.core.on_writer_ready()
+        self.other.release()
+        before = -1
+        while len(self.unsent) != before and self.core.socket_reading() is SocketReading.RESUME:
+            before = len(self.unsent)
+            self.bytes_arrive(len(self.unsent) or 1)
+        if self.in_hand is None:
+            self.turn(choices)
+
     @precondition(lambda self: self.may_end and self.core.is_peer_open)
     @rule()
     def peer_closes(self) -> None:
