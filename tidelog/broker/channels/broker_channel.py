@@ -1,18 +1,18 @@
-"""Typed requests to the brokers of this cluster by their ids: in process to this one, else over the network.
+"""Typed requests to the brokers of this cluster: within this process to this broker, else over the network.
 
-A broker handles the requests of one connection one after the other, and some take long: a marker is
-acknowledged when it is replicated. So each request has a connection for itself while it is in flight. An idle
-connection is used again, the one that was used last first; the others are closed by the peer's idle timeout.
-Users that must not wait for each other have channels of their own.
+A broker handles the requests of one connection one after the other, and some take long: a transaction marker
+is acknowledged when it is replicated. Each request therefore has its own connection while it is in flight.
+The idle connection that was used last is used first. The peer's idle timeout closes the others.
+Callers that must not wait for each other have separate channels.
 
-A connection to a broker that is fenced, has moved or is not in the metadata any more is closed at once. Its
-requests fail then, instead of waiting for their timeout, and can be sent to the brokers that lead now.
+A connection to a broker that is fenced, has moved or has left the metadata is closed at once. Its requests
+fail at once, and the caller can send them to the new leaders.
 
-Nothing is sent again here: the caller knows whether the same broker is still the right one.
+Failed requests are not retried here: the caller knows whether the same broker is still the right one.
 
 Bounds: `CONNECTIONS_MAX` connections to one broker, other requests wait for one; no connection to brokers
 that are not in the metadata.
-Source: InterBrokerSendThread of Apache Kafka 4.3, for its purpose.
+Source: InterBrokerSendThread of Apache Kafka 4.3, which has the same purpose.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ CONNECTIONS_MAX: Final = 8
 
 
 def broker_address(image: MetadataImage, broker_id: BrokerId, listener: str) -> BrokerAddress:
-    """Return where a broker listens for others.
+    """Return the address of a broker's `listener`.
 
-    Errors: KafkaError BROKER_NOT_AVAILABLE when it is not in the metadata, or has no such listener.
+    Errors: KafkaError BROKER_NOT_AVAILABLE if the broker is not in the metadata or has no such listener.
     """
     broker = image.brokers.get(broker_id)
     endpoint = None if broker is None else broker.endpoints.get(listener)
@@ -51,7 +51,7 @@ def broker_address(image: MetadataImage, broker_id: BrokerId, listener: str) -> 
 
 
 class BrokerChannel:
-    """Sends requests to brokers; `close` at the end."""
+    """Sends requests to brokers; must be closed with `close`."""
 
     def __init__(
         self,
@@ -62,9 +62,10 @@ class BrokerChannel:
         environment: Environment,
         settings: ConnectionSettings,
     ) -> None:
-        """`answer_here` answers requests to `node_id`, this broker; `find` returns where others listen.
+        """Create a channel of this broker, which has the id `node_id`.
 
-        `find` raises KafkaError BROKER_NOT_AVAILABLE for a broker that is not known.
+        `answer_here` handles requests to this broker. `find` returns the address of another broker; it
+        raises KafkaError BROKER_NOT_AVAILABLE if the broker is unknown.
         """
         self._node_id = node_id
         self._answer_here = answer_here
@@ -75,11 +76,11 @@ class BrokerChannel:
         self._closed = False
 
     async def request(self, broker_id: BrokerId, message: ApiMessage, response: type[ResponseT]) -> ResponseT:
-        """Return the response to one attempt, within the settings' request timeout.
+        """Send the request once and return the response, within the settings' request timeout.
 
-        Errors: KafkaError BROKER_NOT_AVAILABLE when the broker is not known or cannot be reached: it has
-        not seen the request. NETWORK_EXCEPTION and REQUEST_TIMED_OUT: it may have. UNSUPPORTED_VERSION
-        when it does not know the API. Error codes inside the response are the caller's.
+        Errors: KafkaError BROKER_NOT_AVAILABLE if the broker is unknown or cannot be reached; it has not
+        received the request. NETWORK_EXCEPTION and REQUEST_TIMED_OUT: it may have received it.
+        UNSUPPORTED_VERSION if it does not serve the API. The caller handles error codes in the response.
         """
         if self._closed:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the node is stopping")
@@ -87,11 +88,11 @@ class BrokerChannel:
             answer = await self._answer_here(message)
         else:
             answer = await self._pool(broker_id).request(message)
-        assert isinstance(answer, response), f"{type(answer).__name__} in answer to {type(message).__name__}"
+        assert isinstance(answer, response), f"{type(answer).__name__} for {type(message).__name__}"
         return answer
 
     def follow(self, image: MetadataImage) -> None:
-        """Close the connections to brokers that cannot lead any more, or listen elsewhere now."""
+        """Close the connections to brokers that were fenced or removed, or have another address now."""
         for broker_id, pool in list(self._pools.items()):
             broker = image.brokers.get(broker_id)
             if broker is None or broker.fenced or self._has_moved(broker_id, pool):
@@ -112,7 +113,7 @@ class BrokerChannel:
             return True
 
     def _pool(self, broker_id: BrokerId) -> _ConnectionPool:
-        """The connections to where a broker listens now."""
+        """Return the connections to the current address of a broker. Errors: as of `find`."""
         address = self._find(broker_id)
         pool = self._pools.get(broker_id)
         if pool is None or pool.address != address:
@@ -137,7 +138,7 @@ class _ConnectionPool:
         self._closed = False
 
     async def request(self, message: ApiMessage) -> ApiMessage:
-        """Return the response to one attempt; errors as of `BrokerChannel.request`."""
+        """Send the request once and return the response. Errors: as of `BrokerChannel.request`."""
         attempt = asyncio.get_running_loop().create_task(self._attempt(message))
         self._attempts.add(attempt)
         attempt.add_done_callback(self._attempts.discard)
@@ -145,17 +146,17 @@ class _ConnectionPool:
             async with asyncio.timeout(self._settings.request_timeout_ms / 1000):
                 return await attempt
         except TimeoutError:
-            text = f"{self.address} did not answer within {self._settings.request_timeout_ms} ms"
+            text = f"{self.address} did not respond within {self._settings.request_timeout_ms} ms"
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from None
         except asyncio.CancelledError:
             caller = asyncio.current_task()
             if not self._closed or (caller is not None and caller.cancelling()):
                 raise
-            text = f"broker {self.address.node_id} is fenced, or not at {self.address} any more"
+            text = f"broker {self.address.node_id} is fenced, or no longer has the address {self.address}"
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, text) from None
 
     def close(self) -> None:
-        """Close every connection; requests in flight and those that wait fail."""
+        """Close every connection; requests that are in flight or waiting fail."""
         self._closed = True
         for attempt in self._attempts:
             attempt.cancel()

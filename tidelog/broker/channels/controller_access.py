@@ -55,10 +55,10 @@ class ControllerAccess:
         """The network and the source of randomness that the channels use."""
         return self._environment
 
-    def controller_changed(self) -> None:
+    def on_controller_changed(self) -> None:
         """Notify every channel that the active controller may be another node now."""
         for channel in self._channels():
-            channel.controller_changed()
+            channel.on_controller_changed()
 
     async def close(self) -> None:
         """Close every channel."""

@@ -1,8 +1,8 @@
-"""Typed requests to the active controller, in process if this node is the controller, else over the network.
+"""Typed requests to the active controller: within this process if it is this node, else over the network.
 
 A request that fails with a retriable error (unknown controller, NOT_CONTROLLER, lost connection) is sent
 again until its deadline. It may therefore be executed twice, as in Kafka. Requests that change something
-name the state that they start from, or their response says that the change was made before.
+name the state that they start from, or their response says that the change exists already.
 
 When another node becomes the controller, the connection to the former one stays open for `grace_ms`. It is
 then closed, and its requests in flight are sent to the new controller. An attempt to connect to the former
@@ -124,7 +124,7 @@ class ControllerChannel:
         is_remote = self._local is None or not self._local.is_active
         return connection.api_versions if is_remote and connection is not None else None
 
-    def controller_changed(self) -> None:
+    def on_controller_changed(self) -> None:
         """Use the current active controller, which may be another node or this one, from now on."""
         self._changed.set()
         self._changed = asyncio.Event()

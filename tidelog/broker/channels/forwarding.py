@@ -1,17 +1,17 @@
-"""Requests of clients that only the active controller can answer: passed on to it as they came.
+"""Forwards clients' requests that only the active controller can handle.
 
-A client may ask any broker. The request travels inside an Envelope with who asked and from where; the
-answer's bytes come back and are given to the client as they are. When this node is the active
-controller the Envelope does not leave the process.
+A client may send such a request to any broker. The broker sends it to the controller in an Envelope, with the
+principal and the address of the client. It sends the bytes of the controller's response to the client
+unchanged. If this node is the active controller, the Envelope does not leave the process.
 
-    no controller in time           the API's own error response, REQUEST_TIMED_OUT
-    inner version not served there  the client's connection is closed
-    other errors of the Envelope    UNKNOWN_SERVER_ERROR, for they are not the client's fault
+    no controller before the timeout    the API's own error response, REQUEST_TIMED_OUT
+    inner version is not supported      the client's connection is closed
+    other errors of the Envelope        UNKNOWN_SERVER_ERROR, because the client did not cause them
 
-Each request is answered once, by the one task that passes it on; a change of controllers makes that
-task ask again.
+One task forwards each request and sends its one response. If the controller changes, the task sends the
+request to the new controller.
 
-Bounds: one request per connection; `ControllerChannel` bounds how many are on their way.
+Bounds: one request per connection; `ControllerChannel` bounds the requests in flight.
 Source: KIP-590; ForwardingManager of Apache Kafka 4.3.
 """
 
@@ -41,11 +41,11 @@ logger = logging.getLogger(__name__)
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 
-_MAKE_PARTITIONS: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.DELETE_TOPICS})
+_CHANGE_PARTITIONS: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.DELETE_TOPICS})
 
 
 class Forwarder:
-    """Passes requests on; `timeout_ms` is request.timeout.ms."""
+    """Forwards requests to the active controller; `timeout_ms` is request.timeout.ms."""
 
     def __init__(
         self,
@@ -53,19 +53,23 @@ class Forwarder:
         tasks: RequestChannel,
         clock: Clock,
         timeout_ms: int,
-        partitions_made: Callable[[], Awaitable[None]] | None = None,
+        wait_for_partitions: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`partitions_made` waits for the partitions that are being made or put aside on this node."""
+        """Forward requests over `channel`.
+
+        `wait_for_partitions` waits until this node has created and deleted the partitions that the metadata
+        requires.
+        """
         self._channel = channel
         self._tasks = tasks
         self._clock = clock
         self._timeout_ms = timeout_ms
-        self._partitions_made = partitions_made
+        self._wait_for_partitions = wait_for_partitions
 
     def handle(self, request: Request) -> None:
-        """Answer a client's request with what the active controller answers; a raw handler."""
+        """Send the client the active controller's response to its request; a raw handler."""
         envelope = _envelope(bytes(request.frame), request.principal, request.peer)
-        makes_partitions = request.header.api_key in _MAKE_PARTITIONS
+        changes_partitions = request.header.api_key in _CHANGE_PARTITIONS
 
         def done(ended: asyncio.Future[EnvelopeResponse]) -> None:
             if ended.cancelled():
@@ -73,21 +77,21 @@ class Forwarder:
             elif (error := ended.exception()) is not None:
                 request.fail(error)
             else:
-                _answer(request, ended.result())
+                _respond(request, ended.result())
 
-        work = self._ask_and_wait(envelope) if makes_partitions else self._ask(envelope)
+        work = self._send_and_wait(envelope) if changes_partitions else self._send(envelope)
         self._tasks.run(work, done, takes_place=False)
 
     async def forward(
         self, context: RequestContext, message: ApiMessage, response: type[ResponseT]
     ) -> ResponseT:
-        """The active controller's answer to `message` in the name of the client of `context`.
+        """Return the active controller's response to `message`, sent on behalf of the client of `context`.
 
         Errors: KafkaError REQUEST_TIMED_OUT, UNKNOWN_SERVER_ERROR.
         """
         key, version, correlation_id, client_id = context.header
         frame = encode_request(key, version, correlation_id, client_id, message)[SIZE_BYTES:]
-        answer = await self._ask(_envelope(frame, context.principal, context.peer))
+        answer = await self._send(_envelope(frame, context.principal, context.peer))
         if answer.error_code or answer.response_data is None:
             raise _failure(key, answer)
         data = memoryview(answer.response_data)
@@ -95,11 +99,14 @@ class Forwarder:
             _, position = read_response_header(data, key, version)
             return decode_prefix(response, data, version, position)[0]
         except DecodeError as error:
-            text = f"the controller's answer to {APIS[key].name} is unreadable: {error}"
+            text = f"the controller's response to {APIS[key].name} cannot be decoded: {error}"
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error
 
-    def served(self, apis: Iterable[Api]) -> list[Api]:
-        """`apis` as this broker can serve them: what it passes on only as far as the controller knows it."""
+    def supported_apis(self, apis: Iterable[Api]) -> list[Api]:
+        """Return `apis` with the versions that this broker can serve.
+
+        An API that is forwarded is limited to the versions of the active controller, if they are known.
+        """
         versions = self._channel.versions
         if versions is None:
             return list(apis)
@@ -116,27 +123,27 @@ class Forwarder:
                 found.append(replace(api, lowest=lowest, highest=highest))
         return found
 
-    async def _ask_and_wait(self, envelope: EnvelopeRequest) -> EnvelopeResponse:
-        """Answer when what was created can be used on this node, or is gone, as far as it has heard of it."""
-        answer = await self._ask(envelope)
-        if self._partitions_made is not None:
+    async def _send_and_wait(self, envelope: EnvelopeRequest) -> EnvelopeResponse:
+        """Return the response after this node has applied the partition changes that it has received."""
+        answer = await self._send(envelope)
+        if self._wait_for_partitions is not None:
             try:
                 async with asyncio.timeout(self._timeout_ms / 1000):
-                    await self._partitions_made()
+                    await self._wait_for_partitions()
             except TimeoutError:
-                logger.warning("partitions are still being made or deleted after %d ms", self._timeout_ms)
+                logger.warning("partitions are still being created or deleted after %d ms", self._timeout_ms)
         return answer
 
-    async def _ask(self, envelope: EnvelopeRequest) -> EnvelopeResponse:
+    async def _send(self, envelope: EnvelopeRequest) -> EnvelopeResponse:
         deadline = self._clock.monotonic_ms() + self._timeout_ms
         return await self._channel.request(envelope, EnvelopeResponse, deadline=deadline)
 
 
-def _answer(request: Request, answer: EnvelopeResponse) -> None:
+def _respond(request: Request, answer: EnvelopeResponse) -> None:
     data = answer.response_data
     if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
         name, version = APIS[request.header.api_key].name, request.header.api_version
-        request.close(f"the controller does not understand this {name} request version {version}")
+        request.close(f"the controller does not support version {version} of {name}")
     elif answer.error_code or data is None:
         request.fail(_failure(request.header.api_key, answer))
     else:
@@ -144,10 +151,10 @@ def _answer(request: Request, answer: EnvelopeResponse) -> None:
 
 
 def _failure(api_key: int, answer: EnvelopeResponse) -> KafkaError:
-    """What a client hears of an error that is between the brokers."""
+    """Log an error of the Envelope and return the error that the client receives instead."""
     name = APIS[api_key].name
-    logger.warning("%s was not passed on: the controller answered error %d", name, answer.error_code)
-    text = "the request could not be passed on to the controller"
+    logger.warning("cannot forward %s: the controller returned error %d", name, answer.error_code)
+    text = "the request could not be forwarded to the controller"
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
 
 

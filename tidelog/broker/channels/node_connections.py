@@ -1,4 +1,4 @@
-"""How this node connects to the other nodes of its cluster."""
+"""The settings of this node's connections to the other nodes of its cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ def node_connection_settings(
     max_response_bytes: int = _MAX_RESPONSE_BYTES,
     receive_buffer_bytes: int = -1,
 ) -> ConnectionSettings:
-    """The settings of a connection to another node; `request_timeout_ms` bounds each answer."""
+    """Return the settings of a connection to another node.
+
+    `request_timeout_ms` is the longest time to wait for a response. A `receive_buffer_bytes` of -1 leaves
+    the size of the socket buffer to the operating system.
+    """
     return ConnectionSettings(
         client_id=str(config.node_id),
         max_response_bytes=max_response_bytes,
@@ -31,10 +35,10 @@ def node_connection_settings(
 
 
 def source_address(config: BrokerConfig) -> str | None:
-    """The address to connect from, None for the one that the operating system chooses.
+    """Return the address to connect from; None if the operating system chooses it.
 
-    Several nodes on one machine may have loopback addresses of their own, 127.0.0.2 and so on; each
-    then speaks from its own, so that traffic between two of them can be told apart and cut.
+    Several nodes on one machine may have different loopback addresses, such as 127.0.0.2. Each node then
+    connects from its own address, so that the traffic between two nodes can be identified and blocked.
     """
     names = {config.inter_broker_listener, *(listener.name for listener in config.controller_listeners)}
     for listener in (*config.broker_listeners, *config.controller_listeners):

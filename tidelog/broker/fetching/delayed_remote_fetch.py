@@ -100,7 +100,7 @@ class DelayedRemoteFetch(DelayedOperation):
         try:
             self.try_complete()
         except Exception as error:
-            self.failed(error)
+            self.fail(error)
 
     def try_complete(self) -> bool:
         """Complete if every remote read has ended."""

@@ -1,9 +1,9 @@
 """The bound on the memory of all parked requests of a node, in bytes.
 
-Each operation states what it keeps while it is parked. When all of them together keep more than the
-limit, the largest expires early, as if its delay had passed: a Fetch returns what can be read by then, a
-Produce with acks=all REQUEST_TIMED_OUT. Many small requests therefore wait undisturbed while a few
-large ones are answered early.
+Each operation states how much memory it uses while it is parked. When all of them together exceed the
+limit, the largest expires early, as if its delay had passed. A Fetch then returns the data that can be read,
+and a Produce with acks=all fails with REQUEST_TIMED_OUT. A few large requests get their responses early, so
+that many small requests can wait until their delay has passed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class ParkedOperation(Hashable, Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """The memory that the operation keeps while it is parked."""
+        """The memory that the operation uses while it is parked."""
 
     def expire(self) -> None:
-        """Complete as after the delay."""
+        """Complete the operation as if its delay had passed."""
 
 
 class ParkedMemory:
-    """Counts the bytes of parked operations and chooses which one has to expire early."""
+    """Counts the bytes of parked operations and expires the largest ones when the limit is exceeded."""
 
     __slots__ = ("_operations", "expired_early", "limit_bytes")
 
@@ -44,7 +44,7 @@ class ParkedMemory:
 
     @property
     def used_bytes(self) -> int:
-        """The memory that all parked operations keep."""
+        """The memory that all parked operations use."""
         return self._operations.total_bytes
 
     def add(self, operation: ParkedOperation) -> None:
@@ -56,12 +56,12 @@ class ParkedMemory:
         self._operations.remove(operation)
 
     def keep_to_limit(self) -> None:
-        """Expire the largest operations until the others fit."""
+        """Expire the largest operations until the others fit within `limit_bytes`."""
         while self.used_bytes > self.limit_bytes:
             operation, size_bytes = self._operations.largest()
             if self.expired_early % _LOGGED_EVERY == 0:
                 logger.warning(
-                    "Parked requests keep %d bytes, max.parked.request.bytes is %d; expiring %s of %d bytes",
+                    "Parked requests use %d bytes, max.parked.request.bytes is %d; expiring %s of %d bytes",
                     self.used_bytes,
                     self.limit_bytes,
                     type(operation).__name__,

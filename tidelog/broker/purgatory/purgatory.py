@@ -1,18 +1,18 @@
-"""Where requests are parked until they can be answered: watched by keys, completed by an event or by time.
+"""Delayed operations: requests that wait for a condition, completed by an event of a key or by time.
 
     added -> try_complete --True--> completed
                |False
              watched under its keys -> check_and_complete(key) -> try_complete --True--> completed
-               |its delay has passed, or parked requests keep too much memory
+               |its delay has passed, or parked requests use too much memory
              expire -> completed
 
-Invariants: `on_complete` runs at most once per operation, never for a cancelled one. A completed or
-cancelled operation is in no list, no timer and no count any more, and has released what it kept (`release`).
-Apache Kafka's purgatories remove completed operations later, when purge.interval.requests of them have
-gathered, because its lists are linked lists under locks; here removing at once from dictionaries is cheap.
+Invariants: `on_complete` runs at most once per operation, and never for a cancelled one. A completed or
+cancelled operation is in no list, timer or count, and `release` has dropped its data.
+Apache Kafka removes completed operations later, when there are purge.interval.requests of them, because its
+lists are linked lists under locks. Here they are removed at once, which is cheap with dictionaries.
 Bounds: `ParkedMemory`, in bytes over all purgatories of a node.
-I/O: none; everything runs in the calls that are made, on one loop. Source: Apache Kafka's
-DelayedOperationPurgatory.
+I/O: none; all work is done within the calls, on one event loop.
+Source: DelayedOperationPurgatory of Apache Kafka.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ logger = logging.getLogger(__name__)
 _KEYS_PER_STEP: Final = 100
 
 OPERATION_BYTES: Final = 3_500
-"""What any parked request keeps: the operation, its request and closures, its timer, one watched key."""
+"""The memory of a parked request: the operation, its request and closures, its timer, one watched key."""
 PARTITION_BYTES: Final = 600
-"""What each partition of a parked request adds: values of request and response, and a watched key."""
+"""The memory of each partition of a parked request: values of request and response, and a watched key."""
 
 
 class DelayedOperation(ABC):
-    """A request that is answered when a condition holds, at the latest after `delay_ms`.
+    """A request whose response is sent when a condition holds, at the latest after `delay_ms`.
 
-    A subclass checks in `try_complete` whether the condition holds and returns `self.force_complete()` then,
-    sends the response in `on_complete`, and drops in `release` everything that only the response needed.
-    `size_bytes` is what it keeps while it is parked.
+    A subclass checks the condition in `try_complete`, and returns `self.force_complete()` if it holds. It
+    sends the response in `on_complete`. In `release` it drops everything that only the response needed.
+    `size_bytes` is the memory that the operation uses while it is parked.
     """
 
     __slots__ = ("_keys", "_timer", "completed", "delay_ms", "purgatory", "size_bytes")
@@ -57,10 +57,10 @@ class DelayedOperation(ABC):
 
     @abstractmethod
     def try_complete(self) -> bool:
-        """Complete the operation if its condition holds: `return self.force_complete()`, else False."""
+        """Complete the operation with `force_complete` if its condition holds; return whether it did."""
 
     def try_complete_at(self, key: Hashable) -> bool:
-        """Do as `try_complete`, knowing that since the last check only something at `key` has changed."""
+        """Do as `try_complete`; since the last check only the state of `key` has changed."""
         return self.try_complete()
 
     @abstractmethod
@@ -71,7 +71,8 @@ class DelayedOperation(ABC):
     def release(self) -> None:
         """Drop data and callbacks; called once, when the operation has completed, failed or was cancelled.
 
-        Whoever still refers to the operation, such as a request that was abandoned, then keeps nothing else.
+        References to the operation that remain, for example in an abandoned request, then keep no other data
+        in memory.
         """
 
     def on_failure(self, error: Exception) -> None:  # noqa: B027
@@ -81,7 +82,7 @@ class DelayedOperation(ABC):
         """
 
     def force_complete(self) -> bool:
-        """Complete now unless that has happened already; return True for the one call that does it."""
+        """Complete the operation unless it is completed; return whether this call has completed it."""
         if self.completed:
             return False
         self._leave()
@@ -90,13 +91,13 @@ class DelayedOperation(ABC):
         return True
 
     def cancel(self) -> None:
-        """Stop waiting without a response: the client has gone."""
+        """End the operation without a response, because the client has disconnected."""
         if not self.completed:
             self._leave()
             self.release()
 
     def expire(self) -> None:
-        """Complete as after the delay. Never raises."""
+        """Complete the operation as if its delay had passed. Never raises."""
         if self.completed:
             return
         if self.purgatory is not None:
@@ -104,10 +105,10 @@ class DelayedOperation(ABC):
         try:
             self.force_complete()
         except Exception as error:
-            self.failed(error)
+            self.fail(error)
 
-    def failed(self, error: Exception) -> None:
-        """Log that completing failed, and let the operation send an error response."""
+    def fail(self, error: Exception) -> None:
+        """Log `error`, which completing has raised, and end the operation with an error response."""
         logger.error("%s failed to complete", type(self).__name__, exc_info=error)
         if not self.completed:
             self._leave()
@@ -117,7 +118,7 @@ class DelayedOperation(ABC):
             self.release()
 
     def watch(self, purgatory: Purgatory, keys: Iterable[Hashable], timers: Timers) -> None:
-        """Note where the operation is watched, and expire after the delay."""
+        """Store the purgatory and the keys of the operation, and start the timer of its delay."""
         self.purgatory = purgatory
         self._keys = keys
         self._timer = timers.schedule(self.delay_ms, self.expire)
@@ -135,8 +136,9 @@ class DelayedOperation(ABC):
 class Purgatory:
     """The parked operations of one kind; `name` is for metrics.
 
-    `delayed` counts operations, `watched` keys (an operation under three keys counts three times), `expired`
-    operations that completed because their delay had passed, or early for lack of memory.
+    `delayed` is the number of operations. `watched` is the number of their keys: an operation under three
+    keys counts three times. `expired` is the total of operations that completed because their delay had
+    passed, or early to free memory.
     """
 
     def __init__(self, name: str, timers: Timers, memory: ParkedMemory | None = None) -> None:
@@ -152,7 +154,7 @@ class Purgatory:
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> bool:
         """Complete the operation now if possible, else watch it; return whether it is completed.
 
-        A key that is given more than once counts once.
+        A key that `keys` contains more than once counts once.
         """
         assert operation.purgatory is None, "an operation waits only once"
         try:
@@ -162,7 +164,7 @@ class Purgatory:
             operation.completed = True
             operation.release()
             raise
-        # Nothing can happen between the check and the watching: both run on the loop that owns the keys.
+        # No event can occur between the check and the watching: both run in one callback of the event loop.
         unique = dict.fromkeys(keys)
         for key in unique:
             watchers = self._watchers.get(key)
@@ -198,9 +200,9 @@ class Purgatory:
                 yield None
 
     def check_and_complete(self, key: Hashable) -> int:
-        """Complete the operations under `key` that now can be, and return how many those were.
+        """Complete the operations under `key` whose condition holds now; return their number.
 
-        Never raises: an operation that fails is notified by `on_failure`, and the others are checked.
+        Never raises: `on_failure` is called for an operation that fails, and the others are checked.
         """
         watchers = self._watchers.get(key)
         if watchers is None:
@@ -213,20 +215,20 @@ class Purgatory:
             try:
                 completed += operation.try_complete_at(key)
             except Exception as error:
-                operation.failed(error)
+                operation.fail(error)
         return completed
 
     def force_all(self) -> None:
-        """Complete everything, as at shutdown."""
+        """Complete all operations; called at shutdown."""
         for key in list(self._watchers):
             for operation in tuple(self._watchers.get(key, ())):
                 try:
                     operation.force_complete()
                 except Exception as error:
-                    operation.failed(error)
+                    operation.fail(error)
 
     def remove(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> None:
-        """Forget an operation that has completed; called by the operation."""
+        """Remove a completed operation from the lists of its keys; called by the operation."""
         for key in keys:
             watchers = self._watchers[key]
             del watchers[operation]

@@ -1,7 +1,7 @@
-"""Timers for everything in a broker that waits: one timing wheel, and the shell that turns it.
+"""The timers of a broker: one timing wheel, and the driver that advances it.
 
-`Timers` is pure but for the clock it is given; `TimerDriver` sleeps until the wheel has something
-to do, so an idle broker does not wake up every tick.
+`Timers` does no I/O except for reading its clock. `TimerDriver` sleeps until the next deadline, so an idle
+broker does not wake up at every tick.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Timers:
 
     @property
     def now_ms(self) -> int:
-        """The clock that deadlines are counted by."""
+        """The current time of the clock, in which deadlines are expressed."""
         return self._now_ms()
 
     def schedule(self, delay_ms: int, callback: Callable[[], None]) -> TimerEntry:
-        """Call `callback` in `delay_ms`; a delay of 0 or less is up at the next `advance`."""
+        """Call `callback` after `delay_ms`; with a delay of 0 or less, at the next `advance`."""
         wheel = self._wheel
         deadline_ms = max(self._now_ms() + delay_ms, wheel.now_ms + 1)
         entry = wheel.add(deadline_ms, callback)
@@ -43,22 +43,22 @@ class Timers:
         return entry
 
     def advance(self) -> int:
-        """Call whatever is due by now, and say how many that were. A failing one is logged."""
-        due = self._wheel.advance(self._now_ms())
-        for entry in due:
+        """Call the callbacks of expired timers and return their number. An error of a callback is logged."""
+        expired = self._wheel.advance(self._now_ms())
+        for entry in expired:
             try:
                 entry.callback()
             except Exception:
                 logger.exception("a timer's callback failed")
-        return len(due)
+        return len(expired)
 
     def next_deadline_ms(self) -> int | None:
-        """When to call `advance` next; None while there is no timer."""
+        """Return the time at which to call `advance` next; None if there is no timer."""
         return self._wheel.next_deadline_ms()
 
 
 class TimerDriver:
-    """Advances `timers` from the event loop, each time there is something to do and not else."""
+    """Advances `timers` from the event loop whenever a deadline has passed."""
 
     __slots__ = ("_handle", "_loop", "_timers", "_wakes_ms")
 
@@ -71,7 +71,7 @@ class TimerDriver:
         self._arm()
 
     def stop(self) -> None:
-        """Advance no more."""
+        """Stop advancing the timers."""
         self._timers.on_earlier = None
         if self._handle is not None:
             self._handle.cancel()

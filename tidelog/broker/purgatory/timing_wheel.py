@@ -1,18 +1,18 @@
 """Hierarchical timing wheels: timers that are mostly cancelled, at O(1) for insert and cancel.
 
-The lowest wheel has `wheel_size` buckets of one tick each; what does not fit into its span goes to
-a wheel whose tick is that whole span, and so on, wheels being made when first needed:
+The lowest wheel has `wheel_size` buckets of one tick each. Timers beyond its span are stored in a wheel
+whose tick is that whole span, and so on. A wheel is created when it is first needed:
 
     wheel 0   20 buckets of    1 ms   the next   20 ms
     wheel 1   20 buckets of   20 ms   the next  400 ms
     wheel 2   20 buckets of  400 ms   the next    8 s
     wheel 3   20 buckets of    8 s    the next  160 s
 
-A bucket expires when time reaches its beginning. Its timers are then due, or, coming from a higher
-wheel, are put in again and land further down. Buckets that hold something stand in a heap by that
-time, so advancing over an idle stretch costs nothing per tick, and `next_deadline_ms` is known.
+A bucket expires when time reaches its beginning. Its timers then expire, too, or move to a lower wheel.
+Buckets that are not empty are in a heap ordered by that time. Therefore `advance` has no cost per tick without
+timers, and `next_deadline_ms` is known.
 
-Invariant: time moves only in `advance`; every bucket in the heap expires later than that.
+Invariant: time moves only in `advance`; every bucket in the heap expires later than the current time.
 Units: milliseconds of any clock that does not go back. I/O: none.
 Source: Varghese and Lauck, SOSP 1987; the purgatory of Apache Kafka (KAFKA-1430).
 """
@@ -44,7 +44,7 @@ class TimerEntry:
         return self._bucket is not None
 
     def cancel(self) -> None:
-        """Take the timer out of its wheel; harmless when it is not in one any more."""
+        """Remove the timer from its wheel. Has no effect if it has expired or was cancelled."""
         bucket = self._bucket
         if bucket is not None:
             self._bucket = None
@@ -52,7 +52,7 @@ class TimerEntry:
 
 
 class _Bucket(dict[TimerEntry, None]):
-    """The timers of one slot, in the order they came."""
+    """The timers of one slot, in the order in which they were added."""
 
     __slots__ = ("expires_ms",)
 
@@ -74,12 +74,12 @@ class _Wheel:
         self.turn_to(now_ms)
 
     def turn_to(self, now_ms: int) -> None:
-        """Let the span begin with the tick that `now_ms` is in."""
+        """Move the span, so that it begins with the tick that contains `now_ms`."""
         self.end_ms = now_ms - now_ms % self.tick_ms + self.span_ms
 
 
 class TimingWheel:
-    """All levels together. `add` puts timers in, `advance` takes the due ones out."""
+    """The wheels of all levels. `add` inserts timers, `advance` removes the expired ones."""
 
     __slots__ = ("_now_ms", "_queue", "_size", "_tick_ms", "_wheels")
 
@@ -89,32 +89,32 @@ class TimingWheel:
         self._size = wheel_size
         self._now_ms = start_ms - start_ms % tick_ms
         self._wheels = [_Wheel(tick_ms, wheel_size, self._now_ms)]
-        # (when it expires, higher wheels first, bucket): no two entries agree in the first two.
+        # (expiry time, negative level, bucket): no two entries are equal in the first two values.
         self._queue: list[tuple[int, int, _Bucket]] = []
 
     def __len__(self) -> int:
-        """Timers that are pending."""
+        """Return the number of pending timers."""
         return sum(len(bucket) for wheel in self._wheels for bucket in wheel.buckets)
 
     @property
     def now_ms(self) -> int:
-        """What `advance` was last told, rounded down to a tick."""
+        """The time of the last `advance`, rounded down to a tick."""
         return self._now_ms
 
     @property
     def levels(self) -> int:
-        """How many wheels there are by now."""
+        """The number of wheels that have been created."""
         return len(self._wheels)
 
     def add(self, deadline_ms: int, callback: Callable[[], None]) -> TimerEntry:
-        """A timer for `deadline_ms`. One that is due already is not put in: it is not pending."""
+        """Add and return a timer for `deadline_ms`. A timer whose deadline has passed is not pending."""
         entry = TimerEntry(deadline_ms, callback)
         self._put(entry)
         return entry
 
     def advance(self, now_ms: int) -> list[TimerEntry]:
-        """Move time on and take out what is due by then, earlier deadlines first."""
-        due: list[TimerEntry] = []
+        """Set the current time; remove and return the timers that have expired, earlier deadlines first."""
+        expired: list[TimerEntry] = []
         queue = self._queue
         while queue and queue[0][0] <= now_ms:
             bucket = heappop(queue)[2]
@@ -125,27 +125,27 @@ class TimingWheel:
             for entry in entries:
                 entry._bucket = None
                 if not self._put(entry):
-                    due.append(entry)
+                    expired.append(entry)
         self._turn_to(now_ms)
-        return due
+        return expired
 
     def next_deadline_ms(self) -> int | None:
-        """When `advance` has something to do next; None if there is no timer.
+        """Return the time at which to call `advance` next; None if there is no timer.
 
-        For a timer in a higher wheel that is not yet its deadline, but when it moves down.
+        For a timer in a higher wheel this is the time at which it moves to a lower one.
         """
         queue = self._queue
         while queue:
             expires_ms, _, bucket = queue[0]
             if bucket:
                 return expires_ms
-            # Everything in it was cancelled.
+            # All its timers were cancelled.
             heappop(queue)
             bucket.expires_ms = _NOT_QUEUED
         return None
 
     def _put(self, entry: TimerEntry) -> bool:
-        """Put a timer into the lowest wheel that reaches its deadline; False if it is due."""
+        """Put a timer into the lowest wheel that reaches its deadline; return False if it has expired."""
         deadline_ms = entry.deadline_ms
         if deadline_ms < self._now_ms + self._tick_ms:
             return False
@@ -166,7 +166,7 @@ class TimingWheel:
         return True
 
     def _overflow(self, deadline_ms: int) -> tuple[int, _Wheel]:
-        """Make wheels until one reaches the deadline."""
+        """Create wheels until one reaches the deadline; return its level and the wheel."""
         while True:
             wheel = _Wheel(self._wheels[-1].span_ms, self._size, self._now_ms)
             self._wheels.append(wheel)

@@ -1,1 +1,1 @@
-"""Sharing one event loop: long work is divided into slices, so that other requests are served in between."""
+"""Divides long work on the event loop into slices, so that other requests are served in between."""

@@ -1,8 +1,8 @@
 """Long work on the event loop, divided into slices between which other callbacks run.
 
 The caller passes steps (`tidelog.protocol.steps`). The first slice runs at once, so small work completes
-before `start` returns. The remaining steps wait in a queue. The loop runs one slice of the queue in each of
-its turns: however much work there is, no other callback waits longer than one slice and one step.
+before `start` returns. The remaining steps wait in a queue. The loop runs one slice of the queue in each
+iteration. No other callback therefore waits longer than one slice and one step.
 
     steps yield None            continue until SLICE_NS are used up, then wait at the end of the queue
     steps yield a function      run it in a thread, then wait at the end of the queue
@@ -10,7 +10,7 @@ its turns: however much work there is, no other callback waits longer than one s
 
 Bounds: HEAVY_MAX heavy pieces of work, and as many threads. The queue holds at most one piece of work for
 each request that is being handled, which is one per connection.
-I/O: a shell; the functions run in the executor.
+I/O: none of its own; the functions that steps yield run in the executor.
 """
 
 from __future__ import annotations
@@ -69,13 +69,16 @@ class Work:
             self._owner.on_cancelled(self)
 
     def resume(self) -> Step:
-        """Run to the next yield."""
+        """Run the steps to their next yield and return what they yield.
+
+        Pass them the result or the error of the thread. Raise StopIteration if the steps have ended.
+        """
         result, error = self.result_of_thread, self.error
         self.result_of_thread = self.error = None
         try:
             return self.steps.send(result) if error is None else self.steps.throw(error)
         finally:
-            # The traceback of `error` refers to this frame: without this the two would keep each other.
+            # The traceback of `error` refers to this frame, which would be a reference cycle.
             del error
 
 

@@ -71,7 +71,7 @@ async def test_an_unknown_controller_is_waited_for() -> None:
         )
         await asyncio.sleep(0)
         quorum.leader = controller
-        channel.controller_changed()
+        channel.on_controller_changed()
         assert (await asking).producer_id_start == 1
 
 
@@ -150,7 +150,7 @@ async def test_a_silent_former_controller_is_left_soon_after_another_is_known() 
         )
         await reached.wait()
         quorum.move(second)
-        channel.controller_changed()
+        channel.on_controller_changed()
         assert (await asyncio.wait_for(asking, 4)).producer_id_start == 2
 
 
@@ -167,7 +167,7 @@ async def test_an_attempt_to_reach_a_former_controller_ends_when_another_is_know
         )
         await environment.tried.wait()
         quorum.move(second)
-        channel.controller_changed()
+        channel.on_controller_changed()
         # The settings allow five seconds for an attempt.
         assert (await asyncio.wait_for(asking, 4)).producer_id_start == 2
         await channel.close()

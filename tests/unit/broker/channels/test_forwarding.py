@@ -216,11 +216,11 @@ async def test_a_broker_offers_no_version_that_the_controller_does_not_serve() -
     async with quorum_of(1) as quorum, broker_of(quorum) as broker:
         creates(quorum.controllers[0])
         offered = [create, elect, metadata]
-        assert broker.forwarder.served(offered) == offered
+        assert broker.forwarder.supported_apis(offered) == offered
         entry = quorum.controllers[0].dispatcher._entries[ApiKey.CREATE_TOPICS]
         entry.api = replace(entry.api, highest=5)
         await ask(await broker.served.connect(), CREATE, 5)
-        assert broker.forwarder.served(offered) == [replace(create, highest=5), metadata]
+        assert broker.forwarder.supported_apis(offered) == [replace(create, highest=5), metadata]
 
 
 # ---- the controller's side

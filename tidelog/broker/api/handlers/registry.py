@@ -225,7 +225,7 @@ def _register_admin(dispatcher: Dispatcher, services: Services) -> None:
     dispatcher.register(
         ApiKey.API_VERSIONS,
         ApiVersionsHandler(
-            lambda: services.forwarder.served(dispatcher.apis()),
+            lambda: services.forwarder.supported_apis(dispatcher.apis()),
             lambda: features_of(image(), services.store.kraft_version),
         ),
     )

@@ -77,7 +77,7 @@ def _create_access(context: NodeContext, raft: RaftNode, dispatcher: Dispatcher)
         local=controller.in_process if config.is_controller else None,
         environment=context.environment,
     )
-    raft.store.leadership.on_leader_change(access.controller_changed)
+    raft.store.leadership.on_leader_change(access.on_controller_changed)
     return access
 
 
