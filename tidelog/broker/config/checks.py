@@ -1,6 +1,6 @@
-"""Checks that look at more than one key.
+"""Checks that compare several keys, and checks beyond the bounds of one key.
 
-Errors: ConfigError. Source: KafkaConfig.validateValues and its neighbours of Apache Kafka 4.3.
+Errors: ConfigError. Source: KafkaConfig.validateValues and related methods of Apache Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def check_listeners(config: BrokerSettings) -> None:
         raise ConfigError("listeners", listed, "allowed is at least one that is not a controller's")
     for listener in config.own_listeners:
         if listener.security_protocol is not SecurityProtocol.PLAINTEXT:
-            allowed = "allowed is PLAINTEXT, the only security protocol that is served so far"
+            allowed = "allowed is PLAINTEXT, the only security protocol that is supported"
             raise ConfigError("listeners", listener, f"{listener.security_protocol.name}: {allowed}")
     names = [listener.name for listener in config.advertised("", {})]
     for listener in config.advertised("localhost", {}):
         if listener.host in ("0.0.0.0", "::"):
-            allowed = "clients cannot connect to this address, name one in advertised.listeners"
+            allowed = "clients cannot connect to this address; set another one in advertised.listeners"
             raise ConfigError("advertised.listeners", listener, allowed)
         if listener.name not in {own.name for own in config.broker_listeners}:
             allowed = f"allowed is a name that is among listeners, which are {listed}"

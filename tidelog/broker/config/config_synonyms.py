@@ -1,7 +1,7 @@
-"""Broker keys that stand for each other: other units of one setting, and the keys of single listeners.
+"""Synonyms of broker keys: the same setting in other units, and the keys of single listeners.
 
 A key of a listener is `listener.name.<listener>.<key>`, for a few keys also
-`listener.name.<listener>.<mechanism>.<key>`; it has the definition of the plain key, which it overrides.
+`listener.name.<listener>.<mechanism>.<key>`. It has the definition of the plain key and overrides it.
 
 Source: DynamicBrokerConfig.brokerConfigSynonyms of Apache Kafka 4.3.1.
 """
@@ -19,10 +19,10 @@ _UNITS: Final = (
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
-"""Keys of the same setting in other units, strongest first."""
+"""Keys of the same setting in different units, in descending precedence."""
 
 _FLUSH: Final = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
-"""The second gives the first its default, not the other way round."""
+"""The second key is the default of the first; the first does not affect the second."""
 
 _MECHANISM_KEYS: Final = (
     "sasl.jaas.config",
@@ -35,7 +35,7 @@ _MECHANISM_KEYS: Final = (
 
 
 def broker_synonyms(key: str) -> tuple[str, ...]:
-    """Return the keys whose values count for `key`, strongest first."""
+    """Return the keys that determine the value of `key`, in descending precedence."""
     listener, base = listener_and_base(key)
     if listener is not None:
         return key, next((each for each in _MECHANISM_KEYS if base.endswith(each)), base)

@@ -1,8 +1,8 @@
-"""What clients may set for brokers while they run: the checks of the broker that is asked.
+"""Checks of dynamic broker configs, by the broker that receives the request.
 
-They run before the change goes to the controller, and look at all that would be set for the resource.
+They run before the change is sent to the controller, and check all configs that the resource would have.
 
-Errors: KafkaError INVALID_REQUEST, as Kafka answers for brokers.
+Errors: KafkaError INVALID_REQUEST, as in Kafka for broker configs.
 Source: KIP-226; DynamicBrokerConfig, DynamicThreadPool and SocketServer of Apache Kafka 4.3.1.
 """
 
@@ -40,9 +40,9 @@ _NEEDS_BROKER: Final = "Cannot update these configs at default cluster level, br
 def check_broker_change(
     config: BrokerConfig, image: MetadataImage, name: str, configs: Mapping[str, str]
 ) -> None:
-    """Check that `configs` may be all that is set for broker `name`, "" being all brokers.
+    """Raise KafkaError if `configs` are not allowed as all dynamic configs of the broker `name`.
 
-    `config` holds the settings that this broker was started with.
+    A `name` of "" means all brokers. `config` has the settings with which this broker was started.
     """
     _check_keys(name, configs)
     current = effective_config(config, image)
@@ -93,7 +93,7 @@ def _own_listeners(config: BrokerConfig) -> set[str]:
 def _check_classes(
     config: BrokerConfig, definition: ConfigDefinition, key: str, classes: Iterable[str]
 ) -> None:
-    """Reject names of Java classes, which mean nothing here, but for the default and those of the start."""
+    """Reject names of Java classes, which cannot be loaded, except for defaults and those of the start."""
     known = {*split_list(definition.default_text or ""), *split_list(config.explicit.get(key, ""))}
     for name in classes:
         if name not in known:
@@ -103,7 +103,7 @@ def _check_classes(
 def _changed(
     config: BrokerConfig, image: MetadataImage, name: str, configs: Mapping[str, str]
 ) -> BrokerConfig:
-    """Return the settings that would be in force. Errors: ConfigError."""
+    """Return the settings that would apply after the change. Errors: ConfigError."""
     if name:
         return config.with_dynamic(usable_configs(image.cluster_configs(), of_one_broker=False), configs)
     own = usable_configs(image.broker_configs(config.node_id), of_one_broker=True)
@@ -111,17 +111,17 @@ def _changed(
 
 
 def _check_listeners(config: BrokerConfig, configs: Mapping[str, str]) -> None:
-    """Listeners cannot be opened or closed while the broker runs."""
+    """Raise ConfigError if the listeners would change: they cannot be opened or closed dynamically."""
     text = configs.get("listeners")
     if text is not None and split_list(text) != config.listeners:
-        allowed = f"allowed are those of the start, {','.join(config.listeners)}"
+        allowed = f"allowed are the listeners of the start, {','.join(config.listeners)}"
         raise ConfigError("listeners", text, allowed)
 
 
 def _check_listener_keys(config: BrokerConfig, current: BrokerConfig, changed: BrokerConfig) -> None:
-    """Keys of an open listener stay as they were at the start, but for certificates, limits and threads.
+    """Raise ConfigError if keys of an open listener would change, except for certificates, limits, threads.
 
-    As in Kafka this is checked when a key that listeners depend on changes.
+    As in Kafka, this is checked if a key that listeners depend on changes.
     """
     if not _different_keys(current, changed) & LISTENER_KEYS:
         return
@@ -145,7 +145,7 @@ def _different_keys(config: BrokerConfig, other: BrokerConfig) -> set[str]:
 
 
 def _check_thread_counts(current: BrokerConfig, changed: BrokerConfig) -> None:
-    """A number of threads may change to between half and double of what it is."""
+    """Raise ConfigError if a number of threads would become less than half or more than double."""
     listener_keys = (f"listener.name.{name}.num.network.threads" for name in _own_listeners(current))
     for key in (*THREAD_COUNT_KEYS, *(key for key in listener_keys if key in changed.explicit)):
         old, new = _thread_count(current, key), _thread_count(changed, key)
@@ -156,7 +156,7 @@ def _check_thread_counts(current: BrokerConfig, changed: BrokerConfig) -> None:
 
 
 def _thread_count(config: BrokerConfig, key: str) -> int:
-    """Return the number of threads that `key` stands for. Errors: ConfigError for one of the file."""
+    """Return the number of threads of `key`. Errors: ConfigError if its text cannot be parsed."""
     base = listener_and_base(key).base
     text = config.explicit.get(key)
     count = config.values[base] if text is None else BROKER_DEFINITIONS[base].parse(text)

@@ -1,9 +1,9 @@
-"""A broker's settings while it runs: those of server.properties under what was set since.
+"""A broker's settings while it runs: those of server.properties, overridden by dynamic configs.
 
-The image holds what was set, for all brokers or for one; the settings that result are
-`effective_config`. Changes are checked before they become records (`dynamic_checks`), but by the broker that
-was asked: a node of Apache Kafka or of another release may have accepted more. A stored config that this
-broker cannot use is left out by itself.
+The image contains the dynamic configs, for all brokers or for one. `effective_config` returns the resulting
+settings. The broker that receives a change checks it before it is recorded (`dynamic_checks`). This may be a
+node of Apache Kafka or of another release, which accepts more configs. If this broker cannot use a stored
+config, it ignores only this config.
 
 Source: KIP-226; DynamicBrokerConfig and ConfigAdminManager of Apache Kafka 4.3.
 """
@@ -33,9 +33,9 @@ from tidelog.storage.config.topic_configs import log_config_from
 logger = logging.getLogger(__name__)
 
 BROKER_DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {**BROKER_CONFIGS, **DYNAMIC_ONLY_CONFIGS}
-"""Every key that a broker knows, in its file or while it runs."""
+"""The definitions of all broker keys, static and dynamic."""
 
-# Kafka has no defaults for these.
+# Kafka has no defaults for these keys.
 _ALWAYS_GIVEN: Final = ("node.id", "process.roles", "controller.listener.names")
 _DEFAULT_TEXTS: Final = {
     key: text
@@ -45,9 +45,9 @@ _DEFAULT_TEXTS: Final = {
 
 
 class DynamicBrokerConfig:
-    """A node's settings now, kept up to date as a subscriber of the metadata.
+    """The current settings of a node, updated as a subscriber of the metadata.
 
-    `current` is to be read each time it is needed; `topic_defaults` belongs to it.
+    `current` is replaced by each change, and `topic_defaults` with it. Do not store them elsewhere.
     """
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -56,36 +56,36 @@ class DynamicBrokerConfig:
         self.topic_defaults: Mapping[str, str] = config.topic_defaults()
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> bool:
-        """Follow one step of the metadata, and report the configs that cannot be used.
+        """Apply one delta of the metadata, and log the configs that cannot be used.
 
-        Returns whether `current` changed, and with it every topic's defaults.
+        Return whether the broker's configs, and with them the defaults of topics, may have changed.
         """
         own = str(self.static.node_id)
         if not any(kind == ResourceType.BROKER and name in ("", own) for kind, name in delta.changed_configs):
             return False
         self.current, problems = _effective(self.static, image)
         for problem in problems:
-            logger.error("A dynamic broker config cannot be used and is left out: %s", problem)
+            logger.error("cannot use a dynamic broker config, ignored: %s", problem)
         self.topic_defaults = self.current.topic_defaults()
         return True
 
     def log_config(self, image: MetadataImage, topic: str) -> LogConfig:
-        """What a topic's logs work with: its own configs over this broker's."""
+        """Return the configs of a topic's logs: its own, and this broker's defaults for the others."""
         return log_config_from({**self.topic_defaults, **image.topic_configs(topic)})
 
 
 def effective_config(config: BrokerConfig, image: MetadataImage) -> BrokerConfig:
-    """Return `config` under what was set while the broker ran, without what cannot be used."""
+    """Return `config` overridden by the dynamic configs that can be used."""
     return _effective(config, image)[0]
 
 
 def usable_configs(configs: Mapping[str, str], *, of_one_broker: bool) -> dict[str, str]:
-    """Return those of the stored `configs`, of one broker or of all, that a broker can use."""
+    """Return the stored `configs`, of one broker or of all, without those that a broker cannot use."""
     return {key: text for key, text in configs.items() if _problem(key, text, of_one_broker) is None}
 
 
 def _effective(config: BrokerConfig, image: MetadataImage) -> tuple[BrokerConfig, list[str]]:
-    """Return the settings in force, and what is wrong with configs that do not count."""
+    """Return the effective settings, and the reasons why configs were ignored."""
     problems: list[str] = []
     layers = []
     for configs, of_one_broker in (
@@ -107,11 +107,11 @@ def _effective(config: BrokerConfig, image: MetadataImage) -> tuple[BrokerConfig
 def _problem(key: str, text: str, of_one_broker: bool) -> str | None:
     """Return why a stored config cannot be used, None if it can."""
     if key in BROKER_CONFIGS and key not in DYNAMIC_KEYS:
-        return f"{key} does not change while the broker runs"
+        return f"{key} cannot change while the broker runs"
     if key in LISTENER_SECURITY_KEYS:
-        return f"{key} changes for a listener only, with its prefix"
+        return f"{key} is allowed only with the prefix of a listener"
     if not of_one_broker and is_of_one_broker(key):
-        return f"{key} is set for all brokers, it can be set for single ones"
+        return f"{key} is set for all brokers; it is allowed only for single brokers"
     base = listener_and_base(key).base
     definition = BROKER_DEFINITIONS.get(base) if base in DYNAMIC_KEYS else None
     try:
@@ -123,7 +123,7 @@ def _problem(key: str, text: str, of_one_broker: bool) -> str | None:
 
 
 def broker_layers(config: BrokerConfig, image: MetadataImage) -> BrokerLayers:
-    """Return a broker's configs by where they come from, without what it cannot use."""
+    """Return a broker's configs by their source, without those that it cannot use."""
     node_id = str(config.node_id)
     return BrokerLayers(
         own=usable_configs(image.broker_configs(config.node_id), of_one_broker=True),

@@ -1,7 +1,7 @@
-"""Which broker keys may change while the broker runs, and for whom.
+"""The broker keys that may change while the broker runs, and whether they are cluster-wide or per broker.
 
-A cluster-wide key may be set for all brokers (resource name "") or for one; a per-broker key
-only for one. Keys with the prefix `listener.name.<name>.` are per broker, but for three.
+A cluster-wide key may be set for all brokers (resource name "") or for one; a per-broker key only for one.
+Keys with the prefix `listener.name.<name>.` are per broker, except for three.
 
 Source: DynamicBrokerConfig and DynamicConfig.Broker of Apache Kafka 4.3.1.
 """
@@ -145,21 +145,21 @@ LISTENER_SECURITY_KEYS: Final = frozenset(
         "ssl.truststore.type",
     }
 )
-"""Per-broker keys that change for one listener only, with its prefix.
+"""Per-broker keys that are allowed only with the prefix of a listener.
 
-All other keys that begin with `ssl.` or `sasl.` need none.
+Other keys that begin with `ssl.` or `sasl.` need no prefix.
 """
 
 CLUSTER_WIDE_LISTENER_KEYS: Final = frozenset(
     {"max.connection.creation.rate", "max.connections", "num.network.threads"}
 )
-"""Keys that may be set for all brokers with a listener's prefix, too."""
+"""Keys that may be set for all brokers even with the prefix of a listener."""
 
 LISTENER_KEYS: Final = PER_BROKER_KEYS - {"cordoned.log.dirs"} | CLUSTER_WIDE_LISTENER_KEYS
 """Keys that listeners depend on."""
 
 POSITIVE_KEYS: Final = frozenset({"max.connection.creation.rate", "max.connections"})
-"""Keys whose dynamic value must be at least 1, although the file may say 0."""
+"""Keys whose dynamic value must be at least 1, although 0 is allowed in the file."""
 
 THREAD_COUNT_KEYS: Final = (
     "background.threads",
@@ -173,7 +173,7 @@ THREAD_COUNT_KEYS: Final = (
     "remote.log.manager.follower.thread.pool.size",
     "remote.log.reader.threads",
 )
-"""Keys that change by at most a factor of two at a time."""
+"""Keys that may change by at most a factor of two at a time."""
 
 _LISTENER_KEY: Final = re.compile(r"listener\.name\.([^.]*)\.(.*)")
 
@@ -214,4 +214,4 @@ DYNAMIC_ONLY_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
         ),
     )
 )
-"""Keys that cannot stand in server.properties, only be set while the broker runs."""
+"""Keys that are not allowed in server.properties and can only be set while the broker runs."""

@@ -1,7 +1,7 @@
-"""Environment variables as config values, named as the apache/kafka image names them.
+"""Reads configs from environment variables, which have the names of the apache/kafka image.
 
-`KAFKA_NODE_ID` is `node.id`: the prefix goes, letters become small, `___` is `-`, `__` is `_`
-and `_` is `.`. Variables that set up Java or its logging are not configs.
+`KAFKA_NODE_ID` is `node.id`: the prefix is removed, letters become lower case, `___` becomes `-`, `__`
+becomes `_` and `_` becomes `.`. Variables that configure Java or its logging are not configs.
 
 Source: kafka.docker.KafkaDockerWrapper of Apache Kafka 4.3.
 """
@@ -32,7 +32,7 @@ _NOT_CONFIGS: Final = frozenset(
 
 
 def config_key(variable: str) -> str | None:
-    """The config key that `variable` sets, or None when it does not set one."""
+    """Return the config key that `variable` sets; None if it does not set one."""
     if not variable.startswith(PREFIX) or variable in _NOT_CONFIGS or variable == PREFIX:
         return None
     dotted = variable[len(PREFIX) :].lower().replace("_", ".")
@@ -40,6 +40,6 @@ def config_key(variable: str) -> str | None:
 
 
 def configs_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The config values that `environment` holds, by key."""
+    """Return the config values of the variables in `environment`, by key."""
     keys = ((config_key(variable), value) for variable, value in environment.items())
     return {key: value for key, value in keys if key is not None}

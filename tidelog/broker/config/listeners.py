@@ -1,7 +1,7 @@
-"""Where a node listens and what it tells clients to connect to: `NAME://host:port`.
+"""The addresses of a node's listeners and its advertised addresses: `NAME://host:port`.
 
-An empty host listens on every interface; an IPv6 address stands in brackets; port 0 takes any
-free port. Names are compared in capital letters, as Kafka does.
+An empty host means every interface, and port 0 any free port. An IPv6 address is written in brackets. Names
+are compared in upper case, as in Kafka.
 
 Errors: ConfigError naming key and value. Source: Endpoint and SocketServerConfigs of 4.3.
 """
@@ -19,7 +19,7 @@ from tidelog.base.config_definition import ConfigError
 _LISTENER: Final = re.compile(
     r"([A-Za-z0-9_.\-]+)://(?:\[([0-9A-Za-z:.%\-]+)\]|([0-9A-Za-z._\-]*)):([0-9]{1,5})"
 )
-_FORM: Final = "allowed is NAME://host:port, where an IPv6 host stands in brackets"
+_FORM: Final = "allowed is NAME://host:port, where an IPv6 host is in brackets"
 _IPV4: Final = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
 
 
@@ -34,7 +34,7 @@ class SecurityProtocol(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One named address; `host` is empty for "every interface" and never in brackets."""
+    """One named address; an empty `host` means every interface. `host` has no brackets."""
 
     name: str
     host: str
@@ -47,7 +47,7 @@ class Listener:
 
 
 def parse_protocol_map(key: str, items: Iterable[str]) -> dict[str, SecurityProtocol]:
-    """`NAME:PROTOCOL` pairs by name."""
+    """Parse `NAME:PROTOCOL` entries; return the protocols by name in upper case."""
     protocols: dict[str, SecurityProtocol] = {}
     for item in items:
         name, _, protocol = item.partition(":")
@@ -55,7 +55,7 @@ def parse_protocol_map(key: str, items: Iterable[str]) -> dict[str, SecurityProt
             known = ", ".join(SecurityProtocol.__members__)
             raise ConfigError(key, item, f"allowed is NAME:PROTOCOL, where the protocol is one of: {known}")
         if name.strip().upper() in protocols:
-            raise ConfigError(key, item, f"the listener {name.strip()} has a protocol already")
+            raise ConfigError(key, item, f"the listener {name.strip()} is listed twice")
         protocols[name.strip().upper()] = SecurityProtocol[protocol.strip().upper()]
     return protocols
 
@@ -67,18 +67,19 @@ def parse_listeners(
     *,
     is_bound: bool = True,
 ) -> tuple[Listener, ...]:
-    """The listeners that `key` lists; names must differ, and where they are bound the ports of a family, too.
+    """Parse the listeners that `key` lists; their names must differ.
 
-    Addresses that are only told may be one: that of a proxy before several listeners, say.
+    If they are bound, the ports of one address family must differ, too. Advertised addresses may be equal,
+    for example that of a proxy for several listeners.
     """
     listeners: list[Listener] = []
     for item in items:
         listener = _parse_listener(key, item, protocols)
         for other in listeners:
             if other.name == listener.name:
-                raise ConfigError(key, item, f"there is a listener {listener.name} already: {other}")
+                raise ConfigError(key, item, f"the listener {listener.name} is listed twice, also as {other}")
             if is_bound and other.port == listener.port != 0 and not _are_of_two_families(other, listener):
-                raise ConfigError(key, item, f"port {listener.port} is taken already by {other}")
+                raise ConfigError(key, item, f"port {listener.port} is used by {other}")
         listeners.append(listener)
     return tuple(listeners)
 

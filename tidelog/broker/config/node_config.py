@@ -25,7 +25,7 @@ class BrokerConfig(BrokerSettings):
     """One node's settings after all checks: a value of this class is valid."""
 
     def __init__(self, explicit: Mapping[str, str]) -> None:
-        """Parse and check the given texts; ConfigError when one is not allowed."""
+        """Parse and check the texts of `explicit`. Errors: ConfigError if one is not allowed."""
         super().__init__(explicit)
         check_config(self)
         check_roles(self)

@@ -1,6 +1,6 @@
-"""Roles of a node and the quorum it belongs to, from its settings.
+"""Checks a node's roles and returns the settings of its metadata quorum.
 
-| process.roles     | controller.quorum.*           | what the node is                              |
+| process.roles     | controller.quorum.*           | node                                          |
 |-------------------|-------------------------------|-----------------------------------------------|
 | both (or not set) | none                          | a quorum of its own, no controller listener   |
 | both              | voters or bootstrap servers   | broker and controller of a larger quorum      |
@@ -89,22 +89,24 @@ def check_roles(config: BrokerSettings) -> None:
 def _check_controller(config: BrokerSettings, voters: tuple[VoterAddress, ...]) -> None:
     listed, names = ",".join(config.listeners), ",".join(config.controller_listener_names)
     if voters and config.node_id not in {voter.id for voter in voters}:
-        allowed = f"must name this node too, {config.node_id}@host:port, for its role is controller"
+        allowed = f"must contain this node, {config.node_id}@host:port, because its role is controller"
         raise ConfigError(_VOTERS, ",".join(config.controller_quorum_voters), allowed)
     if not config.controller_listeners:
         raise ConfigError("listeners", listed, f"allowed is at least one of {_NAMES}, which are {names}")
     if not config.is_broker and config.broker_listeners:
-        allowed = f"{config.broker_listeners[0].name} is none of {_NAMES}, {names}, and the node is no broker"
+        allowed = (
+            f"{config.broker_listeners[0].name} is not in {_NAMES}, {names}, and the node is not a broker"
+        )
         raise ConfigError("listeners", listed, allowed)
 
 
 def _check_broker(config: BrokerSettings, voters: tuple[VoterAddress, ...]) -> None:
     if config.node_id in {voter.id for voter in voters}:
-        allowed = f"is a voter of {_VOTERS}, so that process.roles must have controller"
+        allowed = f"is a voter of {_VOTERS}, therefore process.roles must contain controller"
         raise ConfigError("node.id", config.node_id, allowed)
     if config.controller_listeners:
         name = config.controller_listeners[0].name
-        allowed = f"{name} is among {_NAMES}, and the node is no controller"
+        allowed = f"{name} is in {_NAMES}, and the node is not a controller"
         raise ConfigError("listeners", ",".join(config.listeners), allowed)
 
 
@@ -126,7 +128,7 @@ def static_voters(config: BrokerSettings) -> VoterSet | None:
 
 
 def bootstrap_servers(config: BrokerSettings) -> tuple[tuple[str, int], ...]:
-    """Return the addresses at which a quorum with dynamic voters is first looked up."""
+    """Return the addresses through which a quorum with dynamic voters is found."""
     return parse_servers(_SERVERS, config.controller_quorum_bootstrap_servers)
 
 

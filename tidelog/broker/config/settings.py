@@ -1,6 +1,6 @@
-"""The parsed settings of a node, and what follows from them.
+"""The parsed settings of a node, and values that are derived from them.
 
-`BrokerSettings` parses; `BrokerConfig` in `node_config` is the same with all checks passed. The checks read
+`BrokerSettings` parses the settings. `BrokerConfig` in `node_config` also checks them. The checks read
 settings and therefore import this module.
 
 I/O: none. Errors: ConfigError for a value that cannot be parsed.
@@ -40,30 +40,30 @@ def _definitions() -> Iterator[ConfigDefinition]:
 
 
 BROKER_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(_definitions())
-"""Every key of server.properties that Kafka 4.3 knows, and Tidelog's own."""
+"""The definitions of all keys of server.properties of Kafka 4.3, and of Tidelog's own keys."""
 
 
 class BrokerSettings(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys, RemoteKeys, SecurityKeys):
     """One node's settings; every key of `tidelog.broker.config.keys` is a typed attribute.
 
-    `values`: parsed values by key, defaults included. `explicit`: the texts that were given, by
-    key, unknown keys included. `unknown_keys`: those that no part of Kafka 4.3 reads.
+    `values`: parsed values by key, defaults included. `explicit`: the texts that were set, by key, unknown
+    keys included. `unknown_keys`: the keys that no part of Kafka 4.3 reads.
     """
 
     def __init__(self, explicit: Mapping[str, str]) -> None:
-        """Parse the given texts; ConfigError for one that cannot be parsed."""
+        """Parse the texts of `explicit`. Errors: ConfigError for a text that cannot be parsed."""
         self.explicit: Mapping[str, str] = dict(explicit)
         self.values: Mapping[str, ConfigValue] = _parse(explicit)
         self.unknown_keys: tuple[str, ...] = tuple(key for key in explicit if self._is_unknown(key))
 
     @property
     def log_directories(self) -> tuple[str, ...]:
-        """The directories of the logs, as given."""
+        """The log directories, as they are configured."""
         return self.log_dirs if self.log_dirs is not None else self.log_dir
 
     @property
     def cordoned_directories(self) -> frozenset[str]:
-        """The log directories that take no new partitions."""
+        """The log directories in which no new partitions are created."""
         return frozenset(self.log_directories if "*" in self.cordoned_log_dirs else self.cordoned_log_dirs)
 
     @property

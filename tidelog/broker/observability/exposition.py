@@ -1,10 +1,10 @@
-"""A broker's metrics as the text that Prometheus scrapes, made in pieces.
+"""Renders a broker's metrics in the text formats of Prometheus, in pieces.
 
-A node with thousands of partitions has tens of thousands of samples, at about 10 us each: whoever serves
-requests on the same loop lets it go on between two pieces. Each piece is read when it is made.
+A node with thousands of partitions has tens of thousands of samples, which take about 10 us each. The event
+loop can serve requests between two pieces. The values of a piece are read when it is rendered.
 
 Bounds: SAMPLES_PER_PIECE samples are encoded at a time.
-I/O: none, but a scrape reads live objects and so must run on their loop.
+I/O: none. A scrape reads live objects and therefore must run on their event loop.
 """
 
 from __future__ import annotations
@@ -33,18 +33,21 @@ _Encode = Callable[[Collector], bytes]
 
 
 class Exposition:
-    """Reads one broker's metrics, and those of its process, when it is asked for them."""
+    """Reads and renders the metrics of one broker and of its process."""
 
     def __init__(self, metrics: BrokerMetrics) -> None:
         self._metrics = metrics
         self._process = ProcessCollector(registry=None)
 
     def content_type(self, accept: str = "") -> str:
-        """Of the format that the Accept header prefers."""
+        """Return the content type of the format that the Accept header prefers."""
         return _encoder(accept)[1]
 
     def pieces(self, accept: str = "") -> Iterator[bytes]:
-        """All metrics in that format; a reading that fails is logged and left out."""
+        """Yield all metrics in the format that the Accept header prefers.
+
+        A metric that cannot be read is logged and left out.
+        """
         encode, content_type = _encoder(accept)
         for metric in self._collect():
             yield from _pieces(metric, encode)
@@ -54,7 +57,7 @@ class Exposition:
             yield _END
 
     def text(self, accept: str = "") -> tuple[bytes, str]:
-        """All of it at once, and its content type."""
+        """Return all metrics as one text, and its content type."""
         return b"".join(self.pieces(accept)), self.content_type(accept)
 
     def _collect(self) -> Iterator[Metric]:
@@ -63,13 +66,13 @@ class Exposition:
 
 
 class _One(Collector):
-    """What an encoder takes for a registry: one metric."""
+    """A registry of one metric, which is the argument that the library's encoders need."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
 
     def collect(self) -> Iterable[Metric]:
-        """It."""
+        """Return the metric."""
         return (self._metric,)
 
 
@@ -77,7 +80,7 @@ def _encoder(accept: str) -> tuple[_Encode, str]:
     try:
         return choose_encoder(accept)
     except (TypeError, ValueError):
-        # The library falls over versions that are none.
+        # The library fails for an Accept header with an invalid version.
         return choose_encoder("")
 
 
@@ -106,12 +109,12 @@ def _family_pieces(family: Family, encode: _Encode) -> Iterator[bytes]:
 
 
 def _starts(items: Sized) -> range:
-    """Where pieces begin; there is one at least."""
+    """Return the start indexes of the pieces of `items`; there is at least one piece."""
     return range(0, max(len(items), 1), SAMPLES_PER_PIECE)
 
 
 def _text(metric: Metric, encode: _Encode, *, has_head: bool) -> bytes:
-    """Its lines; what the metric is stands before its first sample alone."""
+    """Return the lines of the metric. Its comment lines are left out if `has_head` is False."""
     text = encode(_One(metric)).removesuffix(_END)
     if has_head:
         return text
@@ -123,7 +126,7 @@ def _request_families(apis: Iterable[ApiMetrics]) -> Iterator[Metric]:
     requests = CounterMetricFamily(prefix + "requests", "Requests received.", labels=("request", "version"))
     errors = CounterMetricFamily(prefix + "errors", "Error responses.", labels=("request", "error"))
     times = HistogramMetricFamily(
-        prefix + "totaltimems", "Milliseconds from request to answer.", labels=("request",)
+        prefix + "totaltimems", "Milliseconds from request to response.", labels=("request",)
     )
     for api in apis:
         for version, count in enumerate(api.requests):

@@ -1,13 +1,13 @@
-"""The loggers of this process by Kafka's names of levels: described and changed while it runs (KIP-412).
+"""Describes and changes the log levels of this process while it runs, with Kafka's level names (KIP-412).
 
-Python's loggers have the names of their modules, the root logger is `root`. A package whose modules have
-loggers is a logger, too, since a level set for it counts for all of them.
+Python's loggers have the names of their modules; the root logger is `root`. A package whose modules have
+loggers is a logger, too, because its level applies to all of them.
 
 | Kafka | TRACE | DEBUG | INFO | WARN | ERROR | FATAL |
 |---|---|---|---|---|---|---|
 | Python | 5 | DEBUG | INFO | WARNING | ERROR | CRITICAL |
 
-Changes are not stored: a start begins with the levels of the command line.
+Changes are not stored: at start the levels of the command line apply.
 
 Errors: KafkaError INVALID_CONFIG for a logger or a level that does not exist, INVALID_REQUEST otherwise.
 Source: KIP-412, KIP-1044; RuntimeLoggerManager and Log4jCoreController of Apache Kafka 4.3.1.
@@ -49,7 +49,7 @@ class LoggerLevels:
         return {ROOT: _level_name(self._manager.root.level)} | {name: self._level_of(name) for name in names}
 
     def check(self, changes: Iterable[ConfigChange]) -> None:
-        """Check that all of the changes can be made."""
+        """Raise KafkaError if one of the changes is not allowed."""
         for change in changes:
             if change.operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
                 raise _refused(
@@ -66,7 +66,7 @@ class LoggerLevels:
                 raise _refused(f"Removing the log level of the {ROOT} logger is not allowed")
 
     def alter(self, changes: Iterable[ConfigChange]) -> None:
-        """Make changes that were checked: set levels, or have loggers follow the one above them again."""
+        """Apply checked changes: set levels, or remove them so that loggers inherit their parent's level."""
         for change in changes:
             logger = self._logger(change.key)
             if change.operation == ConfigOperation.SET:

@@ -3,8 +3,8 @@
     time=2026-11-21T12:00:00.123Z level=WARNING logger=tidelog.broker.network.connection msg="…"
     peer=10.0.0.1:5
 
-What a logging call passes in `extra` becomes keys of the line. Line breaks never leave a value, so
-a peer cannot forge a line; a traceback is one value too.
+The `extra` argument of a logging call becomes keys of the line. Line breaks within a value are escaped, so
+that a peer cannot forge a line. A traceback is one value, too.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _PLAIN_BREAKERS: Final = frozenset(' ="\\')
 
 
 class TextFormatter(logging.Formatter):
-    """key=value; values with spaces or anything unusual are quoted as JSON strings."""
+    """Formats lines of key=value; values with spaces or special characters are quoted as JSON strings."""
 
     def format(self, record: logging.LogRecord) -> str:
         return " ".join(f"{key}={_quoted(value)}" for key, value in _fields(self, record).items())
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line."""
+    """Formats each line as a JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
         return json.dumps(_fields(self, record), default=str)
@@ -41,7 +41,9 @@ class JsonFormatter(logging.Formatter):
 def configure_logging(
     log_format: LogFormat = "text", level: str = "INFO", stream: TextIO | None = None
 ) -> logging.Handler:
-    """Send everything at `level` or above to `stream` (standard error); replaces what was set up before.
+    """Log everything at `level` or above to `stream`, or to standard error if it is None.
+
+    Replace all previous handlers, and return the new one.
 
     Errors: ValueError for a level that does not exist.
     """
@@ -57,7 +59,7 @@ def configure_logging(
 
 
 def _fields(formatter: logging.Formatter, record: logging.LogRecord) -> dict[str, Any]:
-    """What a line says, in its order."""
+    """Return the keys and values of a line in their order."""
     time = datetime.fromtimestamp(record.created, UTC)
     fields: dict[str, Any] = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S.") + f"{time.microsecond // 1000:03d}Z",

@@ -1,9 +1,9 @@
-"""How long the event loop was held by one callback: the delay that every client of the broker had.
+"""Measures how long one callback blocked the event loop, which delays every client of the broker.
 
-A timer is set for every INTERVAL_S; by how much it comes late is the rest of the callback that ran then. So a
-stall shorter than the interval may be missed, and of a longer one less than the interval is missed.
+A timer expires every INTERVAL_S. Its delay is the remaining time of the callback that was running then. A
+stall that is shorter than the interval may be missed; the result is less than one interval too short.
 
-Bounds: two windows of WINDOW_S, as Kafka keeps samples; a reader sees the longest of both.
+Bounds: two windows of WINDOW_S, like Kafka's samples; the result is the longest stall of both.
 I/O: a timer of the event loop.
 """
 
@@ -33,18 +33,18 @@ class LoopStalls:
         self._longest_ns = self._longest_before_ns = 0
 
     def start(self) -> None:
-        """Begin to measure."""
+        """Start the measurement."""
         self.begin_window()
         self._wait()
 
     def stop(self) -> None:
-        """Measure no more."""
+        """Stop the measurement."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
 
     def begin_window(self) -> None:
-        """Forget all but the stalls of the window that ends."""
+        """Start a new window; the one before the last no longer counts."""
         self._longest_before_ns, self._longest_ns = self._longest_ns, 0
         self._window_ends_ns = self._clock.monotonic_ns() + int(WINDOW_S * _NANOSECONDS)
 
@@ -54,18 +54,18 @@ class LoopStalls:
         return max(self._longest_ns, self._longest_before_ns) / _NANOSECONDS
 
     def report_to(self, metrics: BrokerMetrics) -> None:
-        """Report it under Tidelog's own name: Kafka, with its many threads, has none for it."""
+        """Add the metric, under Tidelog's own name: Kafka has many threads and no such metric."""
         metrics.gauge(
             "tidelog_event_loop_stall_seconds_max",
-            "Longest time of the last half minute or more in which the event loop served nobody.",
+            "Longest time in the last 30 to 60 seconds for which one callback blocked the event loop.",
             lambda: self.longest_s,
         )
 
     def _wait(self) -> None:
         self._due_ns = self._clock.monotonic_ns() + int(INTERVAL_S * _NANOSECONDS)
-        self._handle = self._loop.call_later(INTERVAL_S, self._came)
+        self._handle = self._loop.call_later(INTERVAL_S, self._on_timer)
 
-    def _came(self) -> None:
+    def _on_timer(self) -> None:
         now_ns = self._clock.monotonic_ns()
         if now_ns >= self._window_ends_ns:
             self.begin_window()

@@ -1,14 +1,14 @@
 """A small HTTP server for two paths: /metrics for Prometheus and /healthz for supervisors of brokers.
 
     GET /metrics   200, all metrics as text
-    GET /healthz   200 "ok" while the broker serves, else 503 and the reason
+    GET /healthz   200 "ok" while the broker is healthy, else 503 and the reason
 
 Everything else is 404, or 405 for another method. One request per connection.
 
-Bounds: REQUEST_BYTES of request head, REQUEST_S seconds to send it and as many to take the answer; a
-connection that exceeds them is aborted. CONNECTIONS_MAX connections at a time: for one more, the connection
-that has waited longest for its request is aborted, or else the oldest of those that are being answered.
-Metrics are rendered for one connection at a time, piece by piece, and the broker serves others in between.
+Bounds: REQUEST_BYTES of request head, REQUEST_S seconds to send it and as many to read the response; a
+connection that exceeds them is aborted. CONNECTIONS_MAX connections at a time: for a further one, the oldest
+connection without a request is aborted, or else the oldest connection. Metrics are rendered for one
+connection at a time, piece by piece, and the broker serves requests in between.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ _PLAIN: Final = "text/plain; charset=utf-8"
 
 
 class MetricsEndpoint:
-    """Serves one broker's metrics; `why_unhealthy` returns None while all is well."""
+    """Serves the metrics and the health of one broker."""
 
     def __init__(
         self, metrics: BrokerMetrics, why_unhealthy: Callable[[], str | None] = lambda: None
     ) -> None:
+        """`why_unhealthy` returns the reason why the broker is unhealthy, or None if it is healthy."""
         self._metrics = metrics
         self._why_unhealthy = why_unhealthy
         self._exposition: Exposition | None = None
@@ -45,12 +46,12 @@ class MetricsEndpoint:
         self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         """The connections, the oldest first."""
         self._awaiting_request: dict[asyncio.Task[None], None] = {}
-        """Those of them that have not sent their request yet, the oldest first."""
+        """The connections whose request has not been received, the oldest first."""
         self._rendering = asyncio.Lock()
 
     @property
     def port(self) -> int:
-        """The port that is listened on, of interest when 0 was asked for."""
+        """The port of the listening socket; it differs from the configured port if that is 0."""
         assert self._server is not None, "the endpoint has not been started"
         port: int = self._server.sockets[0].getsockname()[1]
         return port
@@ -79,7 +80,7 @@ class MetricsEndpoint:
         task.add_done_callback(self._forget)
 
     def _abort(self, task: asyncio.Task[None]) -> None:
-        # The task may not have started, and then never does: its transport is not its own to close.
+        # A task that is cancelled before it starts never runs, and would not close its transport.
         self._serving[task].transport.abort()
         task.cancel()
         self._forget(task)
@@ -102,7 +103,7 @@ class MetricsEndpoint:
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass
         except Exception:
-            logger.exception("metrics cannot be served")
+            logger.exception("a request to the metrics endpoint failed")
         finally:
             writer.transport.abort()
 
@@ -128,7 +129,7 @@ class MetricsEndpoint:
     async def _render(self, accept: str) -> tuple[bytes, str]:
         async with self._rendering:
             if self._exposition is None:
-                # At the first scrape, for the library behind it takes 20 ms of a start.
+                # At the first scrape, because importing the library takes 20 ms.
                 from tidelog.broker.observability.exposition import Exposition
 
                 self._exposition = Exposition(self._metrics)

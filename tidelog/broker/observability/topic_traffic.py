@@ -20,7 +20,7 @@ EXPECTED_OF_PRODUCE: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Errors that do not count as failed requests: client errors, moved leaders, and errors with own metrics."""
+"""Errors that do not count as failed requests: client errors, leader changes, errors with own metrics."""
 EXPECTED_OF_FETCH: Final = frozenset(
     {
         ErrorCode.FENCED_LEADER_EPOCH,

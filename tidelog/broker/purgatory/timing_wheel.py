@@ -9,8 +9,8 @@ whose tick is that whole span, and so on. A wheel is created when it is first ne
     wheel 3   20 buckets of    8 s    the next  160 s
 
 A bucket expires when time reaches its beginning. Its timers then expire, too, or move to a lower wheel.
-Buckets that are not empty are in a heap ordered by that time. Therefore `advance` has no cost per tick without
-timers, and `next_deadline_ms` is known.
+Buckets that are not empty are in a heap ordered by that time. Therefore `advance` has no cost per tick
+without timers, and `next_deadline_ms` is known.
 
 Invariant: time moves only in `advance`; every bucket in the heap expires later than the current time.
 Units: milliseconds of any clock that does not go back. I/O: none.

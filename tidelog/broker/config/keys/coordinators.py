@@ -22,7 +22,7 @@ class CoordinatorKeys:
     transaction_max_timeout_ms = integer(
         "transaction.max.timeout.ms",
         900_000,
-        "Longest timeout that a transactional producer may ask for.",
+        "Longest timeout that a transactional producer may request.",
         minimum=1,
     )
     transaction_two_phase_commit_enable = boolean(
@@ -33,7 +33,7 @@ class CoordinatorKeys:
     transaction_partition_verification_enable = boolean(
         "transaction.partition.verification.enable",
         True,
-        "Whether a partition asks the coordinator before it takes a transactional write.",
+        "Whether a partition verifies a transactional write with the coordinator.",
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms = integer(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
@@ -80,13 +80,13 @@ class CoordinatorKeys:
     add_partitions_to_txn_retry_backoff_ms = integer(
         "add.partitions.to.txn.retry.backoff.ms",
         20,
-        "Time before a broker asks again whether a partition belongs to a transaction.",
+        "Time before a broker retries the check that a partition belongs to a transaction.",
         minimum=1,
     )
     add_partitions_to_txn_retry_backoff_max_ms = integer(
         "add.partitions.to.txn.retry.backoff.max.ms",
         100,
-        "Longest time for which a broker asks whether a partition belongs to a transaction.",
+        "Longest time for the check that a partition belongs to a transaction.",
         minimum=0,
     )
     share_coordinator_threads = integer(

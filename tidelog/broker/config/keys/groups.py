@@ -352,7 +352,7 @@ class GroupKeys:
         minimum=0,
     )
     offset_metadata_max_bytes = integer(
-        "offset.metadata.max.bytes", 4096, "Longest text that may be committed beside an offset."
+        "offset.metadata.max.bytes", 4096, "Longest metadata text of a committed offset."
     )
     offsets_commit_timeout_ms = integer(
         "offsets.commit.timeout.ms",

@@ -29,13 +29,13 @@ class QuorumKeys:
         "Threads that move replicas between directories; one per directory when not set.",
     )
     replica_fetch_max_bytes = integer(
-        "replica.fetch.max.bytes", 1_048_576, "Bytes asked for per partition by a follower.", minimum=0
+        "replica.fetch.max.bytes", 1_048_576, "Bytes that a follower requests per partition.", minimum=0
     )
     replica_fetch_min_bytes = integer(
         "replica.fetch.min.bytes", 1, "Bytes for which a follower's fetch waits."
     )
     replica_fetch_response_max_bytes = integer(
-        "replica.fetch.response.max.bytes", 10_485_760, "Most bytes of one answer to a follower.", minimum=0
+        "replica.fetch.response.max.bytes", 10_485_760, "Most bytes of one response to a follower.", minimum=0
     )
     replica_fetch_wait_max_ms = integer(
         "replica.fetch.wait.max.ms", 500, "Longest time a follower's fetch waits."
@@ -54,7 +54,7 @@ class QuorumKeys:
         "Time behind the leader after which a follower leaves the in-sync set.",
     )
     replica_selector_class = optional_text(
-        "replica.selector.class", "Class that chooses the replica a reader is sent to."
+        "replica.selector.class", "Class that selects the replica from which a consumer fetches."
     )
     replica_socket_timeout_ms = integer(
         "replica.socket.timeout.ms", 30_000, "Longest time for a follower's request on the network."
@@ -130,7 +130,7 @@ class QuorumKeys:
     controller_quorum_request_timeout_ms = integer(
         "controller.quorum.request.timeout.ms",
         2000,
-        "Longest time to wait for another controller's answer.",
+        "Longest time to wait for another controller's response.",
         minimum=0,
     )
     controller_quorum_retry_backoff_ms = integer(

@@ -90,7 +90,7 @@ class RemoteKeys:
     remote_log_manager_follower_thread_pool_size = integer(
         "remote.log.manager.follower.thread.pool.size",
         2,
-        "Threads that follow the remote state of partitions led elsewhere.",
+        "Threads that follow the remote state of partitions whose leader is another node.",
         minimum=1,
     )
     remote_log_manager_task_interval_ms = long(

@@ -27,16 +27,16 @@ class SecurityKeys:
     """Authentication, encryption, authorization and delegation tokens."""
 
     authorizer_class_name = text(
-        "authorizer.class.name", "", "Class that decides who may do what; empty lets everybody do everything."
+        "authorizer.class.name", "", "Class that authorizes requests; if empty, every request is allowed."
     )
     principal_builder_class = class_name(
         "principal.builder.class",
         "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
-        "Class that names who a connection belongs to.",
+        "Class that returns the principal of a connection.",
     )
     security_providers = optional_text("security.providers", "Classes that provide security algorithms.")
     delegation_token_secret_key = password(
-        "delegation.token.secret.key", "Secret with which delegation tokens are made."
+        "delegation.token.secret.key", "Secret with which delegation tokens are created."
     )
     delegation_token_max_lifetime_ms = long(
         "delegation.token.max.lifetime.ms",
@@ -57,7 +57,7 @@ class SecurityKeys:
         minimum=1,
     )
     sasl_client_callback_handler_class = optional_class_name(
-        "sasl.client.callback.handler.class", "Class that answers the client side of SASL."
+        "sasl.client.callback.handler.class", "Class that handles callbacks of the client side of SASL."
     )
     sasl_enabled_mechanisms = text_list(
         "sasl.enabled.mechanisms", ("GSSAPI",), "SASL mechanisms that clients may use."
@@ -84,14 +84,14 @@ class SecurityKeys:
         "sasl.kerberos.ticket.renew.window.factor", 0.8, "Share of a ticket's life after which it is renewed."
     )
     sasl_login_callback_handler_class = optional_class_name(
-        "sasl.login.callback.handler.class", "Class that answers questions of the login."
+        "sasl.login.callback.handler.class", "Class that handles callbacks of the login."
     )
     sasl_login_class = optional_class_name("sasl.login.class", "Class that performs the login.")
     sasl_login_connect_timeout_ms = optional_integer(
         "sasl.login.connect.timeout.ms", "Longest time to connect to an identity provider."
     )
     sasl_login_read_timeout_ms = optional_integer(
-        "sasl.login.read.timeout.ms", "Longest time to wait for an identity provider's answer."
+        "sasl.login.read.timeout.ms", "Longest time to wait for an identity provider's response."
     )
     sasl_login_refresh_buffer_seconds = short(
         "sasl.login.refresh.buffer.seconds",
@@ -171,10 +171,10 @@ class SecurityKeys:
         "sasl.oauthbearer.assertion.template.file", "File of a template for assertions."
     )
     sasl_oauthbearer_client_credentials_client_id = optional_text(
-        "sasl.oauthbearer.client.credentials.client.id", "Id under which a token is asked for."
+        "sasl.oauthbearer.client.credentials.client.id", "Client id for requesting a token."
     )
     sasl_oauthbearer_client_credentials_client_secret = password(
-        "sasl.oauthbearer.client.credentials.client.secret", "Secret with which a token is asked for."
+        "sasl.oauthbearer.client.credentials.client.secret", "Client secret for requesting a token."
     )
     sasl_oauthbearer_clock_skew_seconds = integer(
         "sasl.oauthbearer.clock.skew.seconds", 30, "Difference of clocks that is tolerated."
@@ -213,9 +213,7 @@ class SecurityKeys:
         "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
         "Class that checks tokens.",
     )
-    sasl_oauthbearer_scope = optional_text(
-        "sasl.oauthbearer.scope", "Scope under which a token is asked for."
-    )
+    sasl_oauthbearer_scope = optional_text("sasl.oauthbearer.scope", "Scope for requesting a token.")
     sasl_oauthbearer_scope_claim_name = text(
         "sasl.oauthbearer.scope.claim.name", "scope", "Claim of a token that holds its scopes."
     )
@@ -223,10 +221,10 @@ class SecurityKeys:
         "sasl.oauthbearer.sub.claim.name", "sub", "Claim of a token that names its subject."
     )
     sasl_oauthbearer_token_endpoint_url = optional_text(
-        "sasl.oauthbearer.token.endpoint.url", "Address where tokens are asked for."
+        "sasl.oauthbearer.token.endpoint.url", "Address from which tokens are requested."
     )
     sasl_server_callback_handler_class = optional_class_name(
-        "sasl.server.callback.handler.class", "Class that answers the server side of SASL."
+        "sasl.server.callback.handler.class", "Class that handles callbacks of the server side of SASL."
     )
     sasl_server_max_receive_size = integer(
         "sasl.server.max.receive.size", 524_288, "Largest SASL message before a client is authenticated."
@@ -255,7 +253,7 @@ class SecurityKeys:
         "ssl.endpoint.identification.algorithm", "https", "How the name in a server's certificate is checked."
     )
     ssl_engine_factory_class = optional_class_name(
-        "ssl.engine.factory.class", "Class that makes TLS engines."
+        "ssl.engine.factory.class", "Class that creates TLS engines."
     )
     ssl_key_password = password("ssl.key.password", "Secret that opens the private key.")
     ssl_keymanager_algorithm = text("ssl.keymanager.algorithm", "SunX509", "Algorithm of the key manager.")

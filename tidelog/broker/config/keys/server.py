@@ -1,4 +1,4 @@
-"""Who this node is, where it listens, and how many requests and connections it takes at once.
+"""The node's id, its listeners, and its limits of requests and connections.
 
 One line per key: name, default, meaning and bounds as in Kafka.
 
@@ -23,12 +23,12 @@ from tidelog.broker.config.keys.key import (
 
 
 class ServerKeys:
-    """Who this node is, where it listens, and how many requests and connections it takes at once."""
+    """The keys of the node's id, its listeners, and its limits of requests and connections."""
 
     process_roles = text_list(
         "process.roles",
         ("broker", "controller"),
-        "Parts this node plays: broker, controller, or both.",
+        "Roles of this node: broker, controller, or both.",
         valid_values=(
             "broker",
             "controller",
@@ -45,7 +45,7 @@ class ServerKeys:
         "Addresses to listen on, NAME://host:port; an empty host is every interface.",
     )
     advertised_listeners = optional_text_list(
-        "advertised.listeners", "Addresses that clients are told to connect to; the listeners when not set."
+        "advertised.listeners", "Addresses to which clients connect; the listeners if not set."
     )
     listener_security_protocol_map = text(
         "listener.security.protocol.map",
@@ -70,9 +70,12 @@ class ServerKeys:
         "early.start.listeners", "Listeners that open before the authorizer has loaded."
     )
     num_network_threads = integer(
-        "num.network.threads", 3, "Processors that read requests and write answers, per listener.", minimum=1
+        "num.network.threads",
+        3,
+        "Processors that read requests and write responses, per listener.",
+        minimum=1,
     )
-    num_io_threads = integer("num.io.threads", 8, "Handlers that work on requests.", minimum=1)
+    num_io_threads = integer("num.io.threads", 8, "Handlers that process requests.", minimum=1)
     background_threads = integer(
         "background.threads", 10, "Threads for periodic and deferred work.", minimum=1
     )
@@ -88,7 +91,7 @@ class ServerKeys:
         "Bytes of requests that may wait for a handler; -1: max.large.request.bytes counts.",
     )
     request_timeout_ms = integer(
-        "request.timeout.ms", 30_000, "Longest time to wait for another node's answer."
+        "request.timeout.ms", 30_000, "Longest time to wait for another node's response."
     )
     socket_send_buffer_bytes = integer(
         "socket.send.buffer.bytes",
@@ -149,14 +152,12 @@ class ServerKeys:
         minimum=0,
     )
     auto_create_topics_enable = boolean(
-        "auto.create.topics.enable", True, "Whether asking for a topic that does not exist creates it."
+        "auto.create.topics.enable", True, "Whether a request for a topic that does not exist creates it."
     )
     delete_topic_enable = boolean("delete.topic.enable", True, "Whether topics can be deleted.")
-    num_partitions = integer(
-        "num.partitions", 1, "Partitions of a topic whose creator does not say.", minimum=1
-    )
+    num_partitions = integer("num.partitions", 1, "Partitions of a new topic by default.", minimum=1)
     default_replication_factor = integer(
-        "default.replication.factor", 1, "Replicas of a topic whose creator does not say."
+        "default.replication.factor", 1, "Replicas of a new topic by default."
     )
     create_topic_policy_class_name = optional_class_name(
         "create.topic.policy.class.name", "Class that may refuse the creation of a topic."
@@ -195,7 +196,7 @@ class ServerKeys:
     max_request_partition_size_limit = integer(
         "max.request.partition.size.limit",
         2000,
-        "Most partitions of one answer that describes topic partitions.",
+        "Most partitions of one DescribeTopicPartitions response.",
         minimum=1,
     )
     fetch_purgatory_purge_interval_requests = integer(
@@ -267,7 +268,7 @@ class ServerKeys:
         "max.parked.request.bytes",
         134_217_728,
         "Memory that requests may keep while they wait for data, replicas or remote storage; beyond it the "
-        "largest are answered early. Tidelog's own key.",
+        "largest requests expire early. Tidelog's own key.",
         minimum=1_048_576,
     )
     config_providers = text_list(
