@@ -107,7 +107,7 @@ def test_a_record_that_had_no_timestamp_gets_that_of_its_writing(
     [
         ("select 'k' as key", "append", "ColumnError: there is no column 'value'"),
         ("select 1 as value", "append", "column 'value' has type int: expected string or binary"),
-        ("select 'v' as value", "overwrite", "mode overwrite is not allowed: topics are only added to"),
+        ("select 'v' as value", "overwrite", "mode overwrite is not allowed: topics are append-only"),
         ("select 'v' as value", "errorifexists", 'cannot be written in the "ErrorIfExists" mode'),
         (
             "select repeat('v', 2000000) as value",
