@@ -1,4 +1,4 @@
-"""What the network layer is told: limits under Kafka's keys and defaults, and where to listen."""
+"""The settings of the network layer: limits with Kafka's keys and defaults, and listener addresses."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ListenerConfig:
 
 
 def parse_address_limits(text: str) -> dict[str, int]:
-    """`max.connections.per.ip.overrides`, e.g. "10.0.0.7:5,::1:100,build:20", as limits by address.
+    """Parse max.connections.per.ip.overrides, e.g. "10.0.0.7:5,::1:100,build:20"; return limits by address.
 
     I/O: the addresses of hosts that are named. Errors: ConfigError for an entry that is not host:count with
     a count from 0 on, and for a host that has no address.
@@ -81,7 +81,7 @@ def names_hosts(text: str) -> bool:
 
 
 def _is_address(host: str) -> bool:
-    """Whether `host` is an address already, or nothing, which is an error of its own."""
+    """Return whether `host` is an address, or empty, which is reported as a separate error."""
     try:
         return not host or bool(_written(host))
     except ValueError:
@@ -89,7 +89,7 @@ def _is_address(host: str) -> bool:
 
 
 def _addresses(host: str, entry: str) -> frozenset[str]:
-    """The addresses of a host, written as those of peers are."""
+    """Return the addresses of a host in the text form of peer addresses."""
     try:
         return frozenset({_written(host)})
     except ValueError:
@@ -101,7 +101,7 @@ def _addresses(host: str, entry: str) -> frozenset[str]:
         raise ConfigError(_OVERRIDES, entry, allowed) from error
 
 
-# A name server is asked once for a host, not at each change of whatever config.
+# A host is looked up once, not at each change of a config.
 @lru_cache(_HOSTS_REMEMBERED)
 def _resolved(host: str) -> frozenset[str]:
     found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)

@@ -1,8 +1,7 @@
-"""How many connections there may be: in all, per listener and per address. Pure counting.
+"""The limits of connections: in total, per listener and per address.
 
-Over max.connections a connection waits until another one ends; an address that has
-max.connections.per.ip of them already is refused, those that wait included. The listener by which brokers
-reach each other does not wait for the others (KIP-402).
+Over max.connections, a new connection waits until another one ends. Over max.connections.per.ip, which also
+counts waiting connections, it is refused. Connections on the inter-broker listener do not wait (KIP-402).
 
 Source: ConnectionQuotas of Apache Kafka 4.3.
 """
@@ -29,7 +28,7 @@ class ConnectionQuota:
         """Connections that have a slot."""
 
     def admit(self, address: str) -> str | None:
-        """Count one more connection of an address, or say why it is one too many."""
+        """Count a new connection of an address; return None, or the reason if its limit is reached."""
         config = self.config
         limit = config.max_connections_per_ip_overrides.get(address, config.max_connections_per_ip)
         if self._per_address[address] >= limit:
@@ -38,13 +37,13 @@ class ConnectionQuota:
         return None
 
     def release(self, address: str) -> None:
-        """One admitted connection is gone."""
+        """Stop counting a connection of an address, which has ended."""
         self._per_address[address] -= 1
         if not self._per_address[address]:
             del self._per_address[address]
 
     def take_slot(self, listener: str) -> bool:
-        """Count one more connection of a listener, if it and the broker have room."""
+        """Count a connection of a listener; return False if a limit of the listener or broker is reached."""
         if self._per_listener[listener] >= self.listener_limits[listener]:
             return False
         if self.count >= self.config.max_connections and not self.is_protected(listener):
@@ -54,17 +53,17 @@ class ConnectionQuota:
         return True
 
     def free_slot(self, listener: str) -> None:
-        """One connection that had a slot is gone."""
+        """Stop counting a connection of a listener, which has ended."""
         self.count -= 1
         self._per_listener[listener] -= 1
 
     def is_protected(self, listener: str) -> bool:
-        """Whether the listener's connections come in although the broker is full: brokers need each other."""
+        """Return whether the listener is the inter-broker listener, which max.connections does not block."""
         return listener == self.config.inter_broker_listener and len(self.listener_limits) > 1
 
     @property
     def surplus(self) -> int:
-        """Connections of other listeners that have to make room."""
+        """The number of connections of other listeners that have to be closed."""
         return max(0, self.count - self.config.max_connections)
 
     @property

@@ -1,4 +1,4 @@
-"""What the network layer counts: plain integers, turned into metrics when somebody asks."""
+"""The counters of the network layer: plain integers, which the metrics read at each scrape."""
 
 from __future__ import annotations
 

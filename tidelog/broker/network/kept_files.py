@@ -14,13 +14,13 @@ from tidelog.storage.disk.files import File
 
 
 class KeptFiles:
-    """Duplicates of descriptors, counted by those who use them."""
+    """Duplicates of descriptors with reference counts."""
 
     __slots__ = ("_kept",)
 
     def __init__(self) -> None:
         self._kept: dict[File, tuple[int, int]] = {}
-        """By file the descriptor, and how many use it."""
+        """The descriptor and its reference count, by file."""
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -33,7 +33,7 @@ class KeptFiles:
         return descriptor
 
     def release(self, file: File) -> None:
-        """Use a kept file no longer."""
+        """Release one reference; the last one closes the descriptor."""
         descriptor, count = self._kept[file]
         if count > 1:
             self._kept[file] = descriptor, count - 1

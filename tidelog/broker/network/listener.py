@@ -1,10 +1,10 @@
-"""One address the broker listens on, and the connections that came in by it.
+"""One listener of the broker and its connections.
 
-Over max.connections Kafka's acceptor waits, and so do the connections. Here they are accepted and wait: the
-first request of each is kept, and handled once there is room. As many may wait as the operating system would
-hold for the acceptor (socket.listen.backlog.size), more are refused.
+Over max.connections, Kafka does not accept further connections. Tidelog accepts them and lets them wait: the
+first request of each is handled when the connection gets a slot. At most socket.listen.backlog.size
+connections wait; further ones are refused.
 
-Each accepted socket becomes a transport in a task, since with TLS that takes a handshake.
+A task creates the transport of each accepted socket, because TLS needs a handshake.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class Listener:
         self._config = config
         self._on_request = on_request
         self._waiting: dict[Connection, Request | None] = {}
-        """Connections without a slot, the first to come first, each with its first request."""
+        """Connections without a slot in the order of arrival, each with its first request."""
         self._opening: set[asyncio.Task[object]] = set()
-        """Tasks that make transports of accepted sockets."""
+        """Tasks that create transports for accepted sockets."""
         self._accept_queue_size = accept_queue_size(resources.config.socket_listen_backlog_size)
         bound = _bind(config, resources.config)
         self.port: int = bound.getsockname()[1]
@@ -172,7 +172,7 @@ class Listener:
         request.on_abandoned = forget_kept
 
     def admit_waiting(self) -> None:
-        """Give slots that have become free to those that wait."""
+        """Give free slots to waiting connections."""
         while self._waiting and self._quota.take_slot(self.name):
             connection, request = next(iter(self._waiting.items()))
             del self._waiting[connection]
@@ -187,7 +187,7 @@ class Listener:
             self._on_request(request)
 
     def turn_away(self) -> None:
-        """Close the connections that wait."""
+        """Close the connections that wait for a slot."""
         for connection in list(self._waiting):
             connection.abort()
 
@@ -215,7 +215,7 @@ def _set_options(accepted: socket.socket, config: NetworkConfig) -> None:
 
 
 def _bind(config: ListenerConfig, network: NetworkConfig) -> socket.socket:
-    """A bound socket; an empty host means all of IPv6 and IPv4 as far as the machine has them."""
+    """Return a bound socket; an empty host means all IPv6 and IPv4 addresses of the machine."""
     both = not config.host and socket.has_dualstack_ipv6()
     host = config.host or ("::" if both else "0.0.0.0")
     found = socket.getaddrinfo(host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

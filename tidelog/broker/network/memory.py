@@ -1,7 +1,7 @@
 """The budgets of a node for the bytes of requests, over all connections.
 
-`RequestMemory` bounds the requests that are being received or worked on. `SpareMemory` is how far the
-process trusts claimed sizes before the bytes have come.
+`RequestMemory` bounds requests that are being received or processed. `SpareMemory` bounds the memory that is
+allocated for claimed frame sizes before the bytes are received.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RequestMemory:
         """By size class; none is empty."""
 
     def cost_of(self, frame_bytes: int, api_key: int) -> int:
-        """Return what a request counts as."""
+        """Return the bytes of memory that a request counts as."""
         if self._is_kafkas or api_key == ApiKey.PRODUCE:
             return frame_bytes
         return min(MESSAGE_FACTOR * frame_bytes, frame_bytes + MESSAGE_BYTES_MAX)
@@ -73,7 +73,7 @@ class RequestMemory:
         return True
 
     def forget(self, admission: Admission) -> None:
-        """Let a request wait no longer."""
+        """Remove a request from those that wait."""
         size_class = _size_class(admission)
         waiting = self._waiting[size_class]
         del waiting[admission]
@@ -81,7 +81,7 @@ class RequestMemory:
             del self._waiting[size_class]
 
     def release(self, cost_bytes: int) -> None:
-        """Give back what a request has taken, and admit requests that wait."""
+        """Release the memory of a request, and admit waiting requests."""
         self.used_bytes -= cost_bytes
         assert self.used_bytes >= 0, f"request memory is {self.used_bytes} bytes"
         for size_class in sorted(self._waiting):
@@ -94,7 +94,7 @@ class RequestMemory:
 
 
 class Admission:
-    """What the request of one connection holds of RequestMemory, or waits for."""
+    """The memory that the request of one connection holds in RequestMemory, or waits for."""
 
     __slots__ = ("_clock_ms", "_memory", "_on_admitted", "cost_bytes", "is_waiting", "since_ms")
 
@@ -129,13 +129,13 @@ class Admission:
         return not self.is_waiting
 
     def admitted(self) -> None:
-        """Begin after all; called by RequestMemory, which has taken the memory."""
+        """Start a request that has waited; called by RequestMemory, which has taken the memory."""
         self.is_waiting = False
         self.since_ms = self._clock_ms()
         self._on_admitted()
 
     def release(self) -> None:
-        """Hold nothing and wait for nothing any more."""
+        """Release the memory that is held, or stop waiting for it."""
         if self.is_waiting:
             self.is_waiting = False
             self._memory.forget(self)
@@ -150,9 +150,9 @@ def _size_class(admission: Admission) -> int:
 
 
 class SpareMemory:
-    """Room that receive buffers may take before the bytes that fill it have come.
+    """The memory that receive buffers may allocate before the bytes are received.
 
-    When it is used up, a buffer grows only as bytes arrive, which costs copying and nothing else.
+    When it is used up, a buffer grows only as bytes arrive, which costs additional copies.
     """
 
     __slots__ = ("_left",)

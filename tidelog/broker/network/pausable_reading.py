@@ -1,4 +1,4 @@
-"""Whether a connection's socket is read. While it is not, the loop does not see that the peer has closed."""
+"""Pauses reading from a connection's socket. The event loop does not report a peer's close meanwhile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PausableReading:
         self.is_paused = False
 
     def pause(self, transport: asyncio.Transport, *, watch: bool) -> None:
-        """Read no more; with `watch` call `on_peer_closed` with the events once the peer has closed."""
+        """Pause reading; with `watch`, call `on_peer_closed` with the events when the peer has closed."""
         if not self.is_paused:
             self.is_paused = True
             transport.pause_reading()
@@ -34,14 +34,14 @@ class PausableReading:
             self._watcher.watch(self._descriptor, PEER_CLOSED, self._on_peer_closed)
 
     def resume(self, transport: asyncio.Transport) -> None:
-        """Continue reading, which sees a close by itself."""
+        """Resume reading, which detects a close without watching."""
         if self.is_paused:
             self.is_paused = False
             self.unwatch()
             transport.resume_reading()
 
     def unwatch(self) -> None:
-        """Watch for the peer's close no longer."""
+        """Stop watching for the peer's close."""
         if self._descriptor >= 0:
             self._watcher.unwatch(self._descriptor, PEER_CLOSED)
             self._descriptor = -1

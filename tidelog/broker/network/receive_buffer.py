@@ -1,4 +1,4 @@
-"""One connection's received bytes, cut into frames without copying them.
+"""One connection's received bytes, divided into frames without copying them.
 
     | answered | frame in hand | received, not yet looked at |  room  |
                ^ pinned        ^ _start                      ^ _end   ^ len(_data)
@@ -36,7 +36,7 @@ class InvalidFrameError(Exception):
 
 
 class ReceiveBuffer:
-    """Where the socket writes to, and where frames are read from."""
+    """The memory that the socket writes to and that frames are read from."""
 
     __slots__ = (
         "_data",
@@ -73,17 +73,17 @@ class ReceiveBuffer:
         return self._end == len(self._data)
 
     def writable(self) -> memoryview:
-        """Room for the next bytes; empty only while a frame is in hand and the buffer is full."""
+        """Return memory for the next bytes; empty only while a frame is in hand and the buffer is full."""
         if not self._pinned:
             self._make_room()
         return self._view[self._end :] if self._end else self._view
 
     def received(self, count: int) -> None:
-        """`count` bytes were written to what `writable` gave."""
+        """Accept `count` bytes that were written to the memory that `writable` returned."""
         self._end += count
 
     def frame_bytes(self) -> int | None:
-        """The size that the next frame claims, its 4 bytes included; None until they have come.
+        """Return the claimed size of the next frame with its 4 size bytes; None until these are received.
 
         Errors: InvalidFrameError.
         """
@@ -95,7 +95,7 @@ class ReceiveBuffer:
         raise InvalidFrameError(f"frame of {size} bytes, allowed are 0 to {self._frame_bytes_max}")
 
     def next_frame(self) -> memoryview | None:
-        """The next whole frame without its size, now in hand; None until it is complete.
+        """Take the next frame in hand and return it without its size; None until it is complete.
 
         Errors: InvalidFrameError.
         """
@@ -113,7 +113,7 @@ class ReceiveBuffer:
         return self._view[start:frame_end]
 
     def frame_to_admit(self) -> tuple[int, int] | None:
-        """The size and API key of the next frame if it is larger than `admitted_bytes`, once they have come.
+        """Return the size and API key of the next frame if it is larger than `admitted_bytes`, else None.
 
         Errors: InvalidFrameError.
         """
@@ -123,7 +123,7 @@ class ReceiveBuffer:
         return size, key
 
     def next_api_key(self) -> int | None:
-        """What the next frame asks for; None until that has come."""
+        """Return the API key of the next frame; None until it is received."""
         key_at = self._start + SIZE_BYTES
         if self._end - key_at < API_KEY_BYTES:
             return None
@@ -131,7 +131,7 @@ class ReceiveBuffer:
         return key
 
     def has_frame(self) -> bool:
-        """Whether a whole frame waits (a frame with a bad size counts: it wants to be refused)."""
+        """Return whether the next frame is complete, or has an invalid size and must be rejected."""
         try:
             size = self.frame_bytes()
         except InvalidFrameError:
@@ -139,17 +139,17 @@ class ReceiveBuffer:
         return size is not None and self._end - self._start >= size
 
     def release(self) -> None:
-        """The frame in hand was answered; its memory may be used again."""
+        """Release the frame in hand, whose request has its response; its memory may be used again."""
         self._pinned = False
         if len(self._data) > NORMAL_BYTES and not self._spare_taken:
             # What follows has its own size; nothing counts this memory any more.
             self._halve()
 
     def drop_frame(self) -> None:
-        """Give back the memory of the frame in hand, whose request is not answered yet.
+        """Release the memory of the frame in hand, whose request has no response yet.
 
-        What has come behind it stays. Until `release` no more is received than there is room for. A buffer
-        of up to NORMAL_BYTES is kept, as every connection may have one.
+        The bytes that were received after it stay. Until `release` no more is received than there is room
+        for. A buffer of up to NORMAL_BYTES is kept, as every connection may have one.
         """
         assert self._pinned, "there is no frame to drop"
         if len(self._data) > NORMAL_BYTES:
@@ -158,12 +158,12 @@ class ReceiveBuffer:
             self._start = self._end = 0
 
     def shrink(self) -> None:
-        """Give the memory back if nothing is in it."""
+        """Release the memory if it contains no bytes."""
         if not self._pinned and self._start == self._end:
             self._replace(0)
 
     def discard(self) -> None:
-        """The connection is gone: forget everything; a frame in hand keeps its own memory alive."""
+        """Drop all bytes, because the connection has ended; a frame in hand keeps its own memory alive."""
         self._start = self._end = 0
         self._replace(0)
 
@@ -199,7 +199,7 @@ class ReceiveBuffer:
             return SIZE_BYTES
 
     def _room_for(self, wanted: int) -> int:
-        """How large a buffer a frame of `wanted` bytes gets now."""
+        """Return the size of the buffer that a frame of `wanted` bytes gets now."""
         granted = 2 * (self._end - self._start) + GRANT_BYTES
         if wanted <= granted:
             return wanted
@@ -217,7 +217,7 @@ class ReceiveBuffer:
         self._start, self._end = 0, pending
 
     def _replace(self, capacity: int) -> None:
-        """Go on in a new buffer, taking the pending bytes along."""
+        """Replace the buffer by a new one, and copy the pending bytes to it."""
         pending = self._end - self._start
         data = bytearray(capacity) if capacity else _NOTHING
         view = memoryview(data)

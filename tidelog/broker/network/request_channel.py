@@ -1,9 +1,8 @@
-"""The bound on requests that are being worked on by tasks: Kafka's queued.max.requests.
+"""The bound on requests that tasks process: Kafka's queued.max.requests.
 
-A request that needs a task takes one of the places; when all are taken, further ones wait in the
-order they came, each with its connection muted. Requests that merely wait for something to
-happen (a purgatory, a rebalance) hold no place, as in Kafka, else those that would
-end the wait could not get in.
+A request that needs a task takes one of the places. When all are taken, further requests wait in the order
+of their arrival, and their connections are muted. As in Kafka, a request that only waits for an event (in a
+purgatory, for a rebalance) has no place, because it could block the request that completes it.
 
 Bounds: `limit` tasks; at most one waiting request per connection.
 """
@@ -33,7 +32,7 @@ class RequestChannel:
         return len(self._waiting)
 
     def enter(self, request: Request, start: Callable[[], None]) -> None:
-        """Call `start` now if there is a place, else when one is free; not at all if the peer goes first."""
+        """Call `start` when a place is free, unless the peer has disconnected by then."""
         if self.running < self.limit and not self._waiting:
             start()
             return
@@ -55,7 +54,7 @@ class RequestChannel:
         return task
 
     async def close(self) -> None:
-        """Cancel what still runs and wait for its end."""
+        """Cancel the running tasks and wait for their end."""
         self._waiting.clear()
         tasks = list(self._tasks)
         for task in tasks:

@@ -1,4 +1,4 @@
-"""What a handler knows about a request besides its message."""
+"""The context of a request, which its handler receives with the message."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelog.protocol.framing import RequestHeader
 
 @dataclass(slots=True)
 class RequestContext:
-    """Who asked, by which listener, and when.
+    """The client, the listener and the time of a request.
 
     `peer` is host:port, `principal` is e.g. User:ANONYMOUS, `now_ms` is wall time in milliseconds
     at the moment the handler is called. `client` belongs to the connection and outlives the request.

@@ -1,8 +1,7 @@
-"""What is counted per API: requests by version, errors by code, a histogram of how long answers took.
+"""The counters of each API: requests by version, errors by code, a histogram of response times.
 
-Plain integers in slotted objects, because this runs for every request; `tidelog.broker.observability.metrics`
-turns
-them into Prometheus samples when somebody asks.
+They are plain integers in slotted objects, because they change with every request.
+`tidelog.broker.observability.exposition` renders them at each scrape.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class ApiMetrics:
 
 
 class RequestMetrics:
-    """The counters of all APIs, made when an API is first registered."""
+    """The counters of all APIs, created when an API is first registered."""
 
     __slots__ = ("apis",)
 
@@ -43,7 +42,7 @@ class RequestMetrics:
         self.apis: dict[str, ApiMetrics] = {}
 
     def of(self, name: str, highest_version: int) -> ApiMetrics:
-        """The counters of the API called `name`; several listeners share them."""
+        """Return the counters of the API `name`, which several listeners share."""
         found = self.apis.get(name)
         if found is None:
             found = self.apis[name] = ApiMetrics(name, highest_version + 1)

@@ -1,6 +1,6 @@
-"""Answers to the socket: small ones together in one write, large file slices with sendfile.
+"""Writes responses to the socket: small ones together in one write, large file slices with sendfile.
 
-An answer takes one of two ways, and never both at a time:
+A response is sent in one of two ways, and never in both at a time:
 
     through the transport   bytes, and slices under SENDFILE_BYTES, which are read; answers of one
                             turn are joined. Over the transport's high-water mark the writer is blocked.
@@ -44,10 +44,10 @@ class ShortFileError(OSError):
 
 
 class _SlicePart:
-    """A file slice on its way out.
+    """A file slice that is being sent.
 
-    Where it has to wait, a kept descriptor keeps its bytes readable. A file that is opened on demand holds
-    none meanwhile: it is opened again, for as long as it is not removed.
+    While it waits, a duplicate descriptor keeps its bytes readable. A file that is opened on demand has no
+    descriptor meanwhile: it is opened again, which fails if it has been removed.
     """
 
     __slots__ = ("_kept", "_opened", "left", "position", "source")
@@ -75,7 +75,7 @@ class _SlicePart:
             self._kept = files.keep(self.source.file)
 
     def advance(self, sent: int) -> bool:
-        """Account for `sent` bytes; True when the slice is through."""
+        """Count `sent` bytes; return whether the whole slice has been sent."""
         if sent == 0:
             raise ShortFileError(
                 f"{self.source.file.path} ends at {self.position}, "
@@ -153,7 +153,7 @@ class ResponseWriter:
 
     @property
     def memory_bytes(self) -> int:
-        """What of it is in memory."""
+        """The unsent bytes that are in memory."""
         queued = sum(len(part) for part in self._queue if not isinstance(part, _SlicePart))
         return self._transport.get_write_buffer_size() + self._corked_bytes + queued
 
@@ -163,7 +163,7 @@ class ResponseWriter:
         return not self._queue and not self._corked
 
     def write(self, response: Response) -> None:
-        """Take an answer; it is sent at the latest by `flush`. Errors: OSError, the answer is then torn."""
+        """Accept a response, which `flush` sends at the latest. Errors: OSError; it is then incomplete."""
         if response is None:
             return
         if isinstance(response, bytes):
@@ -181,7 +181,7 @@ class ResponseWriter:
             self._start_queue()
 
     def flush(self) -> None:
-        """Hand what was collected to the transport."""
+        """Write the collected bytes to the transport."""
         corked = self._corked
         if not corked:
             return
@@ -197,11 +197,11 @@ class ResponseWriter:
         self._corked_bytes = 0
 
     def pause(self) -> None:
-        """The transport went over its high-water mark."""
+        """Stop writing: the transport is above its high-water mark."""
         self._paused = self.blocked = True
 
     def resume(self) -> None:
-        """The transport went below its low-water mark."""
+        """Continue writing: the transport is below its low-water mark."""
         self._paused = False
         if self._draining:
             self._draining = False
@@ -213,7 +213,7 @@ class ResponseWriter:
             self._on_ready()
 
     def close(self) -> None:
-        """Let go of descriptors and whatever was not sent."""
+        """Release descriptors and drop unsent bytes."""
         self._unwatch()
         for part in self._queue:
             if isinstance(part, _SlicePart):

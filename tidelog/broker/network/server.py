@@ -1,4 +1,4 @@
-"""All listeners of a broker with what they share: limits, memory budgets, the idle sweep, shutdown."""
+"""The network server: all listeners of a broker, their limits and memory, the idle sweep and shutdown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PEER_CLOSED_MS_MAX = 5_000
 
 
 class NetworkServer:
-    """Owns listeners and connections; must be made inside the event loop that it shall use.
+    """Owns listeners and connections; must be created within the event loop that it uses.
 
     Order of use: `bind` each listener (its port is then known), `start`, and at the end `close`.
     """
@@ -74,7 +74,7 @@ class NetworkServer:
         self._all_gone: asyncio.Event | None = None
         self._is_closing = False
         self._making_room: set[Connection] = set()
-        """Connections that were told to end because there are too many."""
+        """Connections that are being closed because there are too many."""
 
     def bind(self, listener: ListenerConfig, on_request: Callable[[Request], None]) -> Listener:
         """Bind one address; `on_request` is called with every request that comes in by it.
@@ -87,7 +87,7 @@ class NetworkServer:
         return bound
 
     def use_limits(self, config: NetworkConfig, listener_limits: Mapping[str, int]) -> None:
-        """Follow changed limits of connections: those too many go, those that have waited come in."""
+        """Apply changed limits of connections: close surplus ones, and admit waiting ones."""
         self.quota.config = config
         self.quota.listener_limits.update(listener_limits)
         self.make_room()
@@ -128,7 +128,7 @@ class NetworkServer:
         self._sweep_later()
 
     def port(self, listener: str) -> int:
-        """The port a listener got, which matters when 0 was asked for."""
+        """Return the port of a listener; it differs from the configured port if that is 0."""
         return self.listeners[listener].port
 
     def connections(self) -> Iterator[Connection]:
@@ -137,7 +137,7 @@ class NetworkServer:
             yield from listener.connections
 
     def bytes_out(self) -> int:
-        """Bytes of all answers since start."""
+        """Return the bytes of all responses since the start."""
         return self.counters.bytes_out_before + sum(one.sent_bytes for one in self.connections())
 
     def sweep(self) -> None:
@@ -164,7 +164,7 @@ class NetworkServer:
                 connection.abort()
 
     async def close(self, timeout_s: float = 5.0) -> None:
-        """Stop accepting, let requests in hand be answered for at most `timeout_s`, close everything."""
+        """Stop accepting, wait at most `timeout_s` for responses of requests in hand, close everything."""
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         for listener in self.listeners.values():
@@ -175,7 +175,7 @@ class NetworkServer:
             connection.drain()
         if not await self._wait_until_gone(timeout_s):
             for connection in list(self.connections()):
-                # Without a grace period nobody was slow: that is how the owner wants to end.
+                # Without a grace period this is intended, and not a warning.
                 level = logging.WARNING if timeout_s > 0 else logging.DEBUG
                 self.log_limit.log(logger, level, "aborting connection from %s at shutdown", connection.peer)
                 connection.abort()
@@ -183,7 +183,7 @@ class NetworkServer:
         self.watcher.close()
 
     def connection_gone(self, connection: Connection) -> None:
-        """Called by listeners when a connection that had a slot has ended."""
+        """Admit a waiting connection, because a connection that had a slot has ended."""
         self._making_room.discard(connection)
         if not self._is_closing:
             self._admit_waiting()

@@ -3,8 +3,8 @@
     EPOLLRDHUP   the peer has closed its side while reading is paused, so the loop does not see the end
     EPOLLOUT     there is room again for bytes that are sent past the transport
 
-A loop lets nobody watch the descriptor of a transport, and a duplicate would cost a descriptor for each
-connection. So all of them are in an epoll instance of their own, which the loop watches as a whole. The
+An event loop does not allow watching the descriptor of a transport, and a duplicate would cost a descriptor
+for each connection. Therefore a separate epoll instance watches the sockets, and the loop watches it. The
 kernel adds EPOLLERR and EPOLLHUP, which are passed to every callback of the socket.
 
 Invariant: a socket is watched only while its transport is open; `connection_lost` comes before the close.
@@ -53,7 +53,7 @@ class SocketWatcher:
             self._epoll.modify(descriptor, sum(callbacks))
 
     def unwatch(self, descriptor: int, event: int) -> None:
-        """Watch for `event` no longer; harmless if it is not watched."""
+        """Stop watching for `event`. Has no effect if it is not watched."""
         callbacks = self._callbacks.get(descriptor)
         if callbacks is None or callbacks.pop(event, None) is None:
             return
@@ -64,7 +64,7 @@ class SocketWatcher:
             self._epoll.unregister(descriptor)
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching all sockets."""
         self._callbacks.clear()
         if not self._epoll.closed:
             self._loop.remove_reader(self._epoll.fileno())

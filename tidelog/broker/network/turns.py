@@ -31,7 +31,7 @@ CALLBACKS_NS: Final = 8_000_000
 
 
 class Served(Protocol):
-    """What takes turns."""
+    """A connection that takes turns."""
 
     def next_turn(self) -> None:
         """Handle requests for at most `turn_ns`."""
@@ -67,7 +67,7 @@ class Turns:
             self._call_soon(self._run)
 
     def _run(self) -> None:
-        """Serve the queues as they are now: who comes to their end meanwhile waits for the next call."""
+        """Serve the queues as they are now; connections that are added meanwhile wait for the next call."""
         now_ns = self._clock.monotonic_ns
         ends_ns = now_ns() + SLICE_NS
         try:

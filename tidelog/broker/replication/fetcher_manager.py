@@ -3,7 +3,7 @@
 The index of a partition is a hash of its name modulo num.replica.fetchers, so that the partitions of a topic
 are spread over the fetchers of one leader. Fetchers without partitions are closed.
 
-Nothing is fetched before `start`: a follower's fetch has the epoch of our registration, which tells the
+Nothing is fetched before `start`: a follower's fetch has the epoch of our registration. It shows the
 leader which incarnation of this broker has the records (KIP-903).
 
 Source: AbstractFetcherManager of Apache Kafka.
