@@ -21,7 +21,7 @@ lint: $(STAMP) ## ruff: style and formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(STAMP) ## mypy --strict over the packages
+types: $(STAMP) ## mypy: strict over the packages, not strict over tests and benchmarks
 	$(BIN)/mypy
 
 imports: $(STAMP) ## the import rule between the packages

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from benchmarks.loads.options import main
@@ -22,7 +22,7 @@ def clients(
     return {"messages_per_s": count / elapsed}
 
 
-def _on_loop(load: Callable[..., Awaitable[float]]) -> Callable[..., float]:
+def _on_loop(load: Callable[..., Coroutine[Any, Any, float]]) -> Callable[..., float]:
     def run(*arguments: Any) -> float:
         import uvloop
 

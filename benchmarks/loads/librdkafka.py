@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -31,7 +31,13 @@ CONSUMED_AT_ONCE: Final = 20_000
 
 def librdkafka(kind: str, **options: Any) -> dict[str, Any]:
     """Run the load called `kind`."""
-    return {"produce": produce, "fill": fill, "consume": consume, "latency": latency}[kind](**options)
+    loads: dict[str, Callable[..., dict[str, Any]]] = {
+        "produce": produce,
+        "fill": fill,
+        "consume": consume,
+        "latency": latency,
+    }
+    return loads[kind](**options)
 
 
 class _Load:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 from benchmarks.frames import (
@@ -27,7 +28,7 @@ RECEIVE_BYTES: Final = 1024 * 1024
 
 def raw(kind: str, **options: Any) -> dict[str, Any]:
     """Run the load called `kind`."""
-    loads = {
+    loads: dict[str, Callable[..., dict[str, Any]]] = {
         "latency": latency,
         "fill": fill,
         "fetch": fetch,

@@ -36,7 +36,8 @@ DISTINCT_BATCHES: Final = 64
 
 def spark(kind: str, **options: Any) -> dict[str, Any]:
     """Run the load called `kind`."""
-    return {"fill": fill, "queries": queries, "batches": batches}[kind](**options)
+    loads: dict[str, Callable[..., dict[str, Any]]] = {"fill": fill, "queries": queries, "batches": batches}
+    return loads[kind](**options)
 
 
 def fill(host: str, port: int, topic: str, partitions: int, rows: int, size: int) -> dict[str, Any]:

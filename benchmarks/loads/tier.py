@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from typing import Any, Final
 
 from benchmarks.delayed_store import delayed
@@ -32,7 +33,8 @@ _SIZE: Final = struct.Struct(">i")
 
 def tier(kind: str, **options: Any) -> dict[str, Any]:
     """Run the load called `kind`."""
-    return {"fill": fill, "read": read, "gets": gets, "puts": puts}[kind](**options)
+    loads: dict[str, Callable[..., dict[str, Any]]] = {"fill": fill, "read": read, "gets": gets, "puts": puts}
+    return loads[kind](**options)
 
 
 def fill(
@@ -50,7 +52,7 @@ def fill(
 def read(host: str, port: int, places: Sequence[tuple[str, int, int]], max_bytes: int) -> dict[str, Any]:
     """Read each (topic, partition, end offset) from offset 0 to its end; bytes of records per second."""
     started = time.perf_counter()
-    total = _in_threads([lambda place=place: _read_one(host, port, *place, max_bytes) for place in places])
+    total = _in_threads([partial(_read_one, host, port, *place, max_bytes) for place in places])
     return {"bytes_per_s": total / (time.perf_counter() - started), "bytes": total}
 
 

@@ -13,6 +13,7 @@ import resource
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from itertools import count
 from typing import Any, Final, TypeVar
 
@@ -145,7 +146,7 @@ class Producer:
     async def _write(self, partition: int) -> None:
         for sequence, kind in enumerate(("first", "next")):
             started = time.perf_counter()
-            await self._retry(kind, lambda sequence=sequence: self._produce(partition, sequence))
+            await self._retry(kind, partial(self._produce, partition, sequence))
             self._times.add(kind, started)
 
     async def _produce(self, partition: int, sequence: int) -> int:

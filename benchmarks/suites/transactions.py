@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from benchmarks.figures import Figure
 from benchmarks.processes import run_load
@@ -29,7 +29,7 @@ PERCENTILES: Final = ("p50", "p99")
 
 def transactions(effort: Effort) -> Iterator[Figure]:
     """Milliseconds of each kind of request, in the middle and at the end."""
-    settings = {
+    settings: dict[str, Any] = {
         "transaction_state_log_replication_factor": str(NODES),
         "transaction_state_log_min_isr": "2",
         "default_replication_factor": str(NODES),

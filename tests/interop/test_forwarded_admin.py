@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
@@ -69,8 +70,8 @@ def image(three: ThreeNodes, node_id: int) -> MetadataImage:
     return three.cluster.run(lambda node: node.services.image(), node_id)
 
 
-def done(futures: dict[object, object]) -> list[object]:
-    return [future.result(TIMEOUT_S) for future in futures.values()]  # type: ignore[attr-defined]
+def done(futures: Mapping[Any, Future[Any]]) -> list[Any]:
+    return [future.result(TIMEOUT_S) for future in futures.values()]
 
 
 def refusal(future: object) -> int:
@@ -168,7 +169,8 @@ def test_scram_credentials_are_the_same_on_every_broker(
     for each in (1, 2, 3):
         wait_until(lambda: (name, 1) in image(three, each).scram_credentials)  # noqa: B023
         asked = three.admin(each)
-        described = asked.describe_user_scram_credentials([name])[name].result(TIMEOUT_S)
+        futures = cast(dict[str, Future[Any]], asked.describe_user_scram_credentials([name]))
+        described = futures[name].result(TIMEOUT_S)
         assert [found.iterations for found in described.scram_credential_infos] == [8192]
     deletion = UserScramCredentialDeletion(name, Scram.SCRAM_SHA_256)
     done(admin.alter_user_scram_credentials([deletion]))

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
+from typing import Any, cast
 from uuid import uuid4
 
 import aiokafka
@@ -64,7 +65,7 @@ def plain(records: Sequence[ConsumerRecord]) -> list[Plain]:
     return [(record.key, record.value, record.headers) for record in records]
 
 
-async def produce(servers: str, topic: str, records: Sequence[Plain], **options: object) -> list[int]:
+async def produce(servers: str, topic: str, records: Sequence[Plain], **options: Any) -> list[int]:
     async with Producer(servers, **options) as producer:
         deliveries = [
             await producer.send(topic, value, key=key, headers=headers, partition=0)
@@ -74,7 +75,7 @@ async def produce(servers: str, topic: str, records: Sequence[Plain], **options:
         return [(await delivery).offset for delivery in deliveries]
 
 
-async def consume(servers: str, topic: str, count: int, **options: object) -> list[ConsumerRecord]:
+async def consume(servers: str, topic: str, count: int, **options: Any) -> list[ConsumerRecord]:
     result: list[ConsumerRecord] = []
     async with Consumer(servers, auto_offset_reset="earliest", **options) as consumer:
         consumer.assign([TopicPartition(topic, number) for number in await consumer.partitions_for(topic)])
@@ -111,7 +112,13 @@ def read_with_confluent(servers: str, topic: str, count: int) -> list[Plain]:
         assert batch, f"only {len(messages)} of {count} messages came"
         for message in batch:
             assert message.error() is None, message.error()
-            messages.append((message.key(), message.value(), tuple(message.headers() or ())))
+            messages.append(
+                (
+                    message.key(),
+                    message.value(),
+                    tuple(cast(list[tuple[str, bytes | None]], message.headers()) or ()),
+                )
+            )
     consumer.close()
     return messages
 
@@ -208,7 +215,7 @@ async def test_a_group_member_reads_all_and_its_successor_goes_on_where_it_ended
     async with Producer(servers) as producer:
         for number in range(40):
             await producer.send(topic, str(number).encode(), partition=number % 4)
-    options = {
+    options: dict[str, Any] = {
         "group_id": f"group-{uuid4().hex[:8]}",
         "auto_offset_reset": "earliest",
         "session_timeout_ms": 3_000,  # how long the mock waits for others to join
@@ -236,7 +243,11 @@ async def test_committed_offsets_are_where_the_next_consumer_goes_on(servers: st
     await produce(servers, topic, [(None, str(number).encode(), ()) for number in range(20)])
     partition = TopicPartition(topic, 0)
     group = f"group-{uuid4().hex[:8]}"
-    options = {"group_id": group, "auto_offset_reset": "earliest", "enable_auto_commit": False}
+    options: dict[str, Any] = {
+        "group_id": group,
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+    }
     async with Consumer(servers, **options) as consumer:
         consumer.assign([partition])
         for _ in range(7):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from typing import Any
 from uuid import uuid4
 
 import confluent_kafka
@@ -141,7 +142,7 @@ async def test_the_end_of_what_is_stable_moves_with_the_transaction(
 ) -> None:
     # KAFKA-17582: the position is behind the marker of an aborted transaction, too.
     p0 = TopicPartition(topic, 0)
-    options = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+    options: dict[str, Any] = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
     async with (
         Producer(servers, transactional_id=transactional_id) as producer,
         Consumer(servers, **options) as committed,

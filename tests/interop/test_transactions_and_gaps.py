@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import time
+from typing import Any
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -22,7 +23,7 @@ from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop
 
-COMMITTED = {"isolation": "read_committed"}
+COMMITTED: dict[str, Any] = {"isolation": "read_committed"}
 FIRST, SECOND = 1000, 1001
 
 

@@ -13,6 +13,7 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewTopic,
     PartitionMetadata,
+    ResourceType,
 )
 
 from tests.kafka.kafka_node import WITHIN_S, MixedCluster, Node
@@ -45,13 +46,13 @@ class MixedClients:
         """Delete it, asking one node."""
         self._ask(self.admin(node), "delete_topics", [name])
 
-    def set_config(self, kind: ConfigResource.Type, name: str, key: str, value: str, node: Node) -> None:
+    def set_config(self, kind: ResourceType, name: str, key: str, value: str, node: Node) -> None:
         """Change one setting of a topic or a broker, asking one node."""
         entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(kind, name, incremental_configs=[entry])
         self._ask(self.admin(node), "incremental_alter_configs", [resource])
 
-    def config(self, kind: ConfigResource.Type, name: str, key: str, node: Node) -> str | None:
+    def config(self, kind: ResourceType, name: str, key: str, node: Node) -> str | None:
         """A setting, as one node tells it."""
         (entries,) = self._ask(self.admin(node), "describe_configs", [ConfigResource(kind, name)])
         value: str | None = entries[key].value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import Producer
@@ -64,7 +64,7 @@ def test_what_librdkafka_wrote_is_read_with_every_codec(spark: SparkSession, ser
         create_topic(servers, f"codec-{codec}")
         producer = Producer({"bootstrap.servers": servers, "compression.type": codec, "linger.ms": 50})
         for one in sent:
-            headers = list(one.headers) or None
+            headers = cast(list[tuple[str, str | bytes | None]], list(one.headers)) or None
             producer.produce(
                 f"codec-{codec}", one.value, one.key, 0, timestamp=one.timestamp_ms, headers=headers
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -60,7 +61,7 @@ class Tides:
     def settled(self) -> dict[str, int]:
         """Wait until all but the active segments are in the tier alone; where it ends, by topic."""
         for codec in CODECS:
-            self._cluster.wait_for(lambda codec=codec: self._is_settled(codec), f"tiered {codec}")
+            self._cluster.wait_for(partial(self._is_settled, codec), f"tiered {codec}")
         borders = {codec: self._cluster.audit.borders(codec) for codec in CODECS}
         assert all(0 < one.tiered_end == one.local_start < one.end for one in borders.values()), borders
         return {codec: one.tiered_end for codec, one in borders.items()}

@@ -29,6 +29,12 @@ class NoJitter:
     def uniform(self, a: float, b: float) -> float:
         return (a + b) / 2
 
+    def randrange(self, stop: int, /) -> int:
+        return stop // 2
+
+    def getrandbits(self, k: int, /) -> int:
+        return (1 << k) // 2
+
 
 class Outcome:
     """A delivery that remembers what became of its record."""

@@ -36,7 +36,7 @@ def plain_rows(log: bytes) -> list[Row]:
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> list[Row]:
     """The same of Arrow batches with headers."""
-    rows = []
+    rows: list[Row] = []
     for batch in batches:
         assert batch.column("topic").to_pylist() == [TIDES.topic] * batch.num_rows
         assert batch.column("partition").to_pylist() == [TIDES.partition] * batch.num_rows

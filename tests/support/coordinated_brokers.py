@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 from tests.support.scripted_broker import Answer, ScriptedBroker, Seen, scripted_brokers
 from tests.support.transactional_producers import (
@@ -83,8 +84,8 @@ class Coordinated:
                 broker.api_versions(), finalized_features_epoch=9, finalized_features=(feature,)
             )
 
-    def producer(self, **options: object) -> Producer:
-        settings: dict[str, object] = {"retry_backoff_ms": 5, "retry_backoff_max_ms": 10, "linger_ms": 0}
+    def producer(self, **options: Any) -> Producer:
+        settings: dict[str, Any] = {"retry_backoff_ms": 5, "retry_backoff_max_ms": 10, "linger_ms": 0}
         settings |= {"reconnect_backoff_ms": 5, "reconnect_backoff_max_ms": 10, "max_block_ms": 5_000}
         return Producer(self.leader.address, transactional_id="gauge", **(settings | options))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from tidelog.protocol.batch import BATCH_OVERHEAD, LOG_OVERHEAD, read_header, write_header
 from tidelog.protocol.compression import Compression, compress
@@ -14,7 +15,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def valid_batch(count: int = 3, compression: Compression = Compression.NONE, **options: int) -> bytearray:
+def valid_batch(count: int = 3, compression: Compression = Compression.NONE, **options: Any) -> bytearray:
     """Return a batch of `count` small records."""
     builder = BatchBuilder(compression=compression, **options)
     for number in range(count):

@@ -40,7 +40,7 @@ def on_both_loops(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     return marked
 
 
-async def until(condition: Callable[[], bool], deadline_s: float = 10.0) -> None:
+async def until(condition: Callable[[], object], deadline_s: float = 10.0) -> None:
     """Wait until `condition` holds; AssertionError when it does not within `deadline_s`."""
     loop = asyncio.get_running_loop()
     ends = loop.time() + deadline_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import io
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -71,7 +72,7 @@ class MemoryStore:
         """See the port."""
         self.is_closed = True
 
-    def gets(self, suffix: str = ".log") -> list[Call]:
+    def gets(self, suffix: str = ".log") -> builtins.list[Call]:
         """The gets of objects of one kind."""
         return [call for call in self.calls if call.name == "get" and call.key.endswith(suffix)]
 

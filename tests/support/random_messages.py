@@ -83,9 +83,13 @@ class Declared:
     default: Any
 
 
-@lru_cache(None)
 def declared_fields(cls: type[Struct]) -> tuple[Declared, ...]:
     """The fields of `cls` in wire order."""
+    return _declared_fields(cls)
+
+
+@lru_cache(None)
+def _declared_fields(cls: Any) -> tuple[Declared, ...]:
     hints = get_type_hints(cls, include_extras=True)
     return tuple(
         Declared(field.name, hints[field.name].__metadata__[0], field.default) for field in fields(cls)

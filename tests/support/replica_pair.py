@@ -6,7 +6,7 @@ A connection without a network: requests are encoded, handled and decoded again 
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+from typing import Any, cast
 
 from tests.support.logs import batch
 from tests.support.replicas import NOW_MS, FakeRequest, Replicas
@@ -166,7 +166,7 @@ class ReplicaPair:
         self.connections.append(LeaderConnection(self.leader, self._fetch_version))
         return cast(BrokerConnection, self.connections[-1])
 
-    def create(self, topic: str, partitions: int = 1, **configs: str) -> None:
+    def create(self, topic: str, partitions: int = 1, **configs: Any) -> None:
         """A topic on both brokers, led by broker 1 in epoch 3."""
         for broker in (self.leader, self.follower):
             broker.create(

@@ -7,7 +7,7 @@ kept in the only partition of `__consumer_offsets`.
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+from typing import Any, cast
 from uuid import UUID
 
 from tests.support.logs import batch, values_of
@@ -85,7 +85,7 @@ ADDS_PARTITIONS_VERSION = 12
 class TransactionalNode:
     """`await started()` first; `await stop()` at the end."""
 
-    def __init__(self, *, isr: tuple[int, ...] = (NODE,), **topic_configs: str) -> None:
+    def __init__(self, *, isr: tuple[int, ...] = (NODE,), **topic_configs: Any) -> None:
         self.replicas = Replicas()
         self.replicas.register(1, 2, 3)
         self.replicas.create("t", 2, isr=isr, **topic_configs)

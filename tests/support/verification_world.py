@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import astuple, dataclass, field
 from enum import Enum, auto
+from functools import partial
 from typing import NamedTuple
 
 from tests.support.crash_fs import CrashFileSystem
@@ -124,7 +125,7 @@ class World:
         """Everything that can happen next, in a fixed order."""
         return [
             *self._bag,
-            *(Step(fault.name, lambda f=fault: self._happen(f)) for fault in self._possible()),
+            *(Step(fault.name, partial(self._happen, fault)) for fault in self._possible()),
         ]
 
     def _possible(self) -> Iterator[Fault]:

@@ -17,7 +17,7 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from tests.harness.hostile.measurements import INTERVAL_NS, NANOSECONDS_PER_MS, SAMPLE, Kind
 from tidelog.protocol.codec import decode
@@ -182,7 +182,7 @@ def main(host: str, port: int, broker_pid: int) -> None:
         for connection in connections:
             if not connection.is_waiting and connection.due_ns <= time.monotonic_ns():
                 connection.send()
-        waiting: dict[object, PacedConnection] = {
+        waiting: dict[Any, PacedConnection] = {
             each.socket: each for each in connections if each.is_waiting and each.socket is not None
         }
         due_ns = min((each.due_ns for each in connections if not each.is_waiting), default=None)

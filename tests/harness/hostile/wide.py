@@ -125,7 +125,7 @@ class _Builder:
             return tuple(map(partial(self.struct, element, at), range(count)))
         return tuple(self._scalar(element, number, None) for number in range(count))
 
-    def _scalar(self, kind: type, number: int, default: Any) -> Any:
+    def _scalar(self, kind: type[Kind], number: int, default: Any) -> Any:
         chosen = number if self._is_distinct else 0
         if issubclass(kind, String):
             return f"wide-{chosen}" if self._is_distinct else EXISTING

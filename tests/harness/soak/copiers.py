@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 
 from tests.harness.soak.history import Event
 from tidelog.clients.consumer.consumer import Consumer, Records
@@ -14,7 +15,11 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 
 _FAILS_EVERY = 5
-QUICK = {"request_timeout_ms": 3_000, "retry_backoff_max_ms": 200, "reconnect_backoff_max_ms": 200}
+QUICK: dict[str, Any] = {
+    "request_timeout_ms": 3_000,
+    "retry_backoff_max_ms": 200,
+    "reconnect_backoff_max_ms": 200,
+}
 
 
 def transformed(value: bytes) -> bytes:

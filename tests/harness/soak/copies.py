@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.harness.soak.copiers import QUICK, Copier, transformed
 from tests.harness.soak.history import FINAL_READER, Event
@@ -81,7 +81,7 @@ class Copies:
             await asyncio.sleep(0.2)
 
     async def _committed(self) -> dict[int, int]:
-        options = {"group_id": Copier.GROUP, "isolation_level": "read_committed"}
+        options: dict[str, Any] = {"group_id": Copier.GROUP, "isolation_level": "read_committed"}
         async with Consumer(self.servers, **options, **QUICK) as consumer:
             places = [TopicPartition(SOURCE, partition) for partition in range(PARTITIONS)]
             found = await consumer.committed(places)
@@ -90,7 +90,7 @@ class Copies:
     async def _copied(self) -> dict[int, list[Copied]]:
         """What is committed in the target."""
         found: dict[int, list[Copied]] = {partition: [] for partition in range(PARTITIONS)}
-        options = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+        options: dict[str, Any] = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
         async with Consumer(self.servers, **options, **QUICK) as consumer:
             places = [TopicPartition(TARGET, partition) for partition in found]
             consumer.assign(places)

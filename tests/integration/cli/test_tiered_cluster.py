@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ def messages(count: int, seed: int) -> list[Message]:
     return [Message(b"%d " % number + randomness.randbytes(900)) for number in range(count)]
 
 
-def values(received: list[Message]) -> list[bytes | None]:
+def values(received: Sequence[Any]) -> list[bytes | None]:
     return [one.value for one in received]
 
 

@@ -67,7 +67,7 @@ def test_a_range_is_read_from_the_replica_in_the_rack_and_from_the_leader_when_t
                 max_partition_fetch_bytes=500,
                 default_api_timeout_ms=10_000,
             )
-            found = []
+            found: list[str] = []
             async with reader:
                 async for record in reader.records():
                     if len(found) == dies_after:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 from uuid import UUID
 
 from tests.sim.quorum.invariants import an_epoch_is_led_in_one_life
@@ -293,7 +293,7 @@ class SimNode:
                 self.open_requests.pop(effect.source, None)
                 self.world.responded(self, effect)
             case RecordsAppended():
-                self.unacknowledged.append((effect.last_offset, effect.epoch, effect.context))
+                self.unacknowledged.append((effect.last_offset, effect.epoch, cast(bytes, effect.context)))
             case HighWatermark():
                 self._committed(effect.offset)
             case LeaderChanged():

@@ -235,7 +235,7 @@ class SimBroker:
         for action in actions:
             log = self.log
             if isinstance(action, Append):
-                entries = action.records if isinstance(action.records, Entries) else []
+                entries: list[Any] = action.records if isinstance(action.records, Entries) else []
                 assert action.offset == log.log_end_offset
                 log.append_as_follower(entries)
                 log.advance_high_watermark(action.high_watermark)

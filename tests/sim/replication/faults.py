@@ -28,7 +28,7 @@ class Faults:
         self._every(swarm.produce_every_ms, self._produce)
         self._every(swarm.faults_every_ms, self._fault)
 
-    def _every(self, period_ms: int, work: Callable[[], None]) -> None:
+    def _every(self, period_ms: int, work: Callable[[], object]) -> None:
         def run() -> None:
             work()
             self._world.later(max(1, int(self._rng.uniform(0.5, 1.5) * period_ms)), run)
@@ -39,7 +39,7 @@ class Faults:
         """What a broker does every now and then while it is this process."""
         world, swarm = self._world, self._world.swarm
 
-        def repeat(period_ms: int, work: Callable[[], None]) -> None:
+        def repeat(period_ms: int, work: Callable[[], object]) -> None:
             def run() -> None:
                 work()
                 world.on(broker, max(1, int(self._rng.uniform(0.5, 1.5) * period_ms)), run)

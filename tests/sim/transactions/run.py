@@ -189,7 +189,11 @@ class Run:
             number = transaction.number
             visible = {index for index, each in enumerate(self.partitions) if each.ended.get(number)}
             whole = set(transaction.partitions)
-            allowed = {"committed": [whole], "aborted": [set()], "unknown": [whole, set()]}
+            allowed: dict[str, list[set[int]]] = {
+                "committed": [whole],
+                "aborted": [set()],
+                "unknown": [whole, set()],
+            }
             if visible not in allowed[transaction.outcome]:
                 raise Violation(f"{transaction} is read in {visible}")
         assert self.coordinator.core is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -147,7 +149,7 @@ def test_a_password_is_sensitive_and_hidden() -> None:
 
 
 def test_values_print_as_kafka_prints_them() -> None:
-    values = [None, True, False, 12, 0.5, 1.7976931348623157e308, ("a", "b"), (), "x"]
+    values: list[Any] = [None, True, False, 12, 0.5, 1.7976931348623157e308, ("a", "b"), (), "x"]
     assert [value_text(value) for value in values] == [
         None,
         "true",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
+from typing import Any
 from uuid import uuid4
 
 import aiokafka
@@ -23,7 +24,11 @@ from tidelog.protocol.ids import TopicPartition
 from tidelog.testing.embedded import EmbeddedCluster
 
 PARTITIONS = 6
-OPTIONS = {"auto_offset_reset": "earliest", "heartbeat_interval_ms": 100, "session_timeout_ms": 10_000}
+OPTIONS: dict[str, Any] = {
+    "auto_offset_reset": "earliest",
+    "heartbeat_interval_ms": 100,
+    "session_timeout_ms": 10_000,
+}
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +81,7 @@ class Log:
 class Reader:
     """A member that polls in a task of its own."""
 
-    def __init__(self, servers: str, topic: str, group: str, **options: object) -> None:
+    def __init__(self, servers: str, topic: str, group: str, **options: Any) -> None:
         self.consumer = Consumer(servers, group_id=group, **(OPTIONS | options))
         self.log = Log()
         self.seen: list[int] = []
@@ -518,7 +523,11 @@ async def test_a_group_and_a_producer_outlive_a_restart_of_the_broker(clean: boo
         servers = cluster.bootstrap_servers
         async with Admin(servers) as admin:
             await admin.create_topic("tides", num_partitions=PARTITIONS)
-        quick = {"reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 50, "retry_backoff_ms": 10}
+        quick: dict[str, Any] = {
+            "reconnect_backoff_ms": 10,
+            "reconnect_backoff_max_ms": 50,
+            "retry_backoff_ms": 10,
+        }
         async with Producer(servers, **quick) as producer, Reader(servers, "tides", group, **quick) as reader:
 
             async def send(first: int) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterator
 from ssl import SSLContext
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from tidelog.testing.embedded import EmbeddedCluster
 PARTITIONS = 3
 RECORDS = 6_000
 TRANSACTIONS = 60
-QUICK = {
+QUICK: dict[str, Any] = {
     "reconnect_backoff_ms": 1,
     "reconnect_backoff_max_ms": 5,
     "retry_backoff_ms": 1,
@@ -132,7 +133,7 @@ async def read_committed(servers: str, topic: str) -> list[Event]:
     """Everything that is committed, as the checker wants it."""
     places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     found: dict[int, list[list[object]]] = {number: [] for number in range(PARTITIONS)}
-    options = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+    options: dict[str, Any] = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
     async with Consumer(servers, **options) as consumer:
         consumer.assign(places)
         ends = await consumer.end_offsets(places)

@@ -85,8 +85,8 @@ def _perform(image: MetadataImage, command, chance: SeededRandomness):  # type: 
             request = CreateTopicsRequest(topics=(creatable(name, partitions, factor, configs),))
             return [completed(create_topics(image, SETTINGS, request, chance))]
         case ("delete", name):
-            request = DeleteTopicsRequest(topics=(DeleteTopicState(name=name),))
-            return [completed(delete_topics(image, SETTINGS, request, 6))]
+            deletion = DeleteTopicsRequest(topics=(DeleteTopicState(name=name),))
+            return [completed(delete_topics(image, SETTINGS, deletion, 6))]
         case ("partitions", name, count):
             topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
             return [

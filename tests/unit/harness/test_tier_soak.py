@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import confluent_kafka
 import pytest
@@ -58,6 +59,6 @@ class Message:
 )
 def test_a_reader_finds_what_is_wrong(offset: int, content: int, problem: str | None) -> None:
     reader = Reader("127.0.0.1:1", "t", 10)
-    reader._check(Message(offset, value_of("t", content)))
+    reader._check(cast(Any, Message(offset, value_of("t", content))))
     assert len(reader.problems) == (problem is not None)
     assert problem is None or problem in reader.problems[0]

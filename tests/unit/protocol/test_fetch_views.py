@@ -176,7 +176,7 @@ def partition_of_topic(name: str, index: int, topic_id: Any = ZERO_UUID) -> Fetc
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_records_stand_in_the_answer_as_the_very_objects_given(version: int) -> None:
-    records = [FileRange(b"a" * 200), memoryview(b"b" * 3), FileRange(b"c" * 20_000), None]
+    records: list[Any] = [FileRange(b"a" * 200), memoryview(b"b" * 3), FileRange(b"c" * 20_000), None]
     results: list[FetchResult] = [
         (partition_of_topic("topic", index), FetchPartitionResult(records=item))
         for index, item in enumerate(records)
@@ -190,7 +190,7 @@ def test_records_stand_in_the_answer_as_the_very_objects_given(version: int) -> 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_neighbouring_results_of_one_topic_are_put_together(version: int) -> None:
-    ids = {"a": ZERO_UUID, "b": fetch.ZERO_UUID.__class__(int=7)}
+    ids = {"a": ZERO_UUID, "b": ZERO_UUID.__class__(int=7)}
     results = [
         (partition_of_topic(name, index, ids[name]), FetchPartitionResult())
         for name, index in (("a", 0), ("a", 1), ("b", 0), ("a", 2))

@@ -32,7 +32,7 @@ def batch_of(records: list[Row], **options: int) -> tuple[bytes, BatchHeader]:
 def skimmed(data: bytes, header: BatchHeader) -> list[tuple[int, int, bool]]:
     """Offset, timestamp and whether there is a key, of each record."""
     skimmer = RecordSkimmer(memoryview(data), header)
-    found = []
+    found: list[tuple[int, int, bool]] = []
     while not skimmer.is_done:
         part = completed(skimmer.skim())
         assert part.first_index == len(found)

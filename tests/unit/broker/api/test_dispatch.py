@@ -6,9 +6,9 @@ import asyncio
 import logging
 import struct
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -287,7 +287,11 @@ async def test_any_other_exception_becomes_unknown_server_error_and_is_logged(
     if how in ("raw", "later"):
         broker.dispatcher.register_raw(ApiKey.HEARTBEAT, raw if how == "raw" else later)
     else:
-        handlers = {"plain": plain, "coroutine": coroutine, "nonsense": nonsense}
+        handlers: dict[str, Callable[[RequestContext, Any], Any]] = {
+            "plain": plain,
+            "coroutine": coroutine,
+            "nonsense": nonsense,
+        }
         broker.dispatcher.register(ApiKey.HEARTBEAT, handlers[how])
     async with running(broker):
         client = await broker.connect()

@@ -112,7 +112,7 @@ async def test_the_connection_that_has_waited_longest_for_its_request_makes_room
 @on_both_loops
 async def test_connections_that_ask_and_never_read_make_room_as_well() -> None:
     metrics = BrokerMetrics()
-    many = {(str(number),): float(number) for number in range(20_000)}
+    many: dict[tuple[str, ...], float] = {(str(number),): float(number) for number in range(20_000)}
     metrics.gauge("many", "More than the socket buffers hold.", lambda: many, ("partition",))
     endpoint = MetricsEndpoint(metrics)
     await endpoint.start("127.0.0.1", 0)
@@ -149,7 +149,7 @@ async def test_a_scrape_of_very_many_samples_lets_the_broker_work_on() -> None:
         turns_at_reading.append(turns)
         return 0
 
-    many = {(str(number),): float(number) for number in range(20_000)}
+    many: dict[tuple[str, ...], float] = {(str(number),): float(number) for number in range(20_000)}
     metrics.gauge("before", "Read before the many.", noted)
     metrics.gauge("many", "Of every partition.", lambda: many, ("partition",))
     metrics.gauge("after", "Read behind them.", noted)

@@ -6,8 +6,9 @@ import asyncio
 import gc
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import cast
 
 import pytest
 
@@ -15,6 +16,8 @@ from tests.support.loops import on_both_loops, until
 from tests.support.turns import STEPS_PER_SLICE, CountingClock, Turns, counted_slices
 from tidelog.broker.scheduling.slices import HEAVY_MAX, Slices
 from tidelog.protocol.steps import Heavy, Steps, aside, completed, each, heavily
+
+fail = cast(Callable[[object], None], pytest.fail)
 
 
 def numbers(count: int, log: list[str] | None = None, name: str = "") -> Steps[int]:
@@ -29,7 +32,7 @@ def numbers(count: int, log: list[str] | None = None, name: str = "") -> Steps[i
 async def test_small_work_is_done_before_start_returns() -> None:
     results: list[int] = []
     many = counted_slices()
-    assert many.start(numbers(STEPS_PER_SLICE - 1), results.append, pytest.fail) is None
+    assert many.start(numbers(STEPS_PER_SLICE - 1), results.append, fail) is None
     assert (results, many.count, many.pending) == ([9], 1, 0)
 
 
@@ -81,7 +84,7 @@ async def test_cancelled_work_is_closed_where_it_stands_and_nobody_is_told() -> 
             closed.append("closed")
         return 0
 
-    started = many.start(work(), pytest.fail, pytest.fail)
+    started = many.start(work(), fail, fail)
     assert started is not None
     started.cancel()
     assert (closed, many.pending) == (["closed"], 0)
@@ -104,7 +107,7 @@ async def test_work_that_is_cancelled_by_its_own_step_ends_with_that_step() -> N
         yield None
         log.append("too late")
 
-    started = many.start(work(), pytest.fail, pytest.fail)
+    started = many.start(work(), fail, fail)
     assert started is not None
     await until(lambda: not many.pending)
     assert log == ["last step"]
@@ -163,7 +166,7 @@ async def test_what_a_thread_returns_to_cancelled_work_is_dropped() -> None:
         gate.wait(10)
         return 1
 
-    work = many.start(heavily(aside(slow)), pytest.fail, pytest.fail)
+    work = many.start(heavily(aside(slow)), fail, fail)
     assert work is not None
     await until(started.is_set)
     work.cancel()
@@ -205,10 +208,10 @@ async def test_a_place_for_heavy_work_is_free_again_when_its_holder_is_cancelled
         yield from numbers(20)
 
     await asyncio.gather(*(many.complete(greedy()) for _ in range(3 * HEAVY_MAX)))
-    holders = [many.start(heavily(numbers(1000)), pytest.fail, pytest.fail) for _ in range(HEAVY_MAX)]
+    holders = [many.start(heavily(numbers(1000)), fail, fail) for _ in range(HEAVY_MAX)]
     results: list[int] = []
-    waiting = many.start(heavily(numbers(20)), results.append, pytest.fail)
-    dropped = many.start(heavily(numbers(20)), pytest.fail, pytest.fail)
+    waiting = many.start(heavily(numbers(20)), results.append, fail)
+    dropped = many.start(heavily(numbers(20)), fail, fail)
     assert waiting is not None and dropped is not None
     dropped.cancel()
     for holder in holders:
@@ -223,8 +226,8 @@ async def test_close_cancels_everything() -> None:
     many, gate = counted_slices(), threading.Event()
     with ThreadPoolExecutor(1) as executor:
         in_threads = Slices(CountingClock(), executor)
-        in_threads.start(aside(lambda: gate.wait(10)), pytest.fail, pytest.fail)
-        many.start(numbers(1000), pytest.fail, pytest.fail)
+        in_threads.start(aside(lambda: gate.wait(10)), fail, fail)
+        many.start(numbers(1000), fail, fail)
         many.close()
         in_threads.close()
         gate.set()

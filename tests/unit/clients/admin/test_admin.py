@@ -274,7 +274,10 @@ async def test_offsets_of_a_group_are_set_read_and_deleted(servers: str, topic: 
     zero, one = TopicPartition(topic, 0), TopicPartition(topic, 1)
     async with Admin(servers) as admin:
         await admin.create_topic(topic, num_partitions=2)
-        offsets = {zero: 5, one: OffsetAndMetadata(7, "by hand")}
+        offsets: dict[TopicPartition, OffsetAndMetadata | int] = {
+            zero: 5,
+            one: OffsetAndMetadata(7, "by hand"),
+        }
         assert await admin.alter_group_offsets(group, offsets) == {zero: None, one: None}
         assert await admin.list_group_offsets(group) == {
             zero: OffsetAndMetadata(5),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -86,8 +87,8 @@ def epoch_end(epoch: int, end_offset: int) -> OffsetForLeaderEpochResponse:
     )
 
 
-def quick(broker: ScriptedBroker, **options: object) -> Consumer:
-    settings: dict[str, object] = {"retry_backoff_ms": 10, "retry_backoff_max_ms": 20, "fetch_max_wait_ms": 5}
+def quick(broker: ScriptedBroker, **options: Any) -> Consumer:
+    settings: dict[str, Any] = {"retry_backoff_ms": 10, "retry_backoff_max_ms": 20, "fetch_max_wait_ms": 5}
     settings |= {"reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 20, "auto_offset_reset": "earliest"}
     return Consumer(broker.address, **(settings | options))
 
@@ -222,7 +223,11 @@ async def test_the_partition_reader_goes_on_over_lost_connections_and_ends_in_ti
         leader = log(*(batch(number) for number in range(10)), until=10)
         turn = iter(range(1_000))
         broker.handlers[ApiKey.FETCH] = lambda seen: Close if next(turn) % 3 == 1 else leader(seen)
-        options = {"retry_backoff_ms": 5, "reconnect_backoff_ms": 5, "default_api_timeout_ms": 2_000}
+        options: dict[str, Any] = {
+            "retry_backoff_ms": 5,
+            "reconnect_backoff_ms": 5,
+            "default_api_timeout_ms": 2_000,
+        }
         async with PartitionReader(broker.address, P0, start_offset=2, end_offset=9, **options) as reader:
             assert [record.offset async for record in reader.records()] == list(range(2, 9))
         broker.handlers[ApiKey.FETCH] = leader

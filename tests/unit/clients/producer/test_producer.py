@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -48,8 +49,8 @@ def batches(broker: ScriptedBroker) -> list[bytes]:
     ]
 
 
-def quick(broker: ScriptedBroker, **options: object) -> Producer:
-    settings: dict[str, object] = {"retry_backoff_ms": 10, "retry_backoff_max_ms": 20, "linger_ms": 0}
+def quick(broker: ScriptedBroker, **options: Any) -> Producer:
+    settings: dict[str, Any] = {"retry_backoff_ms": 10, "retry_backoff_max_ms": 20, "linger_ms": 0}
     settings |= {"reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 20}
     return Producer(broker.address, **(settings | options))
 

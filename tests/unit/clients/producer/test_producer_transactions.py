@@ -144,7 +144,8 @@ async def test_a_cancelled_task_aborts_its_transaction(cluster: Coordinated) -> 
 async def test_a_commit_that_was_cancelled_goes_on_and_calling_again_tells_its_end(
     cluster: Coordinated,
 ) -> None:
-    is_asked, answers = asyncio.Event(), [Silence, ended()]
+    is_asked = asyncio.Event()
+    answers: list[Answer] = [Silence, ended()]
 
     def end(seen: Seen) -> Answer:
         is_asked.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
@@ -153,5 +154,5 @@ def test_a_number_that_stands_for_nothing_is_refused_in_filters(field: str) -> N
     check_filter(EVERYTHING)
     for number in (0, 99, -1):
         with pytest.raises(KafkaError) as error:
-            check_filter(EVERYTHING._replace(**{field: number}))
+            check_filter(EVERYTHING._replace(**cast(dict[str, Any], {field: number})))
         assert error.value.code is ErrorCode.INVALID_REQUEST

@@ -44,14 +44,12 @@ def given(**change: Any) -> MetadataImage:
     record = PartitionChangeRecord(
         topic_id=orders(image).id,
         partition_id=0,
-        **({"replicas": (1, 2, 3), "isr": (1, 2, 3), "leader": 1} | change),
+        **(dict[str, Any](replicas=(1, 2, 3), isr=(1, 2, 3), leader=1) | change),
     )
     return replayed([record], image, offset=500)
 
 
-def wish(
-    image: MetadataImage, isr: tuple[int, ...] | tuple[BrokerState, ...], **fields: Any
-) -> RequestTopicData:
+def wish(image: MetadataImage, isr: tuple[int | BrokerState, ...], **fields: Any) -> RequestTopicData:
     members = tuple(
         each if isinstance(each, BrokerState) else BrokerState(broker_id=each, broker_epoch=100 + each)
         for each in isr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any, cast
 
 import pytest
 
@@ -127,7 +128,7 @@ def test_an_entity_with_thousands_of_keys_is_checked_in_one_pass() -> None:
 )
 def test_an_entity_that_cannot_be_is_refused(entity: Entity) -> None:
     key = "connection_creation_rate" if "ip" in entity else "producer_byte_rate"
-    assert code(entity, **{key: 5.0}) is ErrorCode.INVALID_REQUEST
+    assert code(entity, **cast(dict[str, Any], {key: 5.0})) is ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("entity", [{"ip": "1.2.3.4"}, {"ip": "::1"}, {"ip": None}, {"ip": "known"}])
@@ -153,7 +154,7 @@ def test_addresses_have_a_rate_of_connections(entity: Entity) -> None:
     ],
 )
 def test_values_must_fit_their_keys(key: str, value: float, expected: ErrorCode) -> None:
-    assert code({"user": "alice"}, **{key: value}) is expected
+    assert code({"user": "alice"}, **cast(dict[str, Any], {key: value})) is expected
 
 
 def test_a_rate_of_connections_is_a_whole_number_that_fits() -> None:

@@ -61,7 +61,7 @@ def add(number: int, *, disk: int = 1, ack_when_committed: bool = True, **fields
         add_raft_voter.Listener(name=name, host=host, port=port) for name, host, port in endpoints(number)
     )
     return AddRaftVoterRequest(
-        **{"cluster_id": CLUSTER_ID, "listeners": listeners, "timeout_ms": 5000} | fields,
+        **dict[str, Any](cluster_id=CLUSTER_ID, listeners=listeners, timeout_ms=5000) | fields,
         voter_id=number,
         voter_directory_id=directory(number, disk),
         ack_when_committed=ack_when_committed,

@@ -63,7 +63,7 @@ def opened(fs: CrashFileSystem, tier: MemoryTier, size_bytes_max: int = LARGE) -
     return cache
 
 
-def positions(cache: RemoteIndexCache, metadata: RemoteLogSegmentMetadata) -> list[tuple[int, int]]:
+def positions(cache: RemoteIndexCache, metadata: RemoteLogSegmentMetadata) -> list[tuple[int, ...]]:
     with cache.offset_index(metadata) as index:
         return [tuple(entry) for entry in index.entries()]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -177,7 +177,7 @@ class CountingFile(io.FileIO):
 def test_a_copy_never_holds_the_whole_log(
     transformed: bool, segment: StoredSegment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def opened(path: str, mode: str) -> BinaryIO:
+    def opened(path: str, mode: str) -> Any:
         return CountingFile(path, mode) if path == segment.files.log else open(path, mode)
 
     monkeypatch.setattr("tidelog.remote.objects.manager.open", opened, raising=False)

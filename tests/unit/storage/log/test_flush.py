@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,7 +76,7 @@ def test_snapshots_written_at_a_roll_are_synced_once() -> None:
         ({"flush_ms": 501}, False),
     ],
 )
-def test_a_flush_is_due_by_messages_or_by_time(settings: dict[str, int], needed: bool) -> None:
+def test_a_flush_is_due_by_messages_or_by_time(settings: dict[str, Any], needed: bool) -> None:
     log = open_log(CrashFileSystem(), replace(LogConfig(), **settings))
     assert not log.needs_flush(NOW_MS + 10_000)
     for _ in range(3):

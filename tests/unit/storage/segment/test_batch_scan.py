@@ -19,7 +19,7 @@ from tidelog.storage.segment.batch_scan import (
 )
 
 
-def file_with(*parts: bytes) -> File:
+def file_with(*parts: bytes | bytearray) -> File:
     disk = CrashFileSystem()
     file = disk.open("/segment.log", create=True)
     for part in parts:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.support.metadata import CLUSTER_ID, creatable, image_with_brokers, replayed, with_topics
@@ -33,7 +35,7 @@ IMAGE = replayed(
 )
 
 
-def cluster(version: int, listener: str = "PLAINTEXT", **fields: int) -> DescribeClusterResponse:
+def cluster(version: int, listener: str = "PLAINTEXT", **fields: Any) -> DescribeClusterResponse:
     handler = DescribeClusterHandler(lambda: IMAGE, 1)
     request = over_the_wire(DescribeClusterRequest(**fields), version)
     return over_the_wire(handler.handle(request_context(version, listener=listener), request), version)

@@ -102,7 +102,7 @@ class Cluster:
             ProduceAppender(manager, self.fetches, traffic, LogLimit(self.replicas.clock.monotonic_ms)),
             manager,
             self.produces,
-            cast(Flusher, flusher),
+            flusher,
             leaders,
             VerificationBench(self.replicas).verifier,
             Slices(self.replicas.clock),

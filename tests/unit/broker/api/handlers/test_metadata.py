@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -181,7 +182,10 @@ def test_a_topic_with_neither_name_nor_id_is_refused(version: int) -> None:
 
 
 def test_authorized_operations_are_told_when_asked_for() -> None:
-    flags = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
+    flags: dict[str, Any] = {
+        "include_topic_authorized_operations": True,
+        "include_cluster_authorized_operations": True,
+    }
     for version in (8, 9, 10):
         response = ask(version, "orders", **flags)
         assert response.topics[0].topic_authorized_operations == 3576

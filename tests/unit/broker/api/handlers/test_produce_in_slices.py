@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -150,7 +150,7 @@ async def results(request: FakeRequest) -> list[PartitionProduceResponse]:
     ids=["compacted", "gzip", "log append time", "timestamps"],
 )
 async def test_a_batch_of_very_many_records_is_looked_into_in_slices(
-    broker: Broker, configs: dict[str, str], codec: Compression
+    broker: Broker, configs: dict[str, Any], codec: Compression
 ) -> None:
     broker.replicas.create("t", **configs)
     turns = Turns()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ def controller_client(three: ThreeNodes, node_id: int) -> RawClient:
     return RawClient("127.0.0.1", port(three, node_id))
 
 
-def described(client: RawClient, version: int, **fields: int) -> DescribeClusterResponse:
+def described(client: RawClient, version: int, **fields: Any) -> DescribeClusterResponse:
     return client.ask(DescribeClusterRequest(**fields), version, DescribeClusterResponse)
 
 

@@ -140,7 +140,7 @@ class Broker:
             now_ms=self.time.wall_ms(),
             client=CLIENT,
         )
-        answer = self.handlers[type(request)].handle(context, arrived)
+        answer: Any = self.handlers[type(request)].handle(context, arrived)
         if inspect.isgenerator(answer):
             answer = completed(answer)
         if inspect.isawaitable(answer):

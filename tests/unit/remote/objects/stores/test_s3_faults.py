@@ -6,6 +6,7 @@ import io
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
@@ -134,7 +135,7 @@ def test_during_an_outage_every_call_ends_with_an_error_and_afterwards_all_is_we
     proxy.go_down()
     for operation in OPERATIONS.values():
         with pytest.raises(RemoteStorageError, match="s3://") as raised:
-            ends(lambda operation=operation: operation.run(store))
+            ends(partial(operation.run, store))
         assert not isinstance(raised.value, RemoteResourceNotFound)
     proxy.come_back()
     for operation in OPERATIONS.values():
