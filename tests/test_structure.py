@@ -1,6 +1,7 @@
 """Checks of the program's structure: import cycles, size of classes and signatures, trivial modules.
 
-Each exception that exists today is listed with its number. A number may only fall.
+Each exception that exists today is listed with its number. The test also fails when a number is larger than
+that of the source, so that the lists shrink with the code.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ PUBLIC_METHOD_EXCEPTIONS = {
     "tidelog.storage.directories.log_manager:LogManager": 28,
     "tidelog.storage.log.partition_log:PartitionLog": 61,
     "tidelog.storage.producers.producer_state:ProducerStateManager": 21,
-    "tidelog.storage.segment.segment:LogSegment": 31,
+    "tidelog.storage.segment.segment:LogSegment": 30,
 }
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -102,8 +103,8 @@ def test_no_module_has_a_single_assignment_only(modules: dict[str, ast.Module]) 
 
 
 def assert_only_exceptions(found: Mapping[str, int], limit: int, exceptions: Mapping[str, int]) -> None:
-    """Fail if a name that is not listed is over the limit, or a listed one is over its number."""
-    assert {name: count for name, count in found.items() if count > exceptions.get(name, limit)} == {}
+    """Fail unless exactly the listed names are over the limit, each with the listed number."""
+    assert {name: count for name, count in found.items() if count > limit} == dict(exceptions)
 
 
 def meaningful_statements(tree: ast.Module) -> list[ast.stmt]:
