@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from enum import Enum, auto
 from functools import lru_cache
 from random import Random
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 from uuid import UUID
 
 from tidelog.protocol.schema import (
@@ -85,7 +85,7 @@ class Declared:
 
 def declared_fields(cls: type[Struct]) -> tuple[Declared, ...]:
     """The fields of `cls` in wire order."""
-    return _declared_fields(cls)
+    return _declared_fields(cast(Any, cls))
 
 
 @lru_cache(None)
