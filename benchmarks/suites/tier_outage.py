@@ -16,7 +16,7 @@ from benchmarks.figures import Compared, Figure
 from benchmarks.processes import run_load
 from benchmarks.suites.effort import KIBIBYTE, MEBIBYTE, Effort
 from benchmarks.tiered_broker import TIERED, TieredBroker, s3_store, tiered_broker
-from tests.support.fault_proxy import FaultProxy, fault_proxy, silence
+from tests.support.s3.fault_proxy import FaultProxy, fault_proxy, silence
 
 TOPIC: Final = "turns"
 BATCH_BYTES: Final = 16 * KIBIBYTE

@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
-from tests.support.compaction import latest_of, read_log
-from tests.support.eventually import wait_until
+from tests.support.logs.compaction import latest_of, read_log
+from tests.support.waiting import wait_until
 from tidelog.broker.node.node import BrokerNode
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.testing.embedded import EmbeddedCluster

@@ -29,8 +29,8 @@ from confluent_kafka.admin import (
 )
 from kafka import KafkaAdminClient
 
-from tests.support.eventually import wait_until
-from tests.support.three_nodes import ThreeNodes
+from tests.support.nodes.three_nodes import ThreeNodes
+from tests.support.waiting import wait_until
 from tidelog.cluster.image import MetadataImage
 from tidelog.testing.embedded import EmbeddedCluster
 

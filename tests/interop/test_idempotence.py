@@ -10,8 +10,8 @@ import pytest
 
 from tests.support.foreign_clients import CLIENTS, ForeignClient, ForeignProducer, Message
 from tests.support.foreign_clients.opening import Opened
-from tests.support.logs import batch
-from tests.support.raw_client import RawClient
+from tests.support.logs.partition_logs import batch
+from tests.support.network.raw_client import RawClient
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.protocol.messages.produce import (

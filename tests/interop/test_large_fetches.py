@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.foreign_clients import CLIENTS, ForeignClient, Message
-from tests.support.foreign_clients.face import EARLIEST
+from tests.support.foreign_clients.interface import EARLIEST
 from tests.support.foreign_clients.opening import Opened
-from tests.support.raw_client import RawClient
+from tests.support.network.raw_client import RawClient
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tidelog.protocol.record import read_records

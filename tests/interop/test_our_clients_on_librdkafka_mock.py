@@ -16,7 +16,7 @@ import aiokafka
 import confluent_kafka
 import pytest
 
-from tests.support.librdkafka_mock import keep_to_sound_versions, mock_cluster
+from tests.support.network.librdkafka_mock import keep_to_sound_versions, mock_cluster
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.consumer.consumer_types import ConsumerRecord
 from tidelog.clients.consumer.partition_reader import PartitionReader

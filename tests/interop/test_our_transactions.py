@@ -12,10 +12,10 @@ import confluent_kafka
 import pytest
 
 from tests.support.cli import tidelog_failure, tidelog_output
-from tests.support.eventually import wait_until
 from tests.support.foreign_clients import ForeignClient
 from tests.support.foreign_clients.opening import Opened
-from tests.support.three_nodes import ThreeNodes
+from tests.support.nodes.three_nodes import ThreeNodes
+from tests.support.waiting import wait_until
 from tidelog.broker.node.node import BrokerNode
 from tidelog.clients.admin.admin import Admin, TransactionDescription, UpgradeType
 from tidelog.clients.consumer.consumer import Consumer

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.foreign_clients import CLIENTS, ForeignClient, ForeignConsumer, ForeignError, Message
-from tests.support.foreign_clients.face import EARLIEST, LATEST, read_exactly, wait_until
+from tests.support.foreign_clients.interface import EARLIEST, LATEST, read_exactly, wait_until
 from tests.support.foreign_clients.opening import Opened
 from tidelog.protocol.errors import ErrorCode
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.foreign_clients import CLIENTS, ForeignClient, ForeignError, Message
-from tests.support.foreign_clients.face import EARLIEST
+from tests.support.foreign_clients.interface import EARLIEST
 from tests.support.foreign_clients.opening import Opened
 from tidelog.protocol.batch import BATCH_OVERHEAD, LOG_OVERHEAD
 from tidelog.protocol.errors import ErrorCode

@@ -7,11 +7,11 @@ from uuid import uuid4
 
 import pytest
 
-from tests.support.eventually import wait_until
 from tests.support.foreign_clients import CLIENTS
-from tests.support.foreign_clients.face import EARLIEST, ForeignConsumer, ForeignError, read_exactly
+from tests.support.foreign_clients.interface import EARLIEST, ForeignConsumer, ForeignError, read_exactly
 from tests.support.foreign_clients.opening import Opened
 from tests.support.foreign_clients.transactional import TRANSACTIONAL, TransactionalProducer
+from tests.support.waiting import wait_until
 from tidelog.broker.coordinators.transactions.states import TransactionState
 from tidelog.broker.node.node import BrokerNode
 from tidelog.testing.embedded import EmbeddedCluster

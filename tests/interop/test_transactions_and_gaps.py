@@ -14,7 +14,7 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from tests.support.foreign_clients import CLIENTS, ForeignClient, Message
-from tests.support.foreign_clients.face import EARLIEST, read_exactly
+from tests.support.foreign_clients.interface import EARLIEST, read_exactly
 from tests.support.foreign_clients.opening import Opened
 from tests.support.foreign_clients.partition_writer import PartitionWriter
 from tidelog.protocol.batch import empty_batch, read_header, write_header

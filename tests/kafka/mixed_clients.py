@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.kafka.kafka_node import WITHIN_S, MixedCluster, Node
-from tests.support.eventually import wait_until
+from tests.support.waiting import wait_until
 
 
 class MixedClients:

@@ -16,9 +16,9 @@ from typing import TypeVar
 from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster, Node
 from tests.kafka.mixed_clients import MixedClients
 from tests.kafka.tools import MAIN_CLASSES
-from tests.support.aiven_plugin import FILE_SYSTEM, PLUGIN
-from tests.support.eventually import wait_until
-from tests.support.raw_client import RawClient
+from tests.support.network.raw_client import RawClient
+from tests.support.tier.aiven_plugin import FILE_SYSTEM, PLUGIN
+from tests.support.waiting import wait_until
 from tidelog.clients.admin.admin import Admin, ElectionType
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

@@ -1,7 +1,7 @@
 """Aiven's plugin reads and deletes what we write, and we read and delete what it writes.
 
 Needs Java 17 and, in TIDELOG_AIVEN_CLASSPATH, the jars of the plugin and of Kafka (see
-tests.support.aiven_plugin).
+tests.support.tier.aiven_plugin).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.aiven_plugin import AivenPlugin
-from tests.support.segment_configs import KINDS, compressible, configs_of, key_pair, write_key_pair
-from tests.support.segments import make_segment
+from tests.support.tier.aiven_plugin import AivenPlugin
+from tests.support.tier.sealed_segments import make_segment
+from tests.support.tier.segment_configs import KINDS, compressible, configs_of, key_pair, write_key_pair
 from tidelog.remote.objects.config import storage_manager_from_config
 
 CLASSPATH = os.environ.get("TIDELOG_AIVEN_CLASSPATH", "")

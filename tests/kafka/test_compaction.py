@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.kafka.test_kafka_tools import until
 from tests.kafka.test_metadata_directory import Node
 from tests.kafka.tools import KafkaTools
-from tests.support.compaction import COMPACTED, append_keyed, compact, read_log, roll
-from tests.support.logs import NOW_MS, append_marker, open_log
+from tests.support.logs.compaction import COMPACTED, append_keyed, compact, read_log, roll
+from tests.support.logs.partition_logs import NOW_MS, append_marker, open_log
 from tidelog.protocol.compression import Compression
 from tidelog.storage.disk.files import OsFileSystem
 from tidelog.storage.log.partition_log import PartitionLog

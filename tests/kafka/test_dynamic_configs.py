@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster, Node
-from tests.support.eventually import eventually
-from tests.support.quorum_nodes import free_ports
+from tests.support.nodes.quorum_nodes import free_ports
+from tests.support.waiting import eventually
 from tidelog.base.config_definition import ConfigKind
 from tidelog.broker.config.dynamic_configs import BROKER_DEFINITIONS
 from tidelog.broker.config.dynamic_keys import DYNAMIC_ONLY_CONFIGS, THREAD_COUNT_KEYS

@@ -17,7 +17,7 @@ from confluent_kafka.admin import ConfigResource
 from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster, Node
 from tests.kafka.mixed_clients import MixedClients
 from tests.kafka.tools import KafkaTools
-from tests.support.eventually import wait_until
+from tests.support.waiting import wait_until
 
 # Every broker leads one partition.
 ASSIGNMENT = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]

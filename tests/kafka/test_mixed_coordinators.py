@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 
 from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster
 from tests.kafka.mixed_clients import MixedClients
-from tests.support.eventually import wait_until
+from tests.support.waiting import wait_until
 
 SETTINGS = {
     "offsets.topic.num.partitions": "1",

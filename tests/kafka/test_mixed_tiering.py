@@ -23,7 +23,7 @@ from tests.kafka.mixed_tiering import (
     TIERED,
     MixedTier,
 )
-from tests.support.eventually import wait_until
+from tests.support.waiting import wait_until
 
 TOPIC = ConfigResource.Type.TOPIC
 FIRST = {Engine.KAFKA: KAFKA, Engine.TIDELOG: OURS}

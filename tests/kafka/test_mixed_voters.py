@@ -12,7 +12,7 @@ import pytest
 from tests.kafka.kafka_node import METADATA_LOG, WITHIN_S, Engine, MixedCluster, Node
 from tests.kafka.mixed_clients import MixedClients
 from tests.kafka.tools import MAIN_CLASSES
-from tests.support.eventually import wait_until
+from tests.support.waiting import wait_until
 
 ROUNDS_MAX = 8
 # Kafka's own look for old snapshots comes once a minute.

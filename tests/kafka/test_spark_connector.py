@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from tests.harness.ports import free_ports
 from tests.kafka.kafka_node import Engine, MixedCluster
 from tests.kafka.mixed_clients import MixedClients
-from tests.support.local_spark import local_spark
-from tests.support.spark_streams import QUERY_TIMEOUT_S, Stream
-from tests.support.spark_topics import create_topic, rows_by_offset, varied_records
+from tests.support.spark.local_spark import local_spark
+from tests.support.spark.streams import QUERY_TIMEOUT_S, Stream
+from tests.support.spark.topics import create_topic, rows_by_offset, varied_records
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ALONE = {

@@ -18,12 +18,12 @@ from tests.harness.ports import free_ports
 from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster
 from tests.kafka.mixed_clients import MixedClients
 from tests.kafka.mixed_tiering import METADATA_TOPIC, TIERED, tiered_settings
-from tests.support.eventually import wait_until
-from tests.support.local_spark import local_spark
-from tests.support.segment_configs import encryption_configs, key_pair, write_key_pair
-from tests.support.spark_streams import Stream
-from tests.support.spark_topics import rows_by_offset, varied_records
-from tests.support.tier_audit import Borders, TierAudit
+from tests.support.spark.local_spark import local_spark
+from tests.support.spark.streams import Stream
+from tests.support.spark.topics import rows_by_offset, varied_records
+from tests.support.tier.audit import Borders, TierAudit
+from tests.support.tier.segment_configs import encryption_configs, key_pair, write_key_pair
+from tests.support.waiting import wait_until
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TRANSACTIONS = "transactions"

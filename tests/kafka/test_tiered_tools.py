@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 
 from tests.kafka.conftest import JARS, SETTINGS
 from tests.kafka.tools import KafkaTools
-from tests.support.eventually import wait_until
+from tests.support.waiting import wait_until
 from tidelog.local_cluster.cluster import LocalCluster
 from tidelog.local_cluster.tiering import QUICK_TIERING, TIER_FOLDER, tiered_settings
 

@@ -12,9 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.log_checks import check_log
-from tests.support.logs import NOW_MS, append_marker, batch, end_marker, open_log
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.log_checks import check_log
+from tests.support.logs.partition_logs import NOW_MS, append_marker, batch, end_marker, open_log
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.record import read_records

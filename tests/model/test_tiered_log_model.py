@@ -9,9 +9,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.log_checks import check_log
-from tests.support.logs import NOW_MS, all_records, batch, open_log
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.log_checks import check_log
+from tests.support.logs.partition_logs import NOW_MS, all_records, batch, open_log
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache

@@ -12,7 +12,7 @@ from itertools import combinations
 
 import pytest
 
-from tests.support.verification_world import VERIFIED_AGAIN, Fault, Scenario, Violation, explore
+from tests.support.transactions.verification_model import VERIFIED_AGAIN, Fault, Scenario, Violation, explore
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.producers.verification import Verification
 

@@ -19,10 +19,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.cli import tidelog, tidelog_failure, tidelog_output
-from tests.support.eventually import wait_until
-from tests.support.local_spark import QUICK_JVM, ROOT, require_java
-from tests.support.spark_topics import Sent, create_topic, produce, rows_by_offset, varied_records
-from tests.support.tiered_topics import TieredTopics
+from tests.support.spark.local_spark import QUICK_JVM, ROOT, require_java
+from tests.support.spark.topics import Sent, create_topic, produce, rows_by_offset, varied_records
+from tests.support.tier.tiered_topics import TieredTopics
+from tests.support.waiting import wait_until
 from tidelog.clients.admin.admin import Admin
 from tidelog.protocol.ids import TopicPartition
 from tidelog.spark_connector.jobs.archive import archived_files

@@ -11,13 +11,13 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.support.eventually import wait_until
 from tests.support.foreign_clients.partition_writer import PartitionWriter
-from tests.support.killed_queries import run_until_killed
-from tests.support.spark_streams import QUERY_TIMEOUT_S, Stream
-from tests.support.spark_topics import Sent, create_topic, produce
-from tests.support.three_nodes import ThreeNodes
-from tests.support.tiered_topics import TieredTopics
+from tests.support.nodes.three_nodes import ThreeNodes
+from tests.support.spark.killed_queries import run_until_killed
+from tests.support.spark.streams import QUERY_TIMEOUT_S, Stream
+from tests.support.spark.topics import Sent, create_topic, produce
+from tests.support.tier.tiered_topics import TieredTopics
+from tests.support.waiting import wait_until
 from tidelog.clients.admin.admin import Admin
 from tidelog.testing.embedded import EmbeddedCluster
 

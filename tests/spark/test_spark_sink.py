@@ -14,10 +14,10 @@ import pytest
 from kafka.partitioner import murmur2
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.support.eventually import wait_until
-from tests.support.spark_topics import Sent, create_topic, produce, varied_records
-from tests.support.three_nodes import ThreeNodes
-from tests.support.tiered_topics import TieredTopics
+from tests.support.nodes.three_nodes import ThreeNodes
+from tests.support.spark.topics import Sent, create_topic, produce, varied_records
+from tests.support.tier.tiered_topics import TieredTopics
+from tests.support.waiting import wait_until
 from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.spark

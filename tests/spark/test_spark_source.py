@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 import tidelog.spark_connector
-from tests.support.eventually import wait_until
-from tests.support.spark_streams import QUERY_TIMEOUT_S, Stream
-from tests.support.spark_topics import Sent, create_topic, numbered, produce, rows_by_offset, varied_records
-from tests.support.tiered_topics import TieredTopics
+from tests.support.spark.streams import QUERY_TIMEOUT_S, Stream
+from tests.support.spark.topics import Sent, create_topic, numbered, produce, rows_by_offset, varied_records
+from tests.support.tier.tiered_topics import TieredTopics
+from tests.support.waiting import wait_until
 from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.spark

@@ -10,11 +10,11 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.support.fetched_offsets import fetched_offsets
-from tests.support.s3_server import s3_server
-from tests.support.segment_configs import encryption_configs, key_pair, write_key_pair
-from tests.support.spark_topics import numbered, produce, rows_by_offset, varied_records
-from tests.support.tiered_topics import TieredTopics
+from tests.support.nodes.fetched_offsets import fetched_offsets
+from tests.support.s3.server import s3_server
+from tests.support.spark.topics import numbered, produce, rows_by_offset, varied_records
+from tests.support.tier.segment_configs import encryption_configs, key_pair, write_key_pair
+from tests.support.tier.tiered_topics import TieredTopics
 from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.spark

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.dying_cluster import DyingCluster
-from tests.support.eventually import wait_until
-from tests.support.killed_queries import run_until_killed
-from tests.support.spark_streams import QUERY_TIMEOUT_S, Stream
-from tests.support.spark_topics import Sent, produce, rows_by_offset, varied_records
+from tests.support.nodes.killed_cluster import DyingCluster
+from tests.support.spark.killed_queries import run_until_killed
+from tests.support.spark.streams import QUERY_TIMEOUT_S, Stream
+from tests.support.spark.topics import Sent, produce, rows_by_offset, varied_records
+from tests.support.waiting import wait_until
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.spark_connector.planning.ranges import OffsetRange

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Final, TypeVar
 
 from tests.harness.hostile.target import Target
-from tests.support.raw_client import RawClient
+from tests.support.network.raw_client import RawClient
 from tidelog.protocol.schema import ApiMessage
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.harness.hostile.well_behaved import TOPIC
-from tests.support.raw_client import RawClient
+from tests.support.network.raw_client import RawClient
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_topics import (
     CreatableTopic,

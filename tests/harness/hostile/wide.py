@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
-from tests.support.random_messages import RANGES, declared_fields
-from tests.support.raw_client import served_versions
+from tests.support.messages.random_messages import RANGES, declared_fields
+from tests.support.network.raw_client import served_versions
 from tidelog.protocol.registry import ApiKey, request_type
 from tidelog.protocol.schema import (
     Array,

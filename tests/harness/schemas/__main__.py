@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.harness.schemas.comparison import compare
 from tests.harness.schemas.layout import Definition
-from tests.support.all_messages import all_messages
+from tests.support.messages.all_messages import all_messages
 
 
 def main(arguments: list[str]) -> int:

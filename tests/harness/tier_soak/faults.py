@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from tests.support.fault_proxy import (
+from tests.support.s3.fault_proxy import (
     Fault,
     FaultProxy,
     lost_answer,

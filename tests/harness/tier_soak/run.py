@@ -21,8 +21,8 @@ from benchmarks.processes import ServerProcess
 from tests.harness.failover.run import SETTINGS
 from tests.harness.tier_soak.faults import Storm, Weather
 from tests.harness.tier_soak.records import Reader, Writer
-from tests.support.fault_proxy import FaultProxy, fault_proxy
-from tests.support.tier_audit import Borders, TierAudit
+from tests.support.s3.fault_proxy import FaultProxy, fault_proxy
+from tests.support.tier.audit import Borders, TierAudit
 from tidelog.clients.admin.admin import Admin
 from tidelog.local_cluster.cluster import LocalCluster
 from tidelog.local_cluster.tiering import tiered_settings

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from tests.support.foreign_clients.opening import Opened
-from tests.support.tiered_topics import TieredTopics
+from tests.support.tier.tiered_topics import TieredTopics
 from tidelog.testing.embedded import EmbeddedCluster
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.cli import tidelog, tidelog_failure, tidelog_output
-from tests.support.logs import NOW_MS, append, append_marker, batch, open_log
+from tests.support.logs.partition_logs import NOW_MS, append, append_marker, batch, open_log
 from tests.support.paths import GOLDEN_FILES
 from tidelog.broker.coordinators.groups.records import (
     CommittedOffset,

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 import tidelog.cli.produce
-from tests.support.coordinated_brokers import Coordinated, coordinated, in_turn
-from tests.support.transactional_producers import ended
+from tests.support.network.scripted_coordinators import Coordinated, coordinated, in_turn
+from tests.support.transactions.producers import ended
 from tidelog.cli.input_records import RecordSplitter
 from tidelog.cli.produce import Target, _produce
 from tidelog.protocol.errors import ErrorCode

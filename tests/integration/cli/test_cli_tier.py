@@ -13,10 +13,10 @@ from uuid import uuid4
 import pytest
 
 from tests.support.cli import tidelog, tidelog_failure, tidelog_output
-from tests.support.eventually import wait_until
 from tests.support.foreign_clients import CLIENTS, Message
 from tests.support.foreign_clients.opening import Opened
-from tests.support.tiered_topics import TIMEOUT_S, TieredTopics
+from tests.support.tier.tiered_topics import TIMEOUT_S, TieredTopics
+from tests.support.waiting import wait_until
 from tidelog.clients.admin.admin import Admin, TopicDescription
 from tidelog.clients.producer.producer import Producer
 from tidelog.protocol.batch import iterate_headers

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from tests.support.foreign_clients import CLIENTS, Message
 from tests.support.foreign_clients.opening import Opened
-from tests.support.tiered_topics import TieredTopics
+from tests.support.tier.tiered_topics import TieredTopics
 from tidelog.clients.admin.admin import Admin
 from tidelog.demo.progress import Progress
 from tidelog.demo.tier_view import Border, Segments, TierView, border_table

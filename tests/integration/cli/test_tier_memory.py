@@ -6,8 +6,8 @@ import os
 import tempfile
 
 from tests.harness.hostile.target import Target
-from tests.support.eventually import wait_until
-from tests.support.raw_client import RawClient
+from tests.support.network.raw_client import RawClient
+from tests.support.waiting import wait_until
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tidelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.eventually import wait_until
 from tests.support.foreign_clients import CLIENTS, Message
 from tests.support.foreign_clients.opening import Opened
-from tests.support.tiered_topics import TIMEOUT_S, TieredTopics
+from tests.support.tier.tiered_topics import TIMEOUT_S, TieredTopics
+from tests.support.waiting import wait_until
 from tidelog.clients.admin.admin import Admin, ElectionType
 from tidelog.protocol.ids import TopicPartition
 from tidelog.testing.embedded import EmbeddedCluster

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.eventually import wait_until
 from tests.support.foreign_clients import CLIENTS, Message
 from tests.support.foreign_clients.opening import Opened
-from tests.support.tiered_topics import TIMEOUT_S, TieredTopics
+from tests.support.tier.tiered_topics import TIMEOUT_S, TieredTopics
+from tests.support.waiting import wait_until
 from tidelog.broker.tier.part import RemotePart
 from tidelog.testing.embedded import EmbeddedCluster
 

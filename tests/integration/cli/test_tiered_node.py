@@ -10,10 +10,10 @@ from uuid import uuid4
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as strictly_parsed
 
-from tests.support.eventually import wait_until
 from tests.support.foreign_clients import CLIENTS, Message
 from tests.support.foreign_clients.opening import Opened
-from tests.support.tiered_topics import TIMEOUT_S, TieredTopics
+from tests.support.tier.tiered_topics import TIMEOUT_S, TieredTopics
+from tests.support.waiting import wait_until
 from tidelog.broker.node.node import BrokerNode
 from tidelog.broker.observability.exposition import Exposition
 from tidelog.broker.tier.part import RemotePart

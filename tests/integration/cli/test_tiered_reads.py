@@ -7,11 +7,11 @@ import random
 
 import pytest
 
-from tests.support.eventually import wait_until
 from tests.support.foreign_clients import CLIENTS, ForeignClient, Message
 from tests.support.foreign_clients.opening import Opened
 from tests.support.foreign_clients.partition_writer import PartitionWriter
-from tests.support.tiered_topics import TIMEOUT_S, TieredTopics
+from tests.support.tier.tiered_topics import TIMEOUT_S, TieredTopics
+from tests.support.waiting import wait_until
 from tidelog.broker.node.node import BrokerNode
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.compression import Compression

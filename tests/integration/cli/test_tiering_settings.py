@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.eventually import wait_until
+from tests.support.waiting import wait_until
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.cli.dev import DEV_SETTINGS
 from tidelog.local_cluster.layout import new_layout

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.eventually import wait_until
-from tests.support.three_nodes import ThreeNodes
+from tests.support.nodes.three_nodes import ThreeNodes
+from tests.support.waiting import wait_until
 from tidelog.testing.embedded import EmbeddedCluster
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.support.eventually import wait_until
-from tests.support.three_nodes import ThreeNodes
+from tests.support.nodes.three_nodes import ThreeNodes
+from tests.support.waiting import wait_until
 from tidelog.testing.embedded import EmbeddedCluster
 
 PARTITIONS = 8

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from tests.support.eventually import wait_until
-from tests.support.three_nodes import ThreeNodes
+from tests.support.nodes.three_nodes import ThreeNodes
+from tests.support.waiting import wait_until
 from tidelog.storage.directories.meta_properties import MetaPropertiesFile
 from tidelog.storage.disk.files import OsFileSystem
 

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.dying_cluster import DyingCluster
-from tests.support.dying_node import MOMENTS, Step
-from tests.support.tier_audit import Written
+from tests.support.nodes.killed_cluster import DyingCluster
+from tests.support.nodes.killed_node import MOMENTS, Step
+from tests.support.tier.audit import Written
 from tidelog.clients.admin.admin import Admin, ElectionType
 from tidelog.protocol.ids import TopicPartition
 from tidelog.remote.tasks.fault_points import FaultPoint

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.harness.soak.copies import PARTITIONS, SOURCE, TARGET, Copies
-from tests.support.three_nodes import ThreeNodes
+from tests.support.nodes.three_nodes import ThreeNodes
 
 RECORDS = 900
 DEADLINE_S = 60.0

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.support.eventually import wait_until
-from tests.support.three_nodes import TIMEOUT_S, ThreeNodes, read_values
+from tests.support.nodes.three_nodes import TIMEOUT_S, ThreeNodes, read_values
+from tests.support.waiting import wait_until
 from tidelog.clients.consumer.partition_reader import PartitionReader
 from tidelog.testing.embedded import EmbeddedCluster
 

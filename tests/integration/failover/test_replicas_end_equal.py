@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.support.eventually import wait_until
-from tests.support.logs import NOW_MS, batch
-from tests.support.three_nodes import ThreeNodes
+from tests.support.logs.partition_logs import NOW_MS, batch
+from tests.support.nodes.three_nodes import ThreeNodes
+from tests.support.waiting import wait_until
 from tidelog.broker.node.node import BrokerNode
 from tidelog.protocol.ids import TopicPartition
 from tidelog.storage.leader_epoch import EpochEntry

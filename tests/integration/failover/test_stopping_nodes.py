@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.eventually import eventually
-from tests.support.logs import batch
-from tests.support.raw_client import RawClient
-from tests.support.unhandled import Unhandled, other_tasks
+from tests.support.logs.partition_logs import batch
+from tests.support.loops.unhandled import Unhandled, other_tasks
+from tests.support.network.raw_client import RawClient
+from tests.support.waiting import eventually
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.node.node import BrokerNode
 from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.dying_cluster import DyingCluster
 from tests.support.foreign_clients import CLIENTS
 from tests.support.foreign_clients.opening import Opened
-from tests.support.tier_audit import Written
-from tests.support.tiered_topics import SEGMENT_BYTES
+from tests.support.nodes.killed_cluster import DyingCluster
+from tests.support.tier.audit import Written
+from tests.support.tier.tiered_topics import SEGMENT_BYTES
 from tidelog.clients.admin.admin import Admin, ElectionType
 from tidelog.protocol.ids import TopicPartition
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.support.eventually import wait_until
 from tests.support.foreign_clients.transactional import TRANSACTIONAL, TransactionalProducer
-from tests.support.three_nodes import TIMEOUT_S, ThreeNodes
+from tests.support.nodes.three_nodes import TIMEOUT_S, ThreeNodes
+from tests.support.waiting import wait_until
 from tidelog.broker.node.node import BrokerNode
 from tidelog.cluster.topic_names import TRANSACTION_STATE_TOPIC
 

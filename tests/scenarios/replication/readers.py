@@ -6,8 +6,8 @@ import re
 from typing import cast
 from uuid import UUID
 
-from tests.support.replica_pair import LeaderConnection
-from tests.support.replicas import Replicas
+from tests.support.replicas.replica_manager import Replicas
+from tests.support.replicas.replica_pair import LeaderConnection
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import TopicPartition

@@ -50,11 +50,11 @@ from uuid import UUID
 
 from tests.scenarios.replication.readers import consumed, consumer_line, end_of_epoch, epoch_line
 from tests.sim.replication.safeguards import NONE_DISABLED, SafeguardSet, without
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.crash_images import Survival
-from tests.support.logs import NOW_MS, batch
-from tests.support.replica_pair import LeaderConnection
-from tests.support.replicas import Replicas
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.disks.crash_images import Survival
+from tests.support.logs.partition_logs import NOW_MS, batch
+from tests.support.replicas.replica_manager import Replicas
+from tests.support.replicas.replica_pair import LeaderConnection
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.replication.follower_log import perform
 from tidelog.cluster.image import NO_LEADER

@@ -33,11 +33,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, cast
 
 from tests.scenarios.replication.scenario import T0, TOPIC, TOPIC_ID, Scenario, ScenarioBroker
-from tests.support.logs import NOW_MS, batch
-from tests.support.remote_metadata import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
-from tests.support.remote_settings import remote_settings
-from tests.support.replica_pair import LeaderConnection
-from tests.support.tier_world import run_to_end
+from tests.support.logs.partition_logs import NOW_MS, batch
+from tests.support.replicas.replica_pair import LeaderConnection
+from tests.support.tier.metadata_managers import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
+from tests.support.tier.replicas_over_tier import run_to_end
+from tests.support.tier.settings import remote_settings
 from tidelog.broker.replication.remote_tier import FollowersTier
 from tidelog.cluster.replication.follower_questions import EndOfEpoch, OffsetAt, question_of
 from tidelog.cluster.replication.follower_state import FetchAuxiliary, ReplicaState

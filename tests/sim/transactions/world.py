@@ -15,8 +15,8 @@ from collections.abc import Callable
 from itertools import count
 from random import Random
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.producer_batches import data_header, marker_header
+from tests.support.batches.producer_headers import data_header, marker_header
+from tests.support.disks.crash_file_system import CrashFileSystem
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Writes
 from tidelog.broker.coordinators.transactions.config import TransactionConfig

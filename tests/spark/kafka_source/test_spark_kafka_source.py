@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from benchmarks.spark_kafka import spark_kafka_jars
-from tests.support.local_spark import local_spark
-from tests.support.spark_streams import QUERY_TIMEOUT_S
-from tests.support.spark_topics import create_topic, numbered, produce, varied_records
-from tests.support.tiered_topics import TieredTopics
+from tests.support.spark.local_spark import local_spark
+from tests.support.spark.streams import QUERY_TIMEOUT_S
+from tests.support.spark.topics import create_topic, numbered, produce, varied_records
+from tests.support.tier.tiered_topics import TieredTopics
 from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.spark

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.foreign_clients.aiokafka_client import AIOKAFKA
 from tests.support.foreign_clients.confluent_client import CONFLUENT
-from tests.support.foreign_clients.face import (
+from tests.support.foreign_clients.interface import (
     ForeignAdmin,
     ForeignClient,
     ForeignConsumer,

@@ -15,7 +15,8 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
-from tests.support.foreign_clients.face import (
+from tests.support.foreign_clients.background_poll import PatientPoll
+from tests.support.foreign_clients.interface import (
     DEADLINE_S,
     EARLIEST,
     LATEST,
@@ -28,8 +29,7 @@ from tests.support.foreign_clients.face import (
     Receipt,
     Received,
 )
-from tests.support.foreign_clients.loop_thread import LOOP
-from tests.support.foreign_clients.patient_poll import PatientPoll
+from tests.support.loops.loop_thread import LOOP
 
 ResultT = TypeVar("ResultT")
 

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.support.foreign_clients.face import (
+from tests.support.foreign_clients.interface import (
     DEADLINE_S,
     EARLIEST,
     LATEST,

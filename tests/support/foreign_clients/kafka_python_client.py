@@ -16,7 +16,8 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
-from tests.support.foreign_clients.face import (
+from tests.support.foreign_clients.background_poll import PatientPoll
+from tests.support.foreign_clients.interface import (
     DEADLINE_S,
     EARLIEST,
     LATEST,
@@ -29,7 +30,6 @@ from tests.support.foreign_clients.face import (
     Receipt,
     Received,
 )
-from tests.support.foreign_clients.patient_poll import PatientPoll
 
 ASSIGNORS = {
     "range": RangePartitionAssignor,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tests.support.foreign_clients.face import (
+from tests.support.foreign_clients.interface import (
     EARLIEST,
     ConsumerOptions,
     ForeignAdmin,

@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from tests.support.foreign_clients.face import (
+from tests.support.foreign_clients.interface import (
     DEADLINE_S,
     EARLIEST,
     LATEST,
@@ -20,7 +20,7 @@ from tests.support.foreign_clients.face import (
     Receipt,
     Received,
 )
-from tests.support.foreign_clients.loop_thread import LOOP
+from tests.support.loops.loop_thread import LOOP
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.admin.types import (
     AlterOperation,

@@ -18,8 +18,8 @@ from confluent_kafka import Consumer
 from kafka import KafkaProducer
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata
 
-from tests.support.foreign_clients.face import DEADLINE_S, ForeignError
-from tests.support.foreign_clients.loop_thread import LOOP
+from tests.support.foreign_clients.interface import DEADLINE_S, ForeignError
+from tests.support.loops.loop_thread import LOOP
 from tidelog.clients.groups import group_offsets
 from tidelog.clients.producer.producer import Producer
 from tidelog.protocol.errors import KafkaError

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from tests.support.eventually import eventually
-from tests.support.loops import on_both_loops
+from tests.support.loops.both_loops import on_both_loops
+from tests.support.waiting import eventually
 from tidelog.base.bounded_pool import BoundedPool, PoolClosed, PoolFull
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tests.support.network.raw_client import RawClient
 from tests.support.paths import ROOT
-from tests.support.raw_client import RawClient
 from tidelog.local_cluster.layout import read_layout
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.protocol.registry import APIS

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.support.eventually import eventually
+from tests.support.waiting import eventually
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.network.config import NetworkConfig, names_hosts
 from tidelog.broker.network.server import NetworkServer

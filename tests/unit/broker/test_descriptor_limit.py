@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.eventually import wait_until
-from tests.support.logs import batch
+from tests.support.logs.partition_logs import batch
+from tests.support.network.raw_client import RawClient
 from tests.support.paths import ROOT
-from tests.support.raw_client import RawClient
+from tests.support.waiting import wait_until
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tidelog.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse

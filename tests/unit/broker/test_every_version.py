@@ -14,9 +14,9 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.eventually import wait_until
-from tests.support.fitting import fitted
-from tests.support.raw_client import RawClient, served_versions
+from tests.support.messages.version_fields import fitted
+from tests.support.network.raw_client import RawClient, served_versions
+from tests.support.waiting import wait_until
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages import alter_configs, describe_quorum, incremental_alter_configs
 from tidelog.protocol.messages import describe_topic_partitions as topic_partitions

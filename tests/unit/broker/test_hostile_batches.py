@@ -14,9 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.bombs import bomb, snappy_block_that_declares, zstd_frame_that_declares
-from tests.support.forged_batches import batch_of_least_records, batch_with_payload, now_ms, valid_batch
-from tests.support.raw_client import RawClient
+from tests.support.batches.compression_bombs import bomb, snappy_block_that_declares, zstd_frame_that_declares
+from tests.support.batches.forged_batches import (
+    batch_of_least_records,
+    batch_with_payload,
+    now_ms,
+    valid_batch,
+)
+from tests.support.network.raw_client import RawClient
 from tidelog.protocol.batch import read_header, write_header
 from tidelog.protocol.compression import Compression, compress
 from tidelog.protocol.errors import ErrorCode

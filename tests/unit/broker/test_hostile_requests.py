@@ -19,9 +19,9 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.long_strings import LONGEST_STRING, with_strings
-from tests.support.mutations import mutated
-from tests.support.random_messages import (
+from tests.support.batches.mutations import mutated
+from tests.support.messages.long_strings import LONGEST_STRING, with_strings
+from tests.support.messages.random_messages import (
     Domain,
     Shape,
     declared_fields,
@@ -29,7 +29,7 @@ from tests.support.random_messages import (
     random_message,
     random_messages,
 )
-from tests.support.raw_client import RawClient, decoded_answer, served_versions
+from tests.support.network.raw_client import RawClient, decoded_answer, served_versions
 from tidelog.protocol.codec import encode
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import encode_request

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.crash_images import Survival
-from tests.support.node_on_disk import Connection, PowerCut, node_on
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.disks.crash_images import Survival
+from tests.support.nodes.node_on_disk import Connection, PowerCut, node_on
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_topics import (
     CreatableTopic,

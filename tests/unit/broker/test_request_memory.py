@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.bombs import bomb
-from tests.support.eventually import wait_until
-from tests.support.forged_batches import batch_with_payload
-from tests.support.raw_client import RawClient
+from tests.support.batches.compression_bombs import bomb
+from tests.support.batches.forged_batches import batch_with_payload
+from tests.support.network.raw_client import RawClient
+from tests.support.waiting import wait_until
 from tidelog.broker.network.request import Request
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode

@@ -7,9 +7,9 @@ from typing import cast
 
 import pytest
 
-from tests.support.eventually import wait_until
-from tests.support.logs import batch
-from tests.support.raw_client import RawClient, decoded_answer
+from tests.support.logs.partition_logs import batch
+from tests.support.network.raw_client import RawClient, decoded_answer
+from tests.support.waiting import wait_until
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import encode_request
 from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse

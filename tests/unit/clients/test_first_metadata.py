@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.scripted_broker import ScriptedBroker, Seen, scripted_brokers
+from tests.support.network.scripted_broker import ScriptedBroker, Seen, scripted_brokers
 from tidelog.clients.admin.admin import Admin
 from tidelog.protocol.messages.metadata import MetadataResponse
 from tidelog.protocol.registry import ApiKey

@@ -13,7 +13,7 @@ import confluent_kafka
 import pytest
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
-from tests.support.eventually import eventually
+from tests.support.waiting import eventually
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.groups.group_offsets import OffsetAndMetadata

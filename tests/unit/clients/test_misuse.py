@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.eventually import eventually
+from tests.support.waiting import eventually
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.consumer.fetcher import Fetcher

@@ -13,9 +13,9 @@ import pytest
 
 from tests.harness.soak.history import FINAL_READER, Event
 from tests.harness.soak.transaction_checker import Anomaly, Violation, check
-from tests.support.accumulators import P0, P1, Outcome, cluster, drain, must_put
-from tests.support.naive_transactions import NaiveCluster, sent
-from tests.support.transactional_producers import TransactionalBench
+from tests.support.transactions.accumulators import P0, P1, Outcome, cluster, drain, must_put
+from tests.support.transactions.naive_coordinator import NaiveCluster, sent
+from tests.support.transactions.producers import TransactionalBench
 from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from tidelog.clients.producer.produce_core import BatchResult
 from tidelog.clients.producer.producer_batch import ProducerBatch

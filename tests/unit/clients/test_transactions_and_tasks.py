@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.coordinated_brokers import Coordinated, coordinated, in_turn, produced
-from tests.support.scripted_broker import Answer, Seen, Silence
-from tests.support.transactional_producers import ended
+from tests.support.network.scripted_broker import Answer, Seen, Silence
+from tests.support.network.scripted_coordinators import Coordinated, coordinated, in_turn, produced
+from tests.support.transactions.producers import ended
 from tidelog.clients.producer.producer import Producer
 from tidelog.clients.transactions.transaction_errors import AbortableTransactionError
 from tidelog.protocol.errors import ErrorCode, KafkaError

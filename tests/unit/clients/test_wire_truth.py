@@ -13,8 +13,8 @@ from kio.schema.request_header.v1.header import RequestHeader as HeaderV1
 from kio.schema.request_header.v2.header import RequestHeader as HeaderV2
 from kio.serial import entity_reader
 
-from tests.support.accumulators import P0, P1, NoJitter, accumulator, cluster, must_put
-from tests.support.scripted_broker import scripted_brokers
+from tests.support.network.scripted_broker import scripted_brokers
+from tests.support.transactions.accumulators import P0, P1, NoJitter, accumulator, cluster, must_put
 from tidelog.clients.config.client_config import ConsumerConfig
 from tidelog.clients.consumer.consumer_types import FetchPosition
 from tidelog.clients.consumer.fetcher import Fetcher

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.metadata import CLUSTER_ID, broker_registration_record, replayed
+from tests.support.metadata.images import CLUSTER_ID, broker_registration_record, replayed
 from tidelog.cluster.delta import InconsistentMetadata, MetadataDelta
 from tidelog.cluster.image import Endpoint, FeatureRange, MetadataImage, PartitionImage, ResourceType
 from tidelog.protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord

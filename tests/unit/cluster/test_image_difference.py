@@ -8,7 +8,7 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.metadata import (
+from tests.support.metadata.images import (
     SeededRandomness,
     applied,
     creatable,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.metadata import CLUSTER_ID
+from tests.support.metadata.images import CLUSTER_ID
 from tests.support.paths import GOLDEN_FILES
 from tidelog.cluster.delta import InconsistentMetadata
 from tidelog.cluster.image import MetadataImage

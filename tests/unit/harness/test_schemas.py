@@ -14,7 +14,7 @@ import pytest
 from tests.harness.schemas.__main__ import main
 from tests.harness.schemas.comparison import compare
 from tests.harness.schemas.layout import Definition
-from tests.support.all_messages import all_messages
+from tests.support.messages.all_messages import all_messages
 
 DEFINITIONS = Path(str(files("kafka.protocol.schemas").joinpath("resources")))
 OURS = {message.__name__: message for message in all_messages()}

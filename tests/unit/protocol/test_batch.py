@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.golden_batches import golden_batch, golden_batches
+from tests.support.batches.kafka_batches import golden_batch, golden_batches
 from tidelog.protocol.batch import (
     ATTRIBUTE_DELETE_HORIZON,
     BATCH_OVERHEAD,

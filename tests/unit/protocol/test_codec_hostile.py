@@ -19,10 +19,16 @@ from typing import Any
 
 import pytest
 
-from tests.support.all_messages import all_messages, versions_of
-from tests.support.mutations import HUGE, mutated
-from tests.support.naive_codec import naive_decode
-from tests.support.random_messages import Declared, Shape, declared_fields, inner_struct, random_message
+from tests.support.batches.mutations import HUGE, mutated
+from tests.support.messages.all_messages import all_messages, versions_of
+from tests.support.messages.naive_codec import naive_decode
+from tests.support.messages.random_messages import (
+    Declared,
+    Shape,
+    declared_fields,
+    inner_struct,
+    random_message,
+)
 from tidelog.protocol.codec import decode, decode_prefix, encode
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.messages.api_versions import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.all_messages import all_messages, versions_of
-from tests.support.random_messages import random_messages
+from tests.support.messages.all_messages import all_messages, versions_of
+from tests.support.messages.random_messages import random_messages
 from tidelog.protocol.codec import (
     BYTES_PER_ELEMENT,
     ELEMENTS_MAX,

@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.bombs import (
+from tests.support.batches.compression_bombs import (
     MEBIBYTE,
     bomb,
     snappy_block_that_declares,
     zstd_frame_that_declares,
     zstd_frame_with_window,
 )
-from tests.support.damage import damaged_copies
+from tests.support.batches.damage import damaged_copies
 from tests.support.paths import ROOT
 from tidelog.protocol.compression import (
     BoundExceeded,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.golden_batches import golden_batch
+from tests.support.batches.kafka_batches import golden_batch
 from tidelog.protocol.batch import read_header
 from tidelog.protocol.control_batch import (
     ControlMessage,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.damage import damaged_copies
-from tests.support.random_messages import random_messages
+from tests.support.batches.damage import damaged_copies
+from tests.support.messages.random_messages import random_messages
 from tidelog.protocol.codec import decode, decode_prefix, encode
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.fetch_request_view import (

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from tests.support.all_messages import versions_of
+from tests.support.messages.all_messages import versions_of
 from tidelog.protocol.codec import decode, decode_prefix, encode
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.framing import (

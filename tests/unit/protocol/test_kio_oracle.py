@@ -15,9 +15,9 @@ from kio.index import UnknownEntity, load_entity_schema, load_request_schema, lo
 from kio.schema.index import schema_name_map
 from kio.static.constants import EntityType
 
-from tests.support.all_messages import api_messages, other_messages, versions_of
-from tests.support.kio_messages import kio_decode, kio_encode, limits, to_kio
-from tests.support.random_messages import random_messages
+from tests.support.messages.all_messages import api_messages, other_messages, versions_of
+from tests.support.messages.kio_messages import kio_decode, kio_encode, limits, to_kio
+from tests.support.messages.random_messages import random_messages
 from tidelog.protocol.codec import decode, encode
 from tidelog.protocol.messages.headers import RequestHeader, ResponseHeader
 from tidelog.protocol.schema import ApiMessage, Message

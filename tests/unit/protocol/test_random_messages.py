@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.all_messages import all_messages, versions_of
-from tests.support.random_messages import declared_fields, inner_struct, random_messages
+from tests.support.messages.all_messages import all_messages, versions_of
+from tests.support.messages.random_messages import declared_fields, inner_struct, random_messages
 from tidelog.protocol.schema import Array, Bytes, Message, Nested, String, Struct
 
 Seen = defaultdict[tuple[type[Struct], str], set[str]]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.damage import damaged_copies
-from tests.support.golden_batches import (
+from tests.support.batches.damage import damaged_copies
+from tests.support.batches.kafka_batches import (
     append_all,
     golden_batch,
     golden_batches,

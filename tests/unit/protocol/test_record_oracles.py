@@ -19,7 +19,7 @@ from kio.records.schema import RecordHeader as KioRecordHeader
 from kio.records.writers import write_new_batch
 from kio.static.primitive import TZAwareMicros
 
-from tests.support.golden_batches import append_all, large_records, small_records
+from tests.support.batches.kafka_batches import append_all, large_records, small_records
 from tidelog.protocol.batch import read_header
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.record import BatchBuilder, Record, RecordHeader, read_records

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from tests.support.damage import damaged_copies
+from tests.support.batches.damage import damaged_copies
 from tidelog.protocol.batch import BatchHeader, read_header
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.record import BatchBuilder, iterate_payload, read_payload

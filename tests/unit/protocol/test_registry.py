@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.support.all_messages import versions_of
+from tests.support.messages.all_messages import versions_of
 from tidelog.protocol.registry import (
     APIS,
     ApiKey,

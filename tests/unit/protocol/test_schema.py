@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.all_messages import all_messages, versions_of
-from tests.support.random_messages import declared_fields, inner_struct
+from tests.support.messages.all_messages import all_messages, versions_of
+from tests.support.messages.random_messages import declared_fields, inner_struct
 from tidelog.protocol.codec import decode, encode
 from tidelog.protocol.codec_plan import plan_struct
 from tidelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem, SimulatedCrash
-from tests.support.crash_images import EVERY_SURVIVAL, Survival
-from tests.support.crash_points import CrashPoint, crash_points
+from tests.support.disks.crash_file_system import CrashFileSystem, SimulatedCrash
+from tests.support.disks.crash_images import EVERY_SURVIVAL, Survival
+from tests.support.disks.crash_points import CrashPoint, crash_points
 from tidelog.storage.disk.errors import StorageFailure
 
 

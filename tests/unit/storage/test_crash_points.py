@@ -16,11 +16,11 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem, SimulatedCrash
-from tests.support.crash_images import EVERY_SURVIVAL, Survival
-from tests.support.crash_points import CrashPoint, crash_points
-from tests.support.log_checks import check_log
-from tests.support.logs import (
+from tests.support.disks.crash_file_system import CrashFileSystem, SimulatedCrash
+from tests.support.disks.crash_images import EVERY_SURVIVAL, Survival
+from tests.support.disks.crash_points import CrashPoint, crash_points
+from tests.support.logs.log_checks import check_log
+from tests.support.logs.partition_logs import (
     NOW_MS,
     TOPIC_PARTITION,
     all_records,

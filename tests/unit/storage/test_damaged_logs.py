@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.compaction import COMPACTED, append_keyed, compact, read_log, roll
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.log_managers import EVENTS, TOPIC_ID, create, found, started
-from tests.support.logs import NOW_MS, append, values_of
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.compaction import COMPACTED, append_keyed, compact, read_log, roll
+from tests.support.logs.log_managers import EVENTS, TOPIC_ID, create, found, started
+from tests.support.logs.partition_logs import NOW_MS, append, values_of
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.steps import completed

@@ -11,12 +11,12 @@ from typing import TypeVar
 
 import pytest
 
-from tests.support.compaction import COMPACTED, append_keyed, compact, roll
-from tests.support.crash_images import Survival
-from tests.support.log_checks import check_log
-from tests.support.log_managers import EVENTS, TOPIC_ID, found, started
-from tests.support.logs import NOW_MS, append, append_marker, values_of
-from tests.support.short_of_descriptors import ShortOfDescriptors
+from tests.support.disks.crash_images import Survival
+from tests.support.disks.descriptor_shortage import ShortOfDescriptors
+from tests.support.logs.compaction import COMPACTED, append_keyed, compact, roll
+from tests.support.logs.log_checks import check_log
+from tests.support.logs.log_managers import EVENTS, TOPIC_ID, found, started
+from tests.support.logs.partition_logs import NOW_MS, append, append_marker, values_of
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.storage.config.log_config import LogConfig

@@ -6,10 +6,10 @@ import logging
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.log_managers import create, started
-from tests.support.logs import append
-from tests.support.short_of_descriptors import ShortOfDescriptors
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.disks.descriptor_shortage import ShortOfDescriptors
+from tests.support.logs.log_managers import create, started
+from tests.support.logs.partition_logs import append
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 

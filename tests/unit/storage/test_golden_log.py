@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.log_checks import check_log
-from tests.support.logs import NOW_MS, TOPIC_PARTITION, all_records, open_log
+from tests.support.logs.log_checks import check_log
+from tests.support.logs.partition_logs import NOW_MS, TOPIC_PARTITION, all_records, open_log
 from tests.support.paths import GOLDEN_FILES
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.steps import completed

@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.log_managers import CONFIG, EVENTS, TOPIC_ID, create, found, started
-from tests.support.logs import NOW_MS, append, values_of
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.log_managers import CONFIG, EVENTS, TOPIC_ID, create, found, started
+from tests.support.logs.partition_logs import NOW_MS, append, values_of
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind

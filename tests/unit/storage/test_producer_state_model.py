@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.producer_batches import data_header, marker_header
+from tests.support.batches.producer_headers import data_header, marker_header
+from tests.support.disks.crash_file_system import CrashFileSystem
 from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition

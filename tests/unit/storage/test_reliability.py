@@ -11,10 +11,10 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.crash_images import EVERY_SURVIVAL
-from tests.support.crash_points import crash_points
-from tests.support.logs import NOW_MS, append, batch, end_marker, open_log, values_of
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.disks.crash_images import EVERY_SURVIVAL
+from tests.support.disks.crash_points import crash_points
+from tests.support.logs.partition_logs import NOW_MS, append, batch, end_marker, open_log, values_of
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, KafkaError

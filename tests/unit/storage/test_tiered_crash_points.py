@@ -14,11 +14,11 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.crash_images import EVERY_SURVIVAL, Survival
-from tests.support.crash_points import CrashPoint, crash_points
-from tests.support.log_checks import check_log
-from tests.support.logs import NOW_MS, TOPIC_PARTITION, all_records, batch
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.disks.crash_images import EVERY_SURVIVAL, Survival
+from tests.support.disks.crash_points import CrashPoint, crash_points
+from tests.support.logs.log_checks import check_log
+from tests.support.logs.partition_logs import NOW_MS, TOPIC_PARTITION, all_records, batch
 from tidelog.protocol.record import Record
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind

@@ -7,7 +7,7 @@ import socket
 from tests.harness.hostile.attack import Attack
 from tests.harness.hostile.scene import Scene
 from tests.harness.hostile.target import Target, TargetError
-from tests.support.raw_client import RawClient
+from tests.support.network.raw_client import RawClient
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 

@@ -10,11 +10,11 @@ from tests.harness.hostile.attack import Attack
 from tests.harness.hostile.frames import framed, sized
 from tests.harness.hostile.scene import Scene
 from tests.harness.hostile.target import COMPACTED_TOPIC, PLAIN_TOPIC
-from tests.support.bombs import bomb, snappy_block_that_declares, zstd_frame_that_declares
-from tests.support.forged_batches import batch_with_payload, now_ms, valid_batch
-from tests.support.mutations import mutated
-from tests.support.random_messages import Shape, random_message
-from tests.support.raw_client import served_versions
+from tests.support.batches.compression_bombs import bomb, snappy_block_that_declares, zstd_frame_that_declares
+from tests.support.batches.forged_batches import batch_with_payload, now_ms, valid_batch
+from tests.support.batches.mutations import mutated
+from tests.support.messages.random_messages import Shape, random_message
+from tests.support.network.raw_client import served_versions
 from tidelog.protocol.batch import read_header, write_header
 from tidelog.protocol.codec import encode
 from tidelog.protocol.compression import Compression

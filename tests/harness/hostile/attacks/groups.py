@@ -6,7 +6,7 @@ from tests.harness.hostile.attack import MEBIBYTE, Attack
 from tests.harness.hostile.attacks.closed_connections import join_request
 from tests.harness.hostile.frames import framed
 from tests.harness.hostile.scene import Scene
-from tests.support.raw_client import RawClient, decoded_answer
+from tests.support.network.raw_client import RawClient, decoded_answer
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.describe_groups import DescribeGroupsRequest
 from tidelog.protocol.messages.join_group import JoinGroupResponse

@@ -8,7 +8,7 @@ from tests.harness.hostile.attack import Attack
 from tests.harness.hostile.frames import framed
 from tests.harness.hostile.scene import Scene
 from tests.harness.hostile.wide import latest_versions
-from tests.support.long_strings import LONGEST_STRING, with_strings
+from tests.support.messages.long_strings import LONGEST_STRING, with_strings
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest
 from tidelog.protocol.messages.metadata import MetadataRequest
 from tidelog.protocol.registry import APIS, ApiKey, request_type

@@ -6,7 +6,7 @@ from tests.harness.hostile.attack import Attack
 from tests.harness.hostile.frames import FOREVER_MS, framed
 from tests.harness.hostile.scene import Scene
 from tests.harness.hostile.well_behaved import TOPIC
-from tests.support.forged_batches import valid_batch
+from tests.support.batches.forged_batches import valid_batch
 from tidelog.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,

@@ -10,8 +10,8 @@ from tests.harness.hostile.attacks.closed_connections import join_request
 from tests.harness.hostile.frames import framed
 from tests.harness.hostile.scene import Scene
 from tests.harness.hostile.target import PLAIN_TOPIC
-from tests.support.forged_batches import valid_batch
-from tests.support.raw_client import decoded_answer
+from tests.support.batches.forged_batches import valid_batch
+from tests.support.network.raw_client import decoded_answer
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

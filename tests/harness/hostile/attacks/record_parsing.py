@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tests.harness.hostile.attack import Attack
 from tests.harness.hostile.frames import framed
 from tests.harness.hostile.scene import Scene
-from tests.support.forged_batches import batch_of_least_records, now_ms
+from tests.support.batches.forged_batches import batch_of_least_records, now_ms
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tidelog.protocol.messages.produce import (

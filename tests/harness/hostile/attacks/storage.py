@@ -8,8 +8,8 @@ from tests.harness.hostile.attack import MEBIBYTE, Attack
 from tests.harness.hostile.frames import framed
 from tests.harness.hostile.scene import Scene
 from tests.harness.hostile.target import TargetError
-from tests.support.forged_batches import now_ms, valid_batch
-from tests.support.raw_client import RawClient
+from tests.support.batches.forged_batches import now_ms, valid_batch
+from tests.support.network.raw_client import RawClient
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from tidelog.protocol.messages.end_txn import EndTxnRequest

@@ -12,10 +12,10 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.error_responses import error_response_of
-from tests.support.loops import on_both_loops, until
-from tests.support.network import Client, Served, serving
-from tests.support.turns import counted_slices
+from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.yields import counted_slices
+from tests.support.messages.error_responses import error_response_of
+from tests.support.network.loopback_server import Client, Served, serving
 from tidelog.base.clock import SystemClock
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.api.handlers.api_versions import ApiVersionsHandler, Features

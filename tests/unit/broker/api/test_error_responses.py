@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from tests.support.error_responses import error_response_of
-from tests.support.random_messages import Shape, random_message
+from tests.support.messages.error_responses import error_response_of
+from tests.support.messages.random_messages import Shape, random_message
 from tidelog.protocol.codec import decode, encode
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

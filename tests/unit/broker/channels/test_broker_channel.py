@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.controllers import CLOCK, SETTINGS, FakeController, quorum_of
-from tests.support.eventually import eventually
+from tests.support.network.controllers import CLOCK, SETTINGS, FakeController, quorum_of
+from tests.support.waiting import eventually
 from tidelog.broker.api.in_process import InProcessRequests
 from tidelog.broker.channels.broker_channel import CONNECTIONS_MAX, BrokerChannel
 from tidelog.clients.config.environment import SystemEnvironment

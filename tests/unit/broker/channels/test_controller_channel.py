@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.controllers import CLOCK, SETTINGS, FakeController, channel_to, in_ms, quorum_of
-from tests.support.eventually import eventually
+from tests.support.network.controllers import CLOCK, SETTINGS, FakeController, channel_to, in_ms, quorum_of
+from tests.support.waiting import eventually
 from tidelog.broker.channels.controller_channel import MAX_IN_FLIGHT, ControllerChannel
 from tidelog.clients.config.environment import SystemEnvironment
 from tidelog.protocol.errors import ErrorCode, KafkaError

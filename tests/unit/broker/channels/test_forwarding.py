@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.controllers import CLOCK, FakeController, FakeQuorum, channel_to, quorum_of
-from tests.support.eventually import eventually
-from tests.support.network import Client, Served, serving
-from tests.support.requests import request_context
+from tests.support.messages.request_contexts import request_context
+from tests.support.network.controllers import CLOCK, FakeController, FakeQuorum, channel_to, quorum_of
+from tests.support.network.loopback_server import Client, Served, serving
+from tests.support.waiting import eventually
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.channels.forwarding import Forwarder
 from tidelog.broker.controller.handlers.envelope import EnvelopeHandler

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.support.exposed import exposed
-from tests.support.metadata import creatable, image_with_brokers, replayed, with_topics
+from tests.support.metadata.images import creatable, image_with_brokers, replayed, with_topics
+from tests.support.nodes.exposed_metrics import exposed
 from tidelog.broker.controller.metrics import report_cluster
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.eventually import eventually
-from tests.support.metadata import CLUSTER_ID
-from tests.support.quorum_nodes import DIRECTORY, QUICK, QuorumNodes
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.metadata.images import CLUSTER_ID
+from tests.support.nodes.quorum_nodes import DIRECTORY, QUICK, QuorumNodes
+from tests.support.waiting import eventually
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.node.node import BrokerNode
 from tidelog.clients.admin.admin import Admin

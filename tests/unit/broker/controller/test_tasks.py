@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.eventually import eventually
-from tests.support.metadata import SeededRandomness
-from tests.support.metadata_store import FixedClock
-from tests.support.single_controller import store_with_brokers, write
+from tests.support.metadata.images import SeededRandomness
+from tests.support.metadata.single_controller import store_with_brokers, write
+from tests.support.metadata.stores import FixedClock
+from tests.support.waiting import eventually
 from tidelog.base.clock import Clock, SystemClock
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.controller.tasks import ControllerTasks, TaskIntervals

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.replica_pair import ReplicaPair
-from tests.support.virtual_timer import VirtualTime
+from tests.support.clocks.virtual_time import VirtualTime
+from tests.support.replicas.replica_pair import ReplicaPair
 from tidelog.broker.coordinators import coordinator_logs
 from tidelog.broker.coordinators.coordinator_logs import StateTopic, TopicStateLog
 from tidelog.broker.partitions.leadership_lease import LeadershipLease

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.logs import NOW_MS, batch, open_log
-from tests.support.replicas import HandClock
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.partition_logs import NOW_MS, batch, open_log
+from tests.support.replicas.replica_manager import HandClock
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.storage.disk.errors import StorageFailure

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.support.logs import NOW_MS, batch
-from tests.support.replicas import HandClock, Replicas
+from tests.support.logs.partition_logs import NOW_MS, batch
+from tests.support.replicas.replica_manager import HandClock, Replicas
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.logs.housekeeping import Housekeeping

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from tests.support.loops import until
+from tests.support.loops.both_loops import until
 from tidelog.broker.logs.log_work_queue import BATCH_SIZE, LogWorkQueue, Outcome
 from tidelog.protocol.ids import TopicPartition
 from tidelog.storage.directories.directory_work import LogCreation

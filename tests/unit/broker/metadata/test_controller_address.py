@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.metadata import CLUSTER_ID
+from tests.support.metadata.images import CLUSTER_ID
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.metadata.controller_address import ControllerAddress, voter_addresses
 from tidelog.clients.transport.broker_address import BrokerAddress

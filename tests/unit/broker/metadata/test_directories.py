@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.crash_images import Survival
-from tests.support.crash_points import crash_points
-from tests.support.metadata import CLUSTER_ID, SeededRandomness
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.disks.crash_images import Survival
+from tests.support.disks.crash_points import crash_points
+from tests.support.metadata.images import CLUSTER_ID, SeededRandomness
 from tidelog.base.config_definition import ConfigError
 from tidelog.base.randomness import new_uuid
 from tidelog.broker.metadata.directories import Identity, prepare_directories

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.crash_images import Survival
-from tests.support.metadata import CLUSTER_ID, SeededRandomness
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.disks.crash_images import Survival
+from tests.support.metadata.images import CLUSTER_ID, SeededRandomness
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.metadata.formatting import (
     FormatError,

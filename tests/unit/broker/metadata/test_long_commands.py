@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.loops import on_both_loops
-from tests.support.metadata import SeededRandomness
-from tests.support.metadata_store import make_replica, running_store, started
-from tests.support.turns import STEPS_PER_SLICE, Turns, counted_slices
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.loops.both_loops import on_both_loops
+from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices
+from tests.support.metadata.images import SeededRandomness
+from tests.support.metadata.stores import make_replica, running_store, started
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.controller.create_topics import create_topics
 from tidelog.cluster.controller.elect_leaders import elect_leaders

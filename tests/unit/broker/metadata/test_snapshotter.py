@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.loops import on_both_loops, until
-from tests.support.metadata_store import make_replica, started
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.metadata.stores import make_replica, started
 from tidelog.broker.metadata.snapshotter import SnapshotSettings
 from tidelog.broker.raft.log import MetadataLog
 from tidelog.cluster.controller.result import ControllerResult

@@ -7,11 +7,11 @@ from functools import partial
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.crash_images import Survival
-from tests.support.loops import on_both_loops, until
-from tests.support.metadata import CLUSTER_ID, SeededRandomness, creatable
-from tests.support.metadata_store import (
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.disks.crash_images import Survival
+from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.metadata.images import CLUSTER_ID, SeededRandomness, creatable
+from tests.support.metadata.stores import (
     DIRECTORY,
     FixedClock,
     InlineExecutor,

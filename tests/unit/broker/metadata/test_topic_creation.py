@@ -7,9 +7,9 @@ import logging
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.loops import on_both_loops, until
-from tests.support.metadata_store import FixedClock, InlineExecutor, channel_of, running_store
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.metadata.stores import FixedClock, InlineExecutor, channel_of, running_store
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.metadata import topic_creation
 from tidelog.broker.metadata.producer_ids import ProducerIds

@@ -11,8 +11,8 @@ from itertools import pairwise
 
 import pytest
 
-from tests.support.loops import on_both_loops, until
-from tests.support.network import Served, frame, serving
+from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.network.loopback_server import Served, frame, serving
 from tidelog.broker.logs.descriptor_budget import raise_open_file_limit
 from tidelog.broker.network import acceptor
 from tidelog.broker.network.acceptor import BATCH, Acceptor, accept_queue_size

@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from tests.support.loops import on_both_loops, until
-from tests.support.network import Client, FakeClock, Served, echo, frame, serving
+from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.network.loopback_server import Client, FakeClock, Served, echo, frame, serving
 from tidelog.broker.network.config import NetworkConfig
 from tidelog.broker.network.receive_buffer import NORMAL_BYTES, SPARE_FRAME_BYTES
 from tidelog.broker.network.request import Request

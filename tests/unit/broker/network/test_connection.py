@@ -6,8 +6,8 @@ import asyncio
 import struct
 import weakref
 
-from tests.support.loops import on_both_loops, until
-from tests.support.network import echo, frame, serving
+from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.network.loopback_server import echo, frame, serving
 from tidelog.broker.network.config import NetworkConfig
 from tidelog.broker.network.receive_buffer import FIRST_BYTES
 from tidelog.broker.network.request import Request

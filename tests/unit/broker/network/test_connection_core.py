@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.support.network import frame
+from tests.support.network.loopback_server import frame
 from tidelog.broker.network import connection_core, pending_responses
 from tidelog.broker.network.connection_core import TRANSITIONS, ConnectionCore, SocketReading, State
 from tidelog.broker.network.memory import Admission, RequestMemory, SpareMemory

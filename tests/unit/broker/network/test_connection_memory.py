@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 
-from tests.support.loops import on_both_loops, until
-from tests.support.network import echo, serving
+from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.network.loopback_server import echo, serving
 from tidelog.broker.network.connection import Connection
 
 

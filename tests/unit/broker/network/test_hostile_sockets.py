@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from tests.support.loops import on_both_loops, until
-from tests.support.network import Client, FakeClock, Served, echo, frame, serving
+from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.network.loopback_server import Client, FakeClock, Served, echo, frame, serving
 from tidelog.base.log_limit import LINES_MAX, PERIOD_MS
 from tidelog.broker.logs.descriptor_budget import raise_open_file_limit
 from tidelog.broker.network.config import NetworkConfig

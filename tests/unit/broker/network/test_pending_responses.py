@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.support.loops import on_both_loops, until
-from tests.support.network import echo, frame, serving
+from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.network.loopback_server import echo, frame, serving
 from tidelog.broker.network.config import NetworkConfig
 from tidelog.broker.network.pending_responses import PENDING_RESPONSES_MAX
 from tidelog.broker.network.request import Request

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from tests.support.loops import on_both_loops, until
-from tests.support.network import FakeClock, Served, echo, frame, serving
+from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.network.loopback_server import FakeClock, Served, echo, frame, serving
 from tidelog.broker.network.config import NetworkConfig
 from tidelog.broker.network.memory import (
     MESSAGE_BYTES_MAX,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.support.loops import on_both_loops, until
-from tests.support.network import Client, Served, frame, serving
+from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.network.loopback_server import Client, Served, frame, serving
 from tidelog.broker.network.config import NetworkConfig
 from tidelog.broker.network.request import Request
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.loops import on_both_loops, until
-from tests.support.network import echo, frame, serving
+from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.network.loopback_server import echo, frame, serving
 from tidelog.base.clock import SystemClock
 from tidelog.broker.network.config import NetworkConfig
 from tidelog.broker.network.kept_files import KeptFiles

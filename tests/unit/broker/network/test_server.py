@@ -8,8 +8,8 @@ import socket
 
 import pytest
 
-from tests.support.loops import on_both_loops, until
-from tests.support.network import FakeClock, Served, echo, frame, serving
+from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.network.loopback_server import FakeClock, Served, echo, frame, serving
 from tidelog.broker.network.config import ListenerConfig, NetworkConfig
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.server import NetworkServer

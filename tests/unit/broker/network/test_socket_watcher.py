@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections import Counter
 
-from tests.support.loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops, until
 from tidelog.broker.network.socket_watcher import (
     BROKEN,
     EVENTS_MAX,

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.loops import on_both_loops, until
-from tests.support.network import echo, frame, serving
+from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.network.loopback_server import echo, frame, serving
 from tidelog.base.clock import SystemClock
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.turns import CALLBACKS_NS, ROUND_NS, SLICE_NS, TURN_NS_MAX, TURN_NS_MIN, Turns

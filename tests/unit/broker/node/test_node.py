@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.eventually import eventually
+from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock
 from tidelog.base.config_definition import ConfigError
 from tidelog.broker.config.dynamic_configs import DynamicBrokerConfig

@@ -11,8 +11,8 @@ from threading import Event
 
 import pytest
 
-from tests.support.eventually import eventually
-from tests.support.metadata import CLUSTER_ID
+from tests.support.metadata.images import CLUSTER_ID
+from tests.support.waiting import eventually
 from tidelog.broker.config.environment import CLUSTER_ID_VARIABLE
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.node.node import BrokerNode

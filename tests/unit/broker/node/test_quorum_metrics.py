@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.support.loops import on_both_loops, until
-from tests.support.quorum_nodes import QuorumNodes, quorum_nodes
+from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.nodes.quorum_nodes import QuorumNodes, quorum_nodes
 from tidelog.broker.observability.exposition import Exposition
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.unhandled import other_tasks
+from tests.support.loops.unhandled import other_tasks
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.node import node as node_module
 from tidelog.broker.node.node import BrokerNode

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from tests.support.eventually import eventually
-from tests.support.loops import on_both_loops
-from tests.support.network import FakeClock
+from tests.support.loops.both_loops import on_both_loops
+from tests.support.network.loopback_server import FakeClock
+from tests.support.waiting import eventually
 from tidelog.broker.observability.loop_stalls import INTERVAL_S, LoopStalls
 
 STALL_MS = 500

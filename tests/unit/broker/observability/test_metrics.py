@@ -8,8 +8,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as strictly_parsed
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.loops import on_both_loops, until
-from tests.support.network import frame, serving
+from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.network.loopback_server import frame, serving
 from tidelog.broker.network.config import NetworkConfig
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_metrics import LATENCY_BOUNDS_MS, ApiMetrics

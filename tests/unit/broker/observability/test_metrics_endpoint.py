@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.support.loops import on_both_loops
+from tests.support.loops.both_loops import on_both_loops
 from tidelog.broker.observability import metrics_endpoint
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.observability.metrics_endpoint import CONNECTIONS_MAX, REQUEST_BYTES, MetricsEndpoint

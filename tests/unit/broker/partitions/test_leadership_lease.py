@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from tests.support.network import FakeClock
+from tests.support.network.loopback_server import FakeClock
 from tidelog.broker.partitions.leadership_lease import LeadershipLease
 from tidelog.broker.partitions.partition import Partition
 from tidelog.protocol.errors import ErrorCode, KafkaError

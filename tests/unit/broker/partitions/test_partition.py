@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.sim.replication.safeguards import Safeguard, without
-from tests.support.logs import batch
-from tests.support.replicas import NODE, NOW_MS, Replicas
+from tests.support.logs.partition_logs import batch
+from tests.support.replicas.replica_manager import NODE, NOW_MS, Replicas
 from tidelog.broker.fetching.read_checks import check_follower
 from tidelog.broker.partitions.partition import ACKS_ALL, Partition
 from tidelog.protocol.errors import ErrorCode, KafkaError

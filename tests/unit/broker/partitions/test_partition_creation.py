@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.logs import batch
-from tests.support.manual_log_work import ManualLogWork
-from tests.support.replicas import NODE, NOW_MS, Replicas
+from tests.support.logs.manual_log_work import ManualLogWork
+from tests.support.logs.partition_logs import batch
+from tests.support.replicas.replica_manager import NODE, NOW_MS, Replicas
 from tidelog.broker.partitions.replica_manager import RETIREMENTS_PER_TURN
 from tidelog.broker.partitions.role_changes import RoleChanges
 from tidelog.cluster.image import MetadataImage

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.logs import batch
-from tests.support.replicas import NODE, NOW_MS, Replicas
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.partition_logs import batch
+from tests.support.replicas.replica_manager import NODE, NOW_MS, Replicas
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.role_changes import RoleChanges
 from tidelog.cluster.image import MetadataImage, PartitionImage

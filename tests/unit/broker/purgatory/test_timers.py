@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from tests.support.loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops, until
 from tidelog.base.clock import SystemClock
 from tidelog.broker.purgatory.timers import TimerDriver, Timers
 

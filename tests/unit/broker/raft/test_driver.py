@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.loops import on_both_loops, until
-from tests.support.metadata_store import DIRECTORY, FixedClock, InlineExecutor
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.metadata.stores import DIRECTORY, FixedClock, InlineExecutor
 from tidelog.broker.raft.driver import RaftDriver
 from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
 from tidelog.broker.raft.state_file import QuorumStateFile

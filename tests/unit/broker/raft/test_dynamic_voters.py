@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from tests.support.loops import on_both_loops, until
-from tests.support.metadata import CLUSTER_ID
-from tests.support.quorum_nodes import DIRECTORY, QuorumNodes, quorum_nodes
+from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.metadata.images import CLUSTER_ID
+from tests.support.nodes.quorum_nodes import DIRECTORY, QuorumNodes, quorum_nodes
 from tidelog.broker.metadata.formatting import InitialVoter
 from tidelog.broker.raft.snapshot_format import read_snapshot
 from tidelog.broker.raft.state_file import QuorumStateFile

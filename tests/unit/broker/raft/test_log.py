@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem, SimulatedCrash
-from tests.support.crash_images import Survival
-from tests.support.metadata_store import DIRECTORY, FixedClock
+from tests.support.disks.crash_file_system import CrashFileSystem, SimulatedCrash
+from tests.support.disks.crash_images import Survival
+from tests.support.metadata.stores import DIRECTORY, FixedClock
 from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
 from tidelog.broker.raft.snapshot_format import (
     SnapshotHead,

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from ssl import SSLContext
 from typing import Any
 
-from tests.support.loops import on_both_loops, until
-from tests.support.scripted_broker import Close, ScriptedBroker, Silence, scripted_brokers
+from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.network.scripted_broker import Close, ScriptedBroker, Silence, scripted_brokers
 from tidelog.broker.raft.peers import MAX_WAITING, Peers
 from tidelog.clients.config.environment import SystemEnvironment
 from tidelog.clients.transport.connecting import ConnectionSettings

@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem, SimulatedCrash
-from tests.support.crash_images import Survival
+from tests.support.disks.crash_file_system import CrashFileSystem, SimulatedCrash
+from tests.support.disks.crash_images import Survival
 from tidelog.broker.raft.state_file import QuorumStateFile
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
 from tidelog.protocol.ids import uuid_from_text

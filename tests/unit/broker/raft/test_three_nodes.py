@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from tests.support.loops import on_both_loops, until
-from tests.support.quorum_nodes import DIRECTORY, quorum_nodes
+from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.nodes.quorum_nodes import DIRECTORY, quorum_nodes
 from tidelog.broker.raft.state_file import QuorumStateFile
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.image import MetadataImage

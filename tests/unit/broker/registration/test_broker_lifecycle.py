@@ -11,8 +11,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.eventually import eventually
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock
 from tidelog.broker.config.listeners import Listener, SecurityProtocol
 from tidelog.broker.registration.broker_lifecycle import (

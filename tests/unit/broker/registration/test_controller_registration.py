@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from uuid import UUID
 
-from tests.support.eventually import eventually
-from tests.support.metadata_store import channel_of
-from tests.support.single_controller import store_with_brokers, write
+from tests.support.metadata.single_controller import store_with_brokers, write
+from tests.support.metadata.stores import channel_of
+from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock
 from tidelog.broker.config.listeners import Listener, SecurityProtocol
 from tidelog.broker.metadata.store import MetadataStore

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.eventually import eventually
-from tests.support.manual_log_work import ManualLogWork
-from tests.support.replicas import NODE, HandClock, Replicas
+from tests.support.logs.manual_log_work import ManualLogWork
+from tests.support.replicas.replica_manager import NODE, HandClock, Replicas
+from tests.support.waiting import eventually
 from tidelog.broker.replication.directory_assignments import DirectoryAssignments
 from tidelog.cluster.replica_directories import LOST
 from tidelog.protocol.errors import ErrorCode, KafkaError

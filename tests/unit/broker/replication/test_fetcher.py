@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.eventually import eventually
-from tests.support.logs import NOW_MS, append
-from tests.support.replica_pair import LEADER, ReplicaPair
+from tests.support.logs.partition_logs import NOW_MS, append
+from tests.support.replicas.replica_pair import LEADER, ReplicaPair
+from tests.support.waiting import eventually
 from tidelog.broker.observability.exposition import Exposition
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.replication import fetcher, follower_log

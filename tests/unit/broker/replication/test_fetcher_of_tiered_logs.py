@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.eventually import eventually
-from tests.support.logs import NOW_MS, append
-from tests.support.remote_metadata import InMemoryRemoteLogMetadataManager
-from tests.support.replica_pair import LEADER, ReplicaPair
+from tests.support.logs.partition_logs import NOW_MS, append
+from tests.support.replicas.replica_pair import LEADER, ReplicaPair
+from tests.support.tier.metadata_managers import InMemoryRemoteLogMetadataManager
+from tests.support.waiting import eventually
 from tidelog.broker.observability.exposition import Exposition
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.replication.fetcher_metrics import report_fetchers

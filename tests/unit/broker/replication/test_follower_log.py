@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.logs import NOW_MS, TOPIC_PARTITION, append, batch, open_log, values_of
-from tests.support.tiered_logs import tiered_log
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.partition_logs import NOW_MS, TOPIC_PARTITION, append, batch, open_log, values_of
+from tests.support.logs.tiered_logs import tiered_log
 from tidelog.broker.replication.follower_log import perform
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
 from tidelog.cluster.replication.follower_state import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from uuid import UUID
 
-from tests.support.eventually import eventually
-from tests.support.replicas import HandClock
+from tests.support.replicas.replica_manager import HandClock
+from tests.support.waiting import eventually
 from tidelog.broker.replication.isr_updates import IsrUpdates
 from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrMember, IsrProposal
 from tidelog.protocol.errors import ErrorCode, KafkaError

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.eventually import eventually
-from tests.support.replica_group import THE_PARTITION, ReplicaGroup, is_answered
+from tests.support.replicas.replica_group import THE_PARTITION, ReplicaGroup, is_answered
+from tests.support.waiting import eventually
 from tidelog.cluster.controller.reassignments import alter_partition_reassignments
 from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.protocol.errors import ErrorCode, KafkaError

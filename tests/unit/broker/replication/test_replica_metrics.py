@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.replicas import NODE, NOW_MS, Replicas
+from tests.support.replicas.replica_manager import NODE, NOW_MS, Replicas
 from tidelog.broker.observability.exposition import Exposition
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.replication.replica_metrics import report_replicas

@@ -12,8 +12,8 @@ from typing import cast
 
 import pytest
 
-from tests.support.loops import on_both_loops, until
-from tests.support.turns import STEPS_PER_SLICE, CountingClock, Turns, counted_slices
+from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.yields import STEPS_PER_SLICE, CountingClock, Turns, counted_slices
 from tidelog.broker.scheduling.slices import HEAVY_MAX, Slices
 from tidelog.protocol.steps import Heavy, Steps, aside, completed, each, heavily
 

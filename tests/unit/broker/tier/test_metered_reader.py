@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from tests.support.remote_tier import PARTITION
+from tests.support.tier.remote_tier import PARTITION
 from tidelog.broker.tier.metered_reader import MeteredReader
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.remote.reading.reader import RemoteLogReader

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.replicas import NODE, Replicas
+from tests.support.replicas.replica_manager import NODE, Replicas
 from tidelog.broker.tier.roles import RemoteRoles
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.image import ResourceType

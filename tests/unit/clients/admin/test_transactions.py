@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.scripted_broker import ScriptedBroker, Seen, scripted_brokers
+from tests.support.network.scripted_broker import ScriptedBroker, Seen, scripted_brokers
 from tidelog.clients.admin.admin import Admin, TransactionDescription, TransactionListing
 from tidelog.clients.groups.coordinator_lookup import TRANSACTION_KEY_TYPE
 from tidelog.protocol.errors import ErrorCode, KafkaError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.scripted_broker import Answer, Close, ScriptedBroker, Seen, scripted_brokers
+from tests.support.network.scripted_broker import Answer, Close, ScriptedBroker, Seen, scripted_brokers
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.consumer.partition_reader import PartitionReader
 from tidelog.protocol.errors import ErrorCode, KafkaError

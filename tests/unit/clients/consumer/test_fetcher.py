@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.accumulators import P0, P1, NoJitter, cluster
+from tests.support.transactions.accumulators import P0, P1, NoJitter, cluster
 from tidelog.clients.config.client_config import ConsumerConfig
 from tidelog.clients.consumer.consumer_types import FetchPosition
 from tidelog.clients.consumer.fetcher import Fetcher

@@ -3,7 +3,16 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.accumulators import P0, P1, accumulator, cluster, full_batches, must_put, put, values
+from tests.support.transactions.accumulators import (
+    P0,
+    P1,
+    accumulator,
+    cluster,
+    full_batches,
+    must_put,
+    put,
+    values,
+)
 from tidelog.clients.producer.accumulator import NEVER_MS, Readiness, RecordAccumulator, record_size_bound
 from tidelog.clients.producer.producer_batch import ProducerBatch
 from tidelog.protocol.compression import Compression

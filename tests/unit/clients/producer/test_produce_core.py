@@ -2,7 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.accumulators import P0, P1, cluster, core, drain, full_batches, must_put, values
+from tests.support.transactions.accumulators import (
+    P0,
+    P1,
+    cluster,
+    core,
+    drain,
+    full_batches,
+    must_put,
+    values,
+)
 from tidelog.clients.producer.produce_core import BatchResult, ProduceCore, produce_request
 from tidelog.clients.producer.producer_identity import ProducerIdentity
 from tidelog.protocol.batch import read_header

@@ -8,8 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.support.eventually import eventually
-from tests.support.scripted_broker import Answer, Close, ScriptedBroker, Seen, Silence, scripted_brokers
+from tests.support.network.scripted_broker import (
+    Answer,
+    Close,
+    ScriptedBroker,
+    Seen,
+    Silence,
+    scripted_brokers,
+)
+from tests.support.waiting import eventually
 from tidelog.clients.producer.producer import Producer
 from tidelog.protocol.batch import read_header
 from tidelog.protocol.errors import ErrorCode, KafkaError

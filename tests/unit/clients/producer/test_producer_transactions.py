@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.coordinated_brokers import GROUP, P0, Coordinated, coordinated, in_turn, produced
-from tests.support.eventually import eventually
-from tests.support.scripted_broker import Answer, Close, Seen, Silence
-from tests.support.transactional_producers import ended, offsets_committed
+from tests.support.network.scripted_broker import Answer, Close, Seen, Silence
+from tests.support.network.scripted_coordinators import GROUP, P0, Coordinated, coordinated, in_turn, produced
+from tests.support.transactions.producers import ended, offsets_committed
+from tests.support.waiting import eventually
 from tidelog.clients.config.options import ConfigError
 from tidelog.clients.groups.coordinator_lookup import TRANSACTION_KEY_TYPE
 from tidelog.clients.producer.producer import Producer

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.accumulators import P0, drain
-from tests.support.coordinated_brokers import GROUP
-from tests.support.transactional_producers import (
+from tests.support.network.scripted_coordinators import GROUP
+from tests.support.transactions.accumulators import P0, drain
+from tests.support.transactions.producers import (
     AT_5,
     BOTH_VERSIONS,
     LEADERS,

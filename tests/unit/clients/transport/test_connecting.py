@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.scripted_broker import Close, ScriptedBroker, Silence, scripted_brokers
+from tests.support.network.scripted_broker import Close, ScriptedBroker, Silence, scripted_brokers
 from tidelog.clients.config.environment import SystemEnvironment
 from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.clients.transport.connecting import ConnectionSettings, open_connection

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.support.eventually import eventually
-from tests.support.scripted_broker import Close, ScriptedBroker, Seen, Silence, scripted_brokers
+from tests.support.network.scripted_broker import Close, ScriptedBroker, Seen, Silence, scripted_brokers
+from tests.support.waiting import eventually
 from tidelog.clients.config.environment import SystemEnvironment
 from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.clients.transport.failures import failure

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
-from tests.support.metadata import CLUSTER_ID, applied
+from tests.support.metadata.images import CLUSTER_ID, applied
 from tests.unit.cluster.controller.invariants import check_image, check_step
 from tidelog.cluster.controller.alter_partition import alter_partition
 from tidelog.cluster.controller.broker_heartbeat import HeartbeatReply, broker_heartbeat, fence_stale_broker

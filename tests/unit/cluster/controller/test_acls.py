@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.metadata import CLUSTER_ID, SeededRandomness, applied
+from tests.support.metadata.images import CLUSTER_ID, SeededRandomness, applied
 from tidelog.base.randomness import new_uuid
 from tidelog.cluster.acls import AclBinding, AclFilter, check_filter, matching_acls
 from tidelog.cluster.controller.acls import create_acls, delete_acls

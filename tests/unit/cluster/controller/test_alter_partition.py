@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.metadata import applied, creatable, image_with_brokers, replayed, with_topics
+from tests.support.metadata.images import applied, creatable, image_with_brokers, replayed, with_topics
 from tests.unit.cluster.controller.invariants import check_image, check_step
 from tidelog.cluster.controller.alter_partition import alter_partition
 from tidelog.cluster.controller.settings import ControllerSettings

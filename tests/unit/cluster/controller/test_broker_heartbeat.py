@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.metadata import CLUSTER_ID, applied, creatable, image_with_brokers, with_topics
+from tests.support.metadata.images import CLUSTER_ID, applied, creatable, image_with_brokers, with_topics
 from tests.unit.cluster.controller.invariants import check_image, check_step
 from tidelog.cluster.controller.broker_heartbeat import HeartbeatReply, broker_heartbeat, fence_stale_broker
 from tidelog.cluster.controller.brokers import register_broker, supported_features, unregister_broker

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.metadata import (
+from tests.support.metadata.images import (
     CLUSTER_ID,
     applied,
     broker_registration_record,

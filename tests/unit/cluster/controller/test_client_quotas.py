@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.metadata import CLUSTER_ID, applied
+from tests.support.metadata.images import CLUSTER_ID, applied
 from tidelog.cluster.client_quotas import FilterComponent, MatchType, matching_quotas
 from tidelog.cluster.controller.client_quotas import alter_client_quotas
 from tidelog.cluster.image import MetadataImage

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.metadata import SeededRandomness, creatable, image_with_brokers
+from tests.support.metadata.images import SeededRandomness, creatable, image_with_brokers
 from tests.unit.cluster.controller.cluster_model import SESSION_MS, SETTINGS, ClusterModel, LostRecords
 from tidelog.cluster.controller.assign_directories import assign_replicas_to_directories
 from tidelog.cluster.controller.brokers import unregister_broker

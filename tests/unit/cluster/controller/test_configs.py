@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.metadata import applied, creatable, image_with_brokers, with_topics
+from tests.support.metadata.images import applied, creatable, image_with_brokers, with_topics
 from tidelog.base.config_definition import ConfigDefinition, ConfigKind
 from tidelog.cluster.controller.configs import (
     TOPIC_AND_GROUP_DEFINITIONS,

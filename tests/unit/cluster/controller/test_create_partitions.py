@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.metadata import SeededRandomness, applied, creatable, image_with_brokers, with_topics
+from tests.support.metadata.images import (
+    SeededRandomness,
+    applied,
+    creatable,
+    image_with_brokers,
+    with_topics,
+)
 from tidelog.cluster.controller.create_partitions import create_partitions
 from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.image import MetadataImage

@@ -7,7 +7,13 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.metadata import SeededRandomness, applied, creatable, image_with_brokers, with_topics
+from tests.support.metadata.images import (
+    SeededRandomness,
+    applied,
+    creatable,
+    image_with_brokers,
+    with_topics,
+)
 from tidelog.cluster.controller.create_topics import create_topics
 from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.image import MetadataImage

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.metadata import applied, creatable, image_with_brokers, with_topics
+from tests.support.metadata.images import applied, creatable, image_with_brokers, with_topics
 from tidelog.cluster.controller.delete_topics import delete_topics
 from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.protocol.errors import ErrorCode, KafkaError

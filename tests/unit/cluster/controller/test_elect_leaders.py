@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.metadata import applied, creatable, image_with_brokers, replayed, with_topics
+from tests.support.metadata.images import applied, creatable, image_with_brokers, replayed, with_topics
 from tests.unit.cluster.controller.invariants import check_image, check_step
 from tidelog.cluster.controller.elect_leaders import (
     MAX_ELECTIONS,

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from tests.support.metadata import SeededRandomness, applied, creatable, image_with_brokers, with_topics
+from tests.support.metadata.images import (
+    SeededRandomness,
+    applied,
+    creatable,
+    image_with_brokers,
+    with_topics,
+)
 from tidelog.cluster.controller.create_partitions import create_partitions
 from tidelog.cluster.controller.create_topics import create_topics
 from tidelog.cluster.controller.partition_limit import PartitionLimit

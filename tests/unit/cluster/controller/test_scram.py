@@ -7,7 +7,7 @@ from base64 import b64decode
 
 import pytest
 
-from tests.support.metadata import applied, image_with_brokers, replayed
+from tests.support.metadata.images import applied, image_with_brokers, replayed
 from tidelog.cluster.controller.scram import alter_scram_credentials
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.scram import Credential, describe_credentials

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.metadata import (
+from tests.support.metadata.images import (
     applied,
     broker_registration_record,
     creatable,

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from tests.sim.replication.safeguards import Safeguard, without
-from tests.support.followed_logs import FollowedLog, perform
+from tests.support.replicas.followed_logs import FollowedLog, perform
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
 from tidelog.cluster.replication.follower_state import (
     Action,

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.logs import NOW_MS
-from tests.support.remote_settings import remote_settings
-from tests.support.tier_world import (
+from tests.support.logs.partition_logs import NOW_MS
+from tests.support.tier.replicas_over_tier import (
     PARTITION,
     TIERED,
     TierNode,
@@ -19,6 +18,7 @@ from tests.support.tier_world import (
     run_to_end,
     sealed_segments,
 )
+from tests.support.tier.settings import remote_settings
 from tidelog.remote.copying.segment_copy import SegmentNotCopyable
 from tidelog.remote.ports.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
 from tidelog.remote.ports.storage_manager import RemoteStorageError

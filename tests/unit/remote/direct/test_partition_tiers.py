@@ -10,9 +10,9 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.spark_topics import numbered, produce
-from tests.support.tier_bucket import TierBucket
-from tests.support.tiered_topics import TieredTopics
+from tests.support.spark.topics import numbered, produce
+from tests.support.tier.bucket import TierBucket
+from tests.support.tier.tiered_topics import TieredTopics
 from tidelog.clients.admin.admin import Admin
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition

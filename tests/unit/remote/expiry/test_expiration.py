@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.logs import NOW_MS
-from tests.support.tier_world import (
+from tests.support.logs.partition_logs import NOW_MS
+from tests.support.tier.replicas_over_tier import (
     PARTITION,
     TIERED,
     TierNode,

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.remote_segments import DELETING, FINISHED, STARTED, segment_id, started
+from tests.support.tier.segment_metadata import DELETING, FINISHED, STARTED, segment_id, started
 from tidelog.remote.expiry.plan import (
     ExpirationPlan,
     ExpirationView,

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.eventually import eventually
-from tests.support.logs import NOW_MS
-from tests.support.loops import on_both_loops
-from tests.support.remote_metadata import InMemoryRemoteLogMetadataManager
-from tests.support.tier_world import PARTITION, TIERED, CopyingTier, sealed_segments
+from tests.support.logs.partition_logs import NOW_MS
+from tests.support.loops.both_loops import on_both_loops
+from tests.support.tier.metadata_managers import InMemoryRemoteLogMetadataManager
+from tests.support.tier.replicas_over_tier import PARTITION, TIERED, CopyingTier, sealed_segments
+from tests.support.waiting import eventually
 from tests.unit.remote.log_manager.test_manager import QUICK, Site, replica
 from tidelog.remote.ports.metadata_manager import RemoteMetadataError
 from tidelog.remote.ports.segment_metadata import (

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.eventually import wait_until
-from tests.support.logs import append, append_marker, open_log
-from tests.support.remote_tier import PARTITION, MemoryTier, segment_metadata, store
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.partition_logs import append, append_marker, open_log
+from tests.support.tier.remote_tier import PARTITION, MemoryTier, segment_metadata, store
+from tests.support.waiting import wait_until
 from tidelog.remote.index_cache import cache as cache_module
 from tidelog.remote.index_cache.cache import RemoteIndexCache
 from tidelog.remote.index_cache.file_names import CachedFile, CachedIndex

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.s3_server import s3_server
-from tests.support.tier_bucket import TierBucket
+from tests.support.s3.server import s3_server
+from tests.support.tier.bucket import TierBucket
 from tidelog.remote.inspection.findings import Kind
 from tidelog.remote.inspection.offline import offline_views
 

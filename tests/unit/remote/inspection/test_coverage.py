@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.remote_segments import DELETING, step
-from tests.support.tier_views import copied, view_of
+from tests.support.tier.partition_views import copied, view_of
+from tests.support.tier.segment_metadata import DELETING, step
 from tidelog.remote.inspection.coverage import coverage_findings, disagreement
 from tidelog.remote.inspection.findings import Finding, Kind, Severity
 from tidelog.remote.inspection.fsck import metadata_findings

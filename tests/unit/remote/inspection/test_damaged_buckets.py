@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.logs import NOW_MS, append_marker
-from tests.support.remote_tier import MemoryTier, StoredSegment
-from tests.support.segment_configs import KINDS, configs_of, key_pair, write_key_pair
-from tests.support.tier_bucket import TierBucket
+from tests.support.logs.partition_logs import NOW_MS, append_marker
+from tests.support.tier.bucket import TierBucket
+from tests.support.tier.remote_tier import MemoryTier, StoredSegment
+from tests.support.tier.segment_configs import KINDS, configs_of, key_pair, write_key_pair
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.ids import uuid_text
 from tidelog.remote.inspection.bucket import Bucket

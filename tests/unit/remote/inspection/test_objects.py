@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.remote_segments import started
+from tests.support.tier.segment_metadata import started
 from tidelog.protocol.errors import DecodeError
 from tidelog.remote.inspection.findings import Finding, Kind, offsets_text
 from tidelog.remote.inspection.manifest_metadata import described_segment

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.remote_segments import DELETED, DELETING, started, step
-from tests.support.tier_views import NOW_MS, TIERED, copied, ids, view_of
+from tests.support.tier.partition_views import NOW_MS, TIERED, copied, ids, view_of
+from tests.support.tier.segment_metadata import DELETED, DELETING, started, step
 from tidelog.remote.expiry.plan import Reason
 from tidelog.remote.inspection.placing import Obstacle, Place, locate, pending_offset, upload_reasons
 from tidelog.remote.inspection.scheduled_deletions import local_only_bytes, scheduled_deletions

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.remote_segments import (
+from tests.support.tier.partition_views import NOW_MS, copied, history_of, ids, view_of
+from tests.support.tier.segment_metadata import (
     DELETED,
     DELETING,
     FINISHED,
@@ -15,7 +16,6 @@ from tests.support.remote_segments import (
     started,
     step,
 )
-from tests.support.tier_views import NOW_MS, copied, history_of, ids, view_of
 from tidelog.remote.inspection.findings import Finding, Kind
 from tidelog.remote.inspection.history import MetadataHistory, RecordPlace
 from tidelog.remote.inspection.states import PATIENCE_MS, copy_in_progress, history_findings, state_findings

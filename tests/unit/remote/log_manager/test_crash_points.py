@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.crash_fs import SimulatedCrash
-from tests.support.tier_world import (
+from tests.support.disks.crash_file_system import SimulatedCrash
+from tests.support.tier.replicas_over_tier import (
     PARTITION,
     TIERED,
     TierNode,

@@ -10,13 +10,11 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.eventually import eventually
-from tests.support.logs import NOW_MS, open_log
-from tests.support.loops import on_both_loops
-from tests.support.remote_metadata import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
-from tests.support.remote_settings import remote_settings
-from tests.support.tier_world import (
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.partition_logs import NOW_MS, open_log
+from tests.support.loops.both_loops import on_both_loops
+from tests.support.tier.metadata_managers import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
+from tests.support.tier.replicas_over_tier import (
     PARTITION,
     TIERED,
     CopyingTier,
@@ -24,6 +22,8 @@ from tests.support.tier_world import (
     produce,
     sealed_segments,
 )
+from tests.support.tier.settings import remote_settings
+from tests.support.waiting import eventually
 from tidelog.remote.log_manager.manager import RemoteLogManager
 from tidelog.remote.ports.metadata_manager import RemoteMetadataError
 from tidelog.remote.ports.segment_metadata import (

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.support.logs import NOW_MS
-from tests.support.tier_world import (
+from tests.support.logs.partition_logs import NOW_MS
+from tests.support.tier.replicas_over_tier import (
     PARTITION,
     TIERED,
     TierNode,

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from tests.support.remote_segments import DELETED, DELETING, FINISHED, PARTITION, started, step
+from tests.support.tier.segment_metadata import DELETED, DELETING, FINISHED, PARTITION, started, step
 from tidelog.remote.metadata.cache import Outcome, RemoteLogMetadataCache
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 

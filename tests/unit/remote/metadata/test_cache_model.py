@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.support.remote_segments import DELETED, DELETING, FINISHED, PARTITION, STARTED, started, step
+from tests.support.tier.segment_metadata import DELETED, DELETING, FINISHED, PARTITION, STARTED, started, step
 from tidelog.remote.metadata.cache import Outcome, RemoteLogMetadataCache
 from tidelog.remote.metadata.record_codec import decode_event, encode_event
 from tidelog.remote.metadata.snapshot import decode_snapshot, encode_snapshot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.remote_metadata import metadata_topic_config
+from tests.support.tier.metadata_managers import metadata_topic_config
 from tidelog.remote.metadata.config import MetadataTopicConfig, client_options
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.remote_metadata import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
-from tests.support.remote_segments import (
+from tests.support.tier.metadata_managers import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
+from tests.support.tier.segment_metadata import (
     DELETED,
     DELETING,
     FINISHED,

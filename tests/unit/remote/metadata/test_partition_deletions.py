@@ -6,10 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.eventually import eventually
-from tests.support.metadata_log import MemoryTopic
-from tests.support.remote_segments import FINISHED, PARTITION, deletion, started, step
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.tier.metadata_topic import MemoryTopic
+from tests.support.tier.segment_metadata import FINISHED, PARTITION, deletion, started, step
+from tests.support.waiting import eventually
 from tests.unit.remote.metadata.test_topic_based import copy, remove, running
 from tidelog.remote.metadata.cache import Outcome
 from tidelog.remote.metadata.record_codec import encode_event

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.paths import GOLDEN_FILES
-from tests.support.remote_segments import DELETED, DELETING, FINISHED, STARTED
+from tests.support.tier.segment_metadata import DELETED, DELETING, FINISHED, STARTED
 from tidelog.protocol.errors import DecodeError
 from tidelog.remote.metadata.partitioning import metadata_partition
 from tidelog.remote.metadata.record_codec import (

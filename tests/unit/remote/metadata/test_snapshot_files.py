@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.crash_points import crash_points
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.disks.crash_points import crash_points
 from tests.support.paths import GOLDEN_FILES
-from tests.support.remote_segments import DELETED, DELETING, FINISHED, PARTITION, started, step
+from tests.support.tier.segment_metadata import DELETED, DELETING, FINISHED, PARTITION, started, step
 from tidelog.protocol.errors import DecodeError
 from tidelog.remote.metadata.cache import RemoteLogMetadataCache
 from tidelog.remote.metadata.snapshot import decode_snapshot, encode_snapshot

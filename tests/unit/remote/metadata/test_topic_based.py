@@ -13,12 +13,20 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.crash_images import Survival
-from tests.support.eventually import eventually
-from tests.support.metadata_log import MemoryReader, MemoryTopic
-from tests.support.remote_metadata import metadata_topic_config
-from tests.support.remote_segments import DELETED, DELETING, FINISHED, PARTITION, deletion, started, step
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.disks.crash_images import Survival
+from tests.support.tier.metadata_managers import metadata_topic_config
+from tests.support.tier.metadata_topic import MemoryReader, MemoryTopic
+from tests.support.tier.segment_metadata import (
+    DELETED,
+    DELETING,
+    FINISHED,
+    PARTITION,
+    deletion,
+    started,
+    step,
+)
+from tests.support.waiting import eventually
 from tidelog.remote.metadata.log_ports import LogBounds, WrongMetadataTopic
 from tidelog.remote.metadata.record_codec import encode_event
 from tidelog.remote.metadata.snapshot_files import SnapshotFiles

@@ -12,9 +12,9 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as ForeignPartition
 
-from tests.support.eventually import eventually
-from tests.support.remote_metadata import metadata_topic_config
-from tests.support.remote_segments import FINISHED, started, step
+from tests.support.tier.metadata_managers import metadata_topic_config
+from tests.support.tier.segment_metadata import FINISHED, started, step
+from tests.support.waiting import eventually
 from tidelog.clients.admin.admin import Admin
 from tidelog.remote.metadata.config import METADATA_TOPIC
 from tidelog.remote.metadata.record_codec import decode_event

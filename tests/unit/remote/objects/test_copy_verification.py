@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.object_stores import ForgetfulStore, MemoryStore
-from tests.support.segment_configs import compressible, key_pair
-from tests.support.segments import StoredSegment, make_segment
+from tests.support.tier.object_stores import ForgetfulStore, MemoryStore
+from tests.support.tier.sealed_segments import StoredSegment, make_segment
+from tests.support.tier.segment_configs import compressible, key_pair
 from tidelog.remote.objects.layout.encryption import KeyRing
 from tidelog.remote.objects.manager import ManagerSettings, ObjectStorageManager
 from tidelog.remote.objects.verification import Verification

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.eventually import wait_until
-from tests.support.object_stores import MemoryStore
-from tests.support.producer_batches import data_header
-from tests.support.segment_configs import compressible, key_pair
-from tests.support.segments import StoredSegment, make_segment
+from tests.support.batches.producer_headers import data_header
+from tests.support.tier.object_stores import MemoryStore
+from tests.support.tier.sealed_segments import StoredSegment, make_segment
+from tests.support.tier.segment_configs import compressible, key_pair
+from tests.support.waiting import wait_until
 from tests.unit.remote.objects.chunks.cached_segments import make_cache
 from tidelog.protocol.batch import write_header
 from tidelog.protocol.compression import Compression

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.s3_server import S3Server, s3_server
-from tests.support.segment_configs import KINDS, compressible, configs_of, key_pair, write_key_pair
-from tests.support.segments import make_segment
+from tests.support.s3.server import S3Server, s3_server
+from tests.support.tier.sealed_segments import make_segment
+from tests.support.tier.segment_configs import KINDS, compressible, configs_of, key_pair, write_key_pair
 from tidelog.remote.objects.config import storage_manager_from_config
 from tidelog.remote.ports.storage_manager import RemoteResourceNotFound
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.segment_configs import compressible, encryption_configs, key_pair, write_key_pair
-from tests.support.segments import make_segment
+from tests.support.tier.sealed_segments import make_segment
+from tests.support.tier.segment_configs import compressible, encryption_configs, key_pair, write_key_pair
 from tidelog.base.config_definition import ConfigError
 from tidelog.remote.objects.config import storage_manager_from_config, unknown_keys
 from tidelog.remote.objects.layout.custom_metadata import CustomField

@@ -10,10 +10,10 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.logs import NOW_MS, append, append_marker, open_log
-from tests.support.remote_metadata import InMemoryRemoteLogMetadataManager
-from tests.support.remote_tier import (
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.partition_logs import NOW_MS, append, append_marker, open_log
+from tests.support.tier.metadata_managers import InMemoryRemoteLogMetadataManager
+from tests.support.tier.remote_tier import (
     PARTITION,
     LocalPart,
     MemoryTier,
@@ -514,7 +514,7 @@ async def test_segments_behind_the_next_are_announced_as_far_as_reads_look_ahead
 
 
 def test_epochs_without_records_are_no_part_of_a_lineage() -> None:
-    from tests.support.remote_segments import started
+    from tests.support.tier.segment_metadata import started
     from tidelog.remote.reading.lineage import common_end
     from tidelog.storage.leader_epoch import LeaderEpochCache
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.remote_segments import DELETING, FINISHED, started
+from tests.support.tier.segment_metadata import DELETING, FINISHED, started
 from tidelog.remote.tasks.remote_lineage import (
     EpochLineage,
     first_readable_offset,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.support.arrow_rows import TIDES, decode, plain_rows, rows_of
-from tests.support.golden_batches import golden_batches
+from tests.support.batches.kafka_batches import golden_batches
+from tests.support.spark.arrow_rows import TIDES, decode, plain_rows, rows_of
 from tidelog.protocol.batch import read_header, write_header
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.control_batch import end_transaction_batch

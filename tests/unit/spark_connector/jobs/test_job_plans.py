@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.remote_segments import started
+from tests.support.tier.segment_metadata import started
 from tidelog.protocol.ids import TopicPartition
 from tidelog.spark_connector.jobs.archive_plan import (
     ArchivedFile,

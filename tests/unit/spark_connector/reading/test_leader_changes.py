@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.spark_topics import create_topic, produce, rows_by_offset, varied_records
-from tests.support.tiered_topics import TieredTopics
+from tests.support.spark.topics import create_topic, produce, rows_by_offset, varied_records
+from tests.support.tier.tiered_topics import TieredTopics
 from tidelog.protocol.ids import TopicPartition
 from tidelog.spark_connector.planning.ranges import OffsetRange
 from tidelog.spark_connector.planning.source_options import read_source_options

@@ -6,9 +6,9 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from tests.support.logs import all_records, append
-from tests.support.remote_tier import PARTITION
-from tests.support.tier_bucket import TierBucket
+from tests.support.logs.partition_logs import all_records, append
+from tests.support.tier.bucket import TierBucket
+from tests.support.tier.remote_tier import PARTITION
 from tidelog.remote.direct.bucket_tier import BucketTier
 from tidelog.remote.direct.partition_tier import PartitionTier
 from tidelog.remote.metadata.store import PartitionMetadataStore

@@ -19,8 +19,8 @@ from pyspark.sql.datasource import (
     Not,
 )
 
-from tests.support.spark_topics import START_MS, Sent, produce
-from tests.support.tiered_topics import TieredTopics
+from tests.support.spark.topics import START_MS, Sent, produce
+from tests.support.tier.tiered_topics import TieredTopics
 from tidelog.spark_connector.planning.source_options import read_source_options
 from tidelog.spark_connector.reading.batch_reader import FilteringBatchReader, as_comparison
 from tidelog.spark_connector.reading.input_partitions import RangePartition

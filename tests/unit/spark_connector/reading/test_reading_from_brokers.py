@@ -10,7 +10,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from tests.support.spark_topics import START_MS, create_topic, produce, rows_by_offset, varied_records
+from tests.support.spark.topics import START_MS, create_topic, produce, rows_by_offset, varied_records
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.consumer.partition_reader import FetchedRange, PartitionReader
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError

@@ -14,11 +14,11 @@ from uuid import uuid4
 
 import pytest
 
-from tests.support.eventually import wait_until
-from tests.support.fetched_offsets import fetched_offsets
 from tests.support.foreign_clients.partition_writer import PartitionWriter
-from tests.support.spark_topics import numbered, produce, varied_records
-from tests.support.tiered_topics import TIMEOUT_S, TieredTopics
+from tests.support.nodes.fetched_offsets import fetched_offsets
+from tests.support.spark.topics import numbered, produce, varied_records
+from tests.support.tier.tiered_topics import TIMEOUT_S, TieredTopics
+from tests.support.waiting import wait_until
 from tidelog.base.bounded_pool import PoolFull
 from tidelog.broker.tier.metered_reader import MeteredReader
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError

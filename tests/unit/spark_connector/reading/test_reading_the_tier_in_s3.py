@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.fault_proxy import FaultProxy, fault_proxy, reset, server_error, slow_down, truncate
-from tests.support.s3_server import s3_server
-from tests.support.spark_topics import produce, rows_by_offset, varied_records
-from tests.support.tiered_topics import TieredTopics
+from tests.support.s3.fault_proxy import FaultProxy, fault_proxy, reset, server_error, slow_down, truncate
+from tests.support.s3.server import s3_server
+from tests.support.spark.topics import produce, rows_by_offset, varied_records
+from tests.support.tier.tiered_topics import TieredTopics
 from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.remote.ports.storage_manager import RemoteStorageError
 from tidelog.spark_connector.planning.ranges import OffsetRange

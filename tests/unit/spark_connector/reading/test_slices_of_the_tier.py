@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.logs import all_records, append, append_marker, open_log
-from tests.support.remote_metadata import InMemoryRemoteLogMetadataManager
-from tests.support.remote_segments import started
-from tests.support.remote_tier import PARTITION, MemoryTier, copy_sealed_segments
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.partition_logs import all_records, append, append_marker, open_log
+from tests.support.tier.metadata_managers import InMemoryRemoteLogMetadataManager
+from tests.support.tier.remote_tier import PARTITION, MemoryTier, copy_sealed_segments
+from tests.support.tier.segment_metadata import started
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import DecodeError
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata

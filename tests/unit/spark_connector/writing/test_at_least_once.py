@@ -10,7 +10,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from tests.support.spark_topics import create_topic
+from tests.support.spark.topics import create_topic
 from tidelog.clients.admin.admin import Admin
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import TopicPartition

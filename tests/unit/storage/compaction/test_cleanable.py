@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.support.compaction import COMPACTED, append_keyed, compact, roll
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.logs import NOW_MS, open_log
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.compaction import COMPACTED, append_keyed, compact, roll
+from tests.support.logs.partition_logs import NOW_MS, open_log
 from tidelog.storage.compaction.cleanable import find_cleanable, is_cleaned, is_due
 from tidelog.storage.log.partition_log import PartitionLog
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.logs import batch, end_marker
+from tests.support.logs.partition_logs import batch, end_marker
 from tidelog.protocol.batch import BatchHeader, read_header
 from tidelog.protocol.transaction_marker import EndTransactionMarker
 from tidelog.storage.compaction.cleaned_transactions import CleanedTransactions

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.compaction import (
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.compaction import (
     COMPACTED,
     append_keyed,
     compact,
@@ -16,9 +17,8 @@ from tests.support.compaction import (
     read_log,
     roll,
 )
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.log_checks import check_indexes, check_log
-from tests.support.logs import DIRECTORY, NOW_MS, append_marker, open_log
+from tests.support.logs.log_checks import check_indexes, check_log
+from tests.support.logs.partition_logs import DIRECTORY, NOW_MS, append_marker, open_log
 from tidelog.protocol.batch import BATCH_OVERHEAD, LOG_OVERHEAD, read_header, write_header
 from tidelog.protocol.compression import Compression, compress
 from tidelog.protocol.errors import DecodeError

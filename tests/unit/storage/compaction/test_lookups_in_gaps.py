@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.compaction import COMPACTED, append_keyed, compact, keyed_batch, roll
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.logs import NOW_MS, open_log
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.compaction import COMPACTED, append_keyed, compact, keyed_batch, roll
+from tests.support.logs.partition_logs import NOW_MS, open_log
 from tidelog.protocol.batch import read_header
 from tidelog.protocol.steps import completed
 from tidelog.storage.leader_epoch import EpochEndOffset

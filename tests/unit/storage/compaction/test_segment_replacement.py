@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.compaction import (
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.disks.crash_images import EVERY_SURVIVAL
+from tests.support.disks.crash_points import crash_points
+from tests.support.logs.compaction import (
     COMPACTED,
     append_keyed,
     compact,
@@ -16,11 +19,8 @@ from tests.support.compaction import (
     read_log,
     roll,
 )
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.crash_images import EVERY_SURVIVAL
-from tests.support.crash_points import crash_points
-from tests.support.log_checks import check_log
-from tests.support.logs import DIRECTORY, NOW_MS, append_marker, open_log
+from tests.support.logs.log_checks import check_log
+from tests.support.logs.partition_logs import DIRECTORY, NOW_MS, append_marker, open_log
 from tidelog.protocol.batch import ATTRIBUTE_DELETE_HORIZON, read_header, write_header
 from tidelog.protocol.errors import KafkaError
 from tidelog.storage.compaction.cleaning import GroupCleaner

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.crash_images import Survival
-from tests.support.log_checks import check_log
-from tests.support.log_managers import CONFIG, EVENTS, TOPIC_ID, create, found, started
-from tests.support.logs import NOW_MS, append, batch, values_of
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.disks.crash_images import Survival
+from tests.support.logs.log_checks import check_log
+from tests.support.logs.log_managers import CONFIG, EVENTS, TOPIC_ID, create, found, started
+from tests.support.logs.partition_logs import NOW_MS, append, batch, values_of
 from tidelog.base.config_definition import ConfigError
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import TopicPartition

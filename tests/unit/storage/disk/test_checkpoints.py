@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.crash_images import EVERY_SURVIVAL, Survival
-from tests.support.crash_points import crash_points
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.disks.crash_images import EVERY_SURVIVAL, Survival
+from tests.support.disks.crash_points import crash_points
 from tests.support.paths import GOLDEN_FILES
 from tidelog.protocol.ids import TopicPartition, uuid_from_text
 from tidelog.storage.disk.checkpoints import (

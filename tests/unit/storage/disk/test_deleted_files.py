@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.crash_fs import CrashFileSystem
+from tests.support.disks.crash_file_system import CrashFileSystem
 from tidelog.storage.disk.deleted_files import DeletedFiles
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.crash_images import Survival
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.disks.crash_images import Survival
 from tidelog.storage.disk.descriptor_pool import DescriptorPool
 from tidelog.storage.disk.files import File, OsFileSystem
 from tidelog.storage.disk.on_demand_file import OnDemandFile

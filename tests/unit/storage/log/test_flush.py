@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.crash_images import Survival
-from tests.support.logs import DIRECTORY, NOW_MS, append, open_log, values_of
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.disks.crash_images import Survival
+from tests.support.logs.partition_logs import DIRECTORY, NOW_MS, append, open_log, values_of
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.disk.files import OsFileSystem

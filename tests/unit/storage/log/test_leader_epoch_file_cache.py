@@ -11,11 +11,11 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.crash_images import EVERY_SURVIVAL, Survival
-from tests.support.crash_points import CrashPoint, crash_points
-from tests.support.logs import DIRECTORY, NOW_MS, TOPIC_PARTITION, append, batch, open_log
-from tests.support.tiered_logs import tiered_log
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.disks.crash_images import EVERY_SURVIVAL, Survival
+from tests.support.disks.crash_points import CrashPoint, crash_points
+from tests.support.logs.partition_logs import DIRECTORY, NOW_MS, TOPIC_PARTITION, append, batch, open_log
+from tests.support.logs.tiered_logs import tiered_log
 from tidelog.protocol.ids import LeaderEpoch
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind

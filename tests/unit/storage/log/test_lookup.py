@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from crc32c import crc32c
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.logs import NOW_MS, append, batch, open_log
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.partition_logs import NOW_MS, append, batch, open_log
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.steps import completed
 from tidelog.storage.config.log_config import LogConfig

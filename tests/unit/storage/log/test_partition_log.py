@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.crash_images import Survival
-from tests.support.log_checks import check_log
-from tests.support.logs import (
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.disks.crash_images import Survival
+from tests.support.logs.log_checks import check_log
+from tests.support.logs.partition_logs import (
     DIRECTORY,
     NOW_MS,
     all_records,

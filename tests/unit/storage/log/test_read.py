@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.crash_fs import CrashFile, CrashFileSystem
-from tests.support.logs import NOW_MS, append, append_marker, batch, open_log
+from tests.support.disks.crash_file_system import CrashFile, CrashFileSystem
+from tests.support.logs.partition_logs import NOW_MS, append, append_marker, batch, open_log
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.storage.config.log_config import LogConfig

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.logs import NOW_MS, open_log
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.partition_logs import NOW_MS, open_log
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.record import BatchBuilder

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.logs import (
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.partition_logs import (
     DIRECTORY,
     NOW_MS,
     TOPIC_PARTITION,
@@ -17,7 +17,7 @@ from tests.support.logs import (
     open_log,
     values_of,
 )
-from tests.support.tiered_logs import TIERED, three_segments, tiered_log
+from tests.support.logs.tiered_logs import TIERED, three_segments, tiered_log
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.protocol.steps import completed

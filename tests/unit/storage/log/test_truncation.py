@@ -7,9 +7,17 @@ from typing import Any
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.log_checks import check_log
-from tests.support.logs import DIRECTORY, NOW_MS, append, append_marker, batch, open_log, values_of
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.log_checks import check_log
+from tests.support.logs.partition_logs import (
+    DIRECTORY,
+    NOW_MS,
+    append,
+    append_marker,
+    batch,
+    open_log,
+    values_of,
+)
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.leader_epoch import EpochEntry

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.logs import NOW_MS, batch, end_marker
+from tests.support.logs.partition_logs import NOW_MS, batch, end_marker
 from tidelog.protocol.batch import crc_is_valid, read_header, write_header
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, KafkaError

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
+from tests.support.batches.producer_headers import data_header, marker_header
+from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.paths import GOLDEN_FILES
-from tests.support.producer_batches import data_header, marker_header
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.transaction_marker import EndTransactionMarker

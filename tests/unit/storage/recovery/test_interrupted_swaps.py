@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.crash_images import EVERY_SURVIVAL
-from tests.support.crash_points import crash_points
-from tests.support.log_checks import check_log
-from tests.support.logs import DIRECTORY, append, batch, open_log, values_of
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.disks.crash_images import EVERY_SURVIVAL
+from tests.support.disks.crash_points import crash_points
+from tests.support.logs.log_checks import check_log
+from tests.support.logs.partition_logs import DIRECTORY, append, batch, open_log, values_of
 from tidelog.protocol.batch import read_header
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.log.partition_log import PartitionLog

@@ -7,8 +7,8 @@ import zlib
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.logs import batch
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.partition_logs import batch
 from tidelog.storage.disk.files import File
 from tidelog.storage.segment.batch_scan import (
     VERIFIED_SCAN_BYTES,

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.logs import DIRECTORY, NOW_MS, append, append_marker, open_log
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.partition_logs import DIRECTORY, NOW_MS, append, append_marker, open_log
 from tests.support.paths import GOLDEN_FILES
 from tidelog.protocol.batch import BATCH_OVERHEAD, iterate_headers, read_header, write_header
 from tidelog.protocol.compression import Compression

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.crash_fs import CrashFileSystem
+from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.paths import GOLDEN_FILES
 from tidelog.storage.disk.errors import CorruptIndex
 from tidelog.storage.disk.files import OsFileSystem

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.log_checks import check_indexes
-from tests.support.logs import batch
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.log_checks import check_indexes
+from tests.support.logs.partition_logs import batch
 from tidelog.protocol.batch import read_header
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.segment.segment import BOUNDARIES_MAX, LogSegment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.crash_fs import CrashFileSystem
+from tests.support.disks.crash_file_system import CrashFileSystem
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.segment.segment import LogSegment
 from tidelog.storage.segment.segments import Segments

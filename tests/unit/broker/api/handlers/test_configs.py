@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.support.loops import on_both_loops
-from tests.support.metadata import SeededRandomness, creatable
-from tests.support.metadata_store import running_store
-from tests.support.requests import over_the_wire, request_context
-from tests.support.turns import STEPS_PER_SLICE, Turns, counted_slices
+from tests.support.loops.both_loops import on_both_loops
+from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices
+from tests.support.messages.request_contexts import over_the_wire, request_context
+from tests.support.metadata.images import SeededRandomness, creatable
+from tests.support.metadata.stores import running_store
 from tidelog.base.clock import SystemClock
 from tidelog.broker.api.handlers.alter_configs import ALTER_CONFIGS
 from tidelog.broker.api.handlers.config_alteration import ConfigAlterationForwarder

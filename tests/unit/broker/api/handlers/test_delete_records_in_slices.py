@@ -7,10 +7,10 @@ from typing import cast
 
 import pytest
 
-from tests.support.loops import until
-from tests.support.replicas import NODE, HandClock, Replicas
-from tests.support.requests import request_context
-from tests.support.turns import STEPS_PER_SLICE, Turns, counted_slices
+from tests.support.loops.both_loops import until
+from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices
+from tests.support.messages.request_contexts import request_context
+from tests.support.replicas.replica_manager import NODE, HandClock, Replicas
 from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.metadata import CLUSTER_ID, creatable, image_with_brokers, replayed, with_topics
-from tests.support.requests import over_the_wire, request_context
+from tests.support.messages.request_contexts import over_the_wire, request_context
+from tests.support.metadata.images import CLUSTER_ID, creatable, image_with_brokers, replayed, with_topics
 from tidelog.broker.api.handlers.describe_cluster import DescribeClusterHandler
 from tidelog.broker.api.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
 from tidelog.broker.api.handlers.list_config_resources import ListConfigResourcesHandler

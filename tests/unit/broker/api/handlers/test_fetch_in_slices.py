@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.loops import until
-from tests.support.replicas import FakeRequest, HandClock, Replicas
-from tests.support.turns import Turns, counted_slices
+from tests.support.loops.both_loops import until
+from tests.support.loops.yields import Turns, counted_slices
+from tests.support.replicas.replica_manager import FakeRequest, HandClock, Replicas
 from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.fetching.fetch_options import FetchOptions
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache

@@ -7,9 +7,9 @@ from typing import cast
 
 import pytest
 
-from tests.support.logs import batch
-from tests.support.replicas import NODE, NOW_MS, FakeRequest, Replicas
-from tests.support.transaction_coordinators import VerificationBench
+from tests.support.logs.partition_logs import batch
+from tests.support.replicas.replica_manager import NODE, NOW_MS, FakeRequest, Replicas
+from tests.support.transactions.scripted_coordinator import VerificationBench
 from tidelog.base.config_definition import ConfigError
 from tidelog.base.log_limit import LogLimit
 from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.metadata import CLUSTER_ID, creatable, image_with_brokers, replayed, with_topics
-from tests.support.requests import over_the_wire, request_context
+from tests.support.messages.request_contexts import over_the_wire, request_context
+from tests.support.metadata.images import CLUSTER_ID, creatable, image_with_brokers, replayed, with_topics
 from tidelog.broker.api.handlers.metadata import MetadataHandler
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.logs import batch, end_marker
-from tests.support.replicas import NOW_MS, HandClock, Replicas
+from tests.support.logs.partition_logs import batch, end_marker
+from tests.support.replicas.replica_manager import NOW_MS, HandClock, Replicas
 from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler
 from tidelog.broker.api.handlers.describe_log_dirs import DescribeLogDirsHandler
 from tidelog.broker.api.handlers.describe_producers import DescribeProducersHandler

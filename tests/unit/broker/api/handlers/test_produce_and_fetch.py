@@ -8,9 +8,9 @@ from typing import cast
 
 import pytest
 
-from tests.support.logs import all_records, append, append_marker
-from tests.support.replicas import NODE, NOW_MS, FakeRequest, HandClock, Replicas
-from tests.support.transaction_coordinators import VerificationBench
+from tests.support.logs.partition_logs import all_records, append, append_marker
+from tests.support.replicas.replica_manager import NODE, NOW_MS, FakeRequest, HandClock, Replicas
+from tests.support.transactions.scripted_coordinator import VerificationBench
 from tidelog.base.log_limit import LINES_MAX, LogLimit
 from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.api.handlers.produce import ProduceHandler

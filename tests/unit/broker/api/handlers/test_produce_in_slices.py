@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.loops import until
-from tests.support.replicas import NOW_MS, FakeRequest, Replicas
-from tests.support.requests import request_context
-from tests.support.transaction_coordinators import VerificationBench
-from tests.support.turns import STEPS_PER_SLICE, Turns, counted_slices
+from tests.support.loops.both_loops import until
+from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices
+from tests.support.messages.request_contexts import request_context
+from tests.support.replicas.replica_manager import NOW_MS, FakeRequest, Replicas
+from tests.support.transactions.scripted_coordinator import VerificationBench
 from tidelog.base.log_limit import LogLimit
 from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler

@@ -5,8 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from tests.support.replicas import FakeRequest
-from tests.support.transactional_node import T0, TransactionalNode, answered, request_context, turns
+from tests.support.replicas.replica_manager import FakeRequest
+from tests.support.transactions.transactional_node import (
+    T0,
+    TransactionalNode,
+    answered,
+    request_context,
+    turns,
+)
 from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.batch import iterate_headers

@@ -14,10 +14,10 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.eventually import eventually
-from tests.support.network import Client, serving
-from tests.support.state_log import MemoryStateLog
-from tests.support.transactional_node import TransactionalNode
+from tests.support.groups.state_log import MemoryStateLog
+from tests.support.network.loopback_server import Client, serving
+from tests.support.transactions.transactional_node import TransactionalNode
+from tests.support.waiting import eventually
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.api.handlers.registry import _register_parts_of_transactions, _register_transactions
 from tidelog.broker.api.handlers.services import Services

@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.logs import append, batch
-from tests.support.replicas import NODE, NOW_MS, FakeRequest, HandClock, Replicas
-from tests.support.tiering import FakeTier, move_to_remote, settled
+from tests.support.logs.partition_logs import append, batch
+from tests.support.replicas.replica_manager import NODE, NOW_MS, FakeRequest, HandClock, Replicas
+from tests.support.tier.scripted_reader import FakeTier, move_to_remote, settled
 from tidelog.base.bounded_pool import PoolFull
 from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.fetching.fetch_options import FetchOptions

@@ -8,9 +8,9 @@ from typing import cast
 
 import pytest
 
-from tests.support.logs import append, batch
-from tests.support.replicas import NODE, NOW_MS, HandClock, Replicas
-from tests.support.tiering import FakeTier, move_to_remote, settled
+from tests.support.logs.partition_logs import append, batch
+from tests.support.replicas.replica_manager import NODE, NOW_MS, HandClock, Replicas
+from tests.support.tier.scripted_reader import FakeTier, move_to_remote, settled
 from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler
 from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler

@@ -9,9 +9,9 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.logs import batch
-from tests.support.replicas import NODE, FakeRequest
-from tests.support.transactional_node import (
+from tests.support.logs.partition_logs import batch
+from tests.support.replicas.replica_manager import NODE, FakeRequest
+from tests.support.transactions.transactional_node import (
     ADDS_PARTITIONS_VERSION,
     PRODUCER,
     T0,

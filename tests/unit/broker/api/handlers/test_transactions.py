@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.eventually import eventually
-from tests.support.state_log import MemoryStateLog
-from tests.support.virtual_timer import VirtualTime
+from tests.support.clocks.virtual_time import VirtualTime
+from tests.support.groups.state_log import MemoryStateLog
+from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock
 from tidelog.broker.api.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
 from tidelog.broker.api.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler

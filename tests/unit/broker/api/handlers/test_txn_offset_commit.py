@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.transactional_node import OFFSETS, PRODUCER, TransactionalNode, turns
+from tests.support.transactions.transactional_node import OFFSETS, PRODUCER, TransactionalNode, turns
 from tidelog.broker.coordinators.verification.verifier import VerificationSettings
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.errors import ErrorCode

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.logs import all_records
-from tests.support.transactional_node import (
+from tests.support.logs.partition_logs import all_records
+from tests.support.transactions.transactional_node import (
     OFFSETS,
     PRODUCER,
     REQUEST_TIMEOUT_MS,

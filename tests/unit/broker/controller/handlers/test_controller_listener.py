@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.eventually import wait_until
-from tests.support.raw_client import RawClient
-from tests.support.three_nodes import ThreeNodes
+from tests.support.network.raw_client import RawClient
+from tests.support.nodes.three_nodes import ThreeNodes
+from tests.support.waiting import wait_until
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse

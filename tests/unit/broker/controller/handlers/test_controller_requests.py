@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.metadata import CLUSTER_ID, SeededRandomness
-from tests.support.metadata_store import FixedClock
-from tests.support.single_controller import store_with_brokers
+from tests.support.metadata.images import CLUSTER_ID, SeededRandomness
+from tests.support.metadata.single_controller import store_with_brokers
+from tests.support.metadata.stores import FixedClock
 from tidelog.broker.controller.handlers.alter_partition import AlterPartitionHandler
 from tidelog.broker.controller.handlers.alter_partition_reassignments import (
     AlterPartitionReassignmentsHandler,

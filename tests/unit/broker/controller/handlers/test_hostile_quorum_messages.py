@@ -12,10 +12,10 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.loops import on_both_loops
-from tests.support.metadata import CLUSTER_ID
-from tests.support.quorum_nodes import quorum_nodes
-from tests.support.random_messages import Domain, declared_fields, random_messages
+from tests.support.loops.both_loops import on_both_loops
+from tests.support.messages.random_messages import Domain, declared_fields, random_messages
+from tests.support.metadata.images import CLUSTER_ID
+from tests.support.nodes.quorum_nodes import quorum_nodes
 from tidelog.broker.controller.handlers.quorum import RAFT_APIS, RaftHandlers
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.node.wiring.raft_node import RaftNode

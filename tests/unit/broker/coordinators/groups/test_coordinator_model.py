@@ -18,7 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.support.group_bench import GroupBench, Waiting, subscription
+from tests.support.groups.coordinator import GroupBench, Waiting, subscription
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.deadlines import DeadlineKey, DeadlineKind
 from tidelog.broker.coordinators.groups.group import Group

@@ -11,9 +11,9 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.metadata import LISTENER, broker_registration_record, replayed
-from tests.support.state_log import MemoryStateLog
-from tests.support.virtual_timer import VirtualTime
+from tests.support.clocks.virtual_time import VirtualTime
+from tests.support.groups.state_log import MemoryStateLog
+from tests.support.metadata.images import LISTENER, broker_registration_record, replayed
 from tidelog.broker.api.handlers.delete_groups import DeleteGroupsHandler
 from tidelog.broker.api.handlers.describe_groups import ALL_GROUP_OPERATIONS, DescribeGroupsHandler
 from tidelog.broker.api.handlers.find_coordinator import (

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.loops import until
-from tests.support.state_log import MemoryStateLog
-from tests.support.turns import STEPS_PER_SLICE, Turns, counted_slices
-from tests.support.virtual_timer import VirtualTime
+from tests.support.clocks.virtual_time import VirtualTime
+from tests.support.groups.state_log import MemoryStateLog
+from tests.support.loops.both_loops import until
+from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.member import Client
 from tidelog.broker.coordinators.groups.offset_expiration import GROUPS_PER_PART

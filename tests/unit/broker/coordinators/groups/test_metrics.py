@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.support.exposed import exposed
+from tests.support.nodes.exposed_metrics import exposed
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.consumer.consumer import Consumer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.group_bench import GroupBench, subscription
+from tests.support.groups.coordinator import GroupBench, subscription
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.records import GroupMetadataRecord, decode_record
 from tidelog.protocol.codec import encode

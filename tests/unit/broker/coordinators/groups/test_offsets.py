@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.group_bench import GroupBench, subscription
+from tests.support.groups.coordinator import GroupBench, subscription
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.offset_commit import (

@@ -6,7 +6,7 @@ makes the first joiner that changes something start the rebalance; all who come 
 
 from __future__ import annotations
 
-from tests.support.group_bench import GroupBench, Waiting
+from tests.support.groups.coordinator import GroupBench, Waiting
 from tidelog.protocol.errors import ErrorCode
 
 

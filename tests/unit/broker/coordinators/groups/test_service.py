@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.state_log import MemoryStateLog
-from tests.support.virtual_timer import VirtualTime
+from tests.support.clocks.virtual_time import VirtualTime
+from tests.support.groups.state_log import MemoryStateLog
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.member import Client
 from tidelog.broker.coordinators.groups.records import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.group_bench import GroupBench
+from tests.support.groups.coordinator import GroupBench
 from tidelog.protocol.errors import ErrorCode
 
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.group_bench import GroupBench
+from tests.support.groups.coordinator import GroupBench
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.records import CommittedOffset, offset_commit
 from tidelog.protocol.errors import ErrorCode, KafkaError

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.eventually import eventually
-from tests.support.state_log import MemoryStateLog
-from tests.support.unhandled import Unhandled
-from tests.support.virtual_timer import VirtualTime
+from tests.support.clocks.virtual_time import VirtualTime
+from tests.support.groups.state_log import MemoryStateLog
+from tests.support.loops.unhandled import Unhandled
+from tests.support.waiting import eventually
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Writes
 from tidelog.broker.coordinators.shared.shard import RecordFormat, ShardState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.transaction_bench import STARTED_MS, A, B, TransactionBench, refusal
+from tests.support.transactions.coordinator import STARTED_MS, A, B, TransactionBench, refusal
 from tidelog.broker.coordinators.transactions.states import TransactionState
 from tidelog.protocol.errors import ErrorCode
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.transaction_bench import ID, A, B, TransactionBench
+from tests.support.transactions.coordinator import ID, A, B, TransactionBench
 from tidelog.broker.coordinators.shared.regular_expression import RegularExpression
 from tidelog.broker.coordinators.transactions.administration import TransactionFilter
 from tidelog.broker.coordinators.transactions.states import TransactionState

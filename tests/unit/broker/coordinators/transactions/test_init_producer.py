@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.transaction_bench import ID, STARTED_MS, A, B, TransactionBench, refusal
+from tests.support.transactions.coordinator import ID, STARTED_MS, A, B, TransactionBench, refusal
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.metadata import EPOCH_MAX
 from tidelog.broker.coordinators.transactions.states import TransactionState

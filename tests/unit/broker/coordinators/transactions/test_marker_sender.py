@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.eventually import eventually
-from tests.support.transactional_node import turns
-from tests.support.virtual_timer import VirtualTime
+from tests.support.clocks.virtual_time import VirtualTime
+from tests.support.transactions.transactional_node import turns
+from tests.support.waiting import eventually
 from tidelog.broker.coordinators.transactions.marker_sender import (
     PARTITIONS_PER_REQUEST,
     REQUESTS_IN_FLIGHT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.transaction_bench import ID, A, B
+from tests.support.transactions.coordinator import ID, A, B
 from tidelog.broker.coordinators.transactions.metadata import TransactionMetadata
 from tidelog.broker.coordinators.transactions.records import (
     TransactionRecord,

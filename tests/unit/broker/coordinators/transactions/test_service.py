@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.eventually import eventually
-from tests.support.state_log import MemoryStateLog
-from tests.support.transaction_bench import ID, TIMEOUT_MS, A, B
-from tests.support.transactional_node import turns
-from tests.support.turns import STEPS_PER_SLICE, Turns, counted_slices
-from tests.support.virtual_timer import VirtualTime
+from tests.support.clocks.virtual_time import VirtualTime
+from tests.support.groups.state_log import MemoryStateLog
+from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices
+from tests.support.transactions.coordinator import ID, TIMEOUT_MS, A, B
+from tests.support.transactions.transactional_node import turns
+from tests.support.waiting import eventually
 from tidelog.broker.coordinators.shared.regular_expression import RegularExpression
 from tidelog.broker.coordinators.transactions.administration import TransactionFilter
 from tidelog.broker.coordinators.transactions.config import TransactionConfig

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.support.state_log import MemoryStateLog
-from tests.support.transaction_bench import ID, A
-from tests.support.transactional_node import turns
-from tests.support.virtual_timer import VirtualTime
+from tests.support.clocks.virtual_time import VirtualTime
+from tests.support.groups.state_log import MemoryStateLog
+from tests.support.transactions.coordinator import ID, A
+from tests.support.transactions.transactional_node import turns
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.marking import Marking
 from tidelog.broker.coordinators.transactions.service import TransactionPorts, TransactionService

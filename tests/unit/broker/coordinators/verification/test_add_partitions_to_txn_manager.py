@@ -7,9 +7,9 @@ from typing import TypeVar, cast
 
 import pytest
 
-from tests.support.replicas import Replicas
-from tests.support.transaction_coordinators import ScriptedCoordinator
-from tests.support.transactional_node import turns
+from tests.support.replicas.replica_manager import Replicas
+from tests.support.transactions.scripted_coordinator import ScriptedCoordinator
+from tests.support.transactions.transactional_node import turns
 from tidelog.broker.coordinators.verification.add_partitions_to_txn_manager import (
     REQUESTS_IN_FLIGHT,
     AddPartitionsToTxnManager,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.transactional_node import T0, TransactionalNode
+from tests.support.transactions.transactional_node import T0, TransactionalNode
 from tidelog.broker.coordinators.verification.metrics import LATE_TRANSACTION_BUFFER_MS, report_verification
 from tidelog.broker.observability.exposition import Exposition
 from tidelog.broker.observability.metrics import BrokerMetrics

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.compaction import COMPACTED, append_keyed, latest_of, read_log, roll
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.eventually import eventually
-from tests.support.exposed import exposed
-from tests.support.log_managers import TOPIC_ID, started
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.compaction import COMPACTED, append_keyed, latest_of, read_log, roll
+from tests.support.logs.log_managers import TOPIC_ID, started
+from tests.support.nodes.exposed_metrics import exposed
+from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.logs.cleaning.log_cleaner import LogCleaner

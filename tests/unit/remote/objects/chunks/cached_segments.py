@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.object_stores import MemoryStore
+from tests.support.tier.object_stores import MemoryStore
 from tidelog.remote.objects.chunks.cache import ChunkCache
 from tidelog.remote.objects.chunks.cache_settings import CacheSettings
 from tidelog.remote.objects.chunks.segment_chunks import Segment

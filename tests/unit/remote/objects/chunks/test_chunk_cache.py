@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.eventually import wait_until
-from tests.support.object_stores import FailingStore, GatedStore, How, MemoryStore
-from tests.support.segment_configs import compressible
+from tests.support.tier.object_stores import FailingStore, GatedStore, How, MemoryStore
+from tests.support.tier.segment_configs import compressible
+from tests.support.waiting import wait_until
 from tests.unit.remote.objects.chunks.cached_segments import make_cache, put_segment
 from tidelog.remote.objects.chunks import cache as chunk_cache_module
 from tidelog.remote.objects.chunks.segment_stream import CachedSegmentStream

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.object_stores import MemoryStore
-from tests.support.segment_configs import compressible
+from tests.support.tier.object_stores import MemoryStore
+from tests.support.tier.segment_configs import compressible
 from tests.unit.remote.objects.chunks.cached_segments import make_cache, put_segment
 from tidelog.base.config_definition import ConfigError
 from tidelog.remote.objects.chunks.storage import ChunkKey, DiskStorage

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.support.eventually import wait_until
+from tests.support.waiting import wait_until
 from tidelog.remote.objects.chunks.cache_settings import CacheSettings
 from tidelog.remote.objects.chunks.loading_cache import LoadingCache
 from tidelog.remote.ports.storage_manager import RemoteStorageError

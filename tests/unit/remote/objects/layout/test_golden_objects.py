@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import GOLDEN_FILES
-from tests.support.segment_configs import KINDS, compressible, configs_of
-from tests.support.segments import StoredSegment, make_segment
+from tests.support.tier.sealed_segments import StoredSegment, make_segment
+from tests.support.tier.segment_configs import KINDS, compressible, configs_of
 from tidelog.remote.objects.config import storage_manager_from_config
 from tidelog.remote.objects.layout.custom_metadata import decode_custom_metadata
 from tidelog.remote.ports.storage_manager import IndexType, RemoteResourceNotFound

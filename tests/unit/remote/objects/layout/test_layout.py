@@ -12,7 +12,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.segments import make_segment
+from tests.support.tier.sealed_segments import make_segment
 from tidelog.protocol.errors import DecodeError
 from tidelog.remote.objects.layout.chunk_index import (
     ChunkIndex,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.segment_configs import key_pair
-from tests.support.segments import make_segment
+from tests.support.tier.sealed_segments import make_segment
+from tests.support.tier.segment_configs import key_pair
 from tidelog.protocol.errors import DecodeError
 from tidelog.remote.objects.layout.chunk_index import FixedChunkIndex, VariableChunkIndex
 from tidelog.remote.objects.layout.encryption import DataKey, KeyRing

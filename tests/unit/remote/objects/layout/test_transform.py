@@ -9,7 +9,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.segment_configs import compressible, key_pair
+from tests.support.tier.segment_configs import compressible, key_pair
 from tidelog.protocol.errors import DecodeError
 from tidelog.remote.objects.layout.encryption import OVERHEAD_BYTES, DataKey
 from tidelog.remote.objects.layout.pieces import Pieces

@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.support.fault_proxy import FaultProxy, fault_proxy
-from tests.support.s3_server import S3Server, s3_server
+from tests.support.s3.fault_proxy import FaultProxy, fault_proxy
+from tests.support.s3.server import S3Server, s3_server
 from tidelog.remote.objects.stores.backends import object_store
 from tidelog.remote.objects.stores.port import ObjectStore
 

@@ -1,6 +1,6 @@
 """What every object store does alike: one suite over all adapters.
 
-`TIDELOG_S3_ENDPOINT` makes the S3 part of it run against any server (tests/support/s3_server.py).
+`TIDELOG_S3_ENDPOINT` makes the S3 part of it run against any server (tests/support/s3/server.py).
 """
 
 from __future__ import annotations

@@ -10,8 +10,7 @@ from random import Random
 
 import pytest
 
-from tests.support.eventually import wait_until
-from tests.support.fault_proxy import (
+from tests.support.s3.fault_proxy import (
     Fault,
     FaultProxy,
     canned,
@@ -24,6 +23,7 @@ from tests.support.fault_proxy import (
     slow_down,
     truncate,
 )
+from tests.support.waiting import wait_until
 
 BODY = bytes(range(256)) * 4
 

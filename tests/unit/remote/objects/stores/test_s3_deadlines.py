@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.support.dripping_server import dripping_server
+from tests.support.network.dripping_server import dripping_server
 from tests.support.patience import ends
 from tidelog.remote.objects.stores.backends import object_store
 from tidelog.remote.objects.stores.s3_deadlines import Deadlines

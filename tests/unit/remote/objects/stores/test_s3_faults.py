@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.eventually import wait_until
-from tests.support.fault_proxy import (
+from tests.support.patience import ends
+from tests.support.s3.fault_proxy import (
     Fault,
     FaultProxy,
     canned,
@@ -25,8 +25,8 @@ from tests.support.fault_proxy import (
     slow_down,
     truncate,
 )
-from tests.support.patience import ends
-from tests.support.s3_server import S3Server
+from tests.support.s3.server import S3Server
+from tests.support.waiting import wait_until
 from tests.unit.remote.objects.stores.conftest import NewStore
 from tidelog.remote.objects.stores.port import ObjectStore
 from tidelog.remote.ports.storage_manager import RemoteResourceNotFound, RemoteStorageError

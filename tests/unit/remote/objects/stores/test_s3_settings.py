@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.eventually import wait_until
-from tests.support.fault_proxy import FaultProxy
+from tests.support.s3.fault_proxy import FaultProxy
+from tests.support.waiting import wait_until
 from tests.unit.remote.objects.stores.conftest import NewStore
 from tidelog.base.config_definition import ConfigError
 from tidelog.remote.objects.stores.backends import object_store

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.support.fault_proxy import FaultProxy, server_error
-from tests.support.s3_server import S3Server
+from tests.support.s3.fault_proxy import FaultProxy, server_error
+from tests.support.s3.server import S3Server
 from tests.unit.remote.objects.stores.conftest import NewStore
 
 KEY = "t-id/0/00000000000000000000-uuid"

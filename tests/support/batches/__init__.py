@@ -1,0 +1,1 @@
+"""Record batches for tests: what Kafka wrote, forged batches, and damaged bytes."""

@@ -1,0 +1,51 @@
+"""A disk in memory whose process runs out of descriptors at a chosen moment.
+
+Everything that needs a descriptor on a real system is counted: opening a file, reading one, listing, removing
+or syncing a directory. From number `fails_at` on, `fails_times` of them raise EMFILE.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tidelog.storage.disk.files import File
+
+
+class ShortOfDescriptors(CrashFileSystem):
+    """See the module; `uses` names what needed a descriptor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.become_short(0, 0)
+
+    def become_short(self, fails_at: int, fails_times: int) -> None:
+        """Count from here on, and refuse `fails_times` uses from number `fails_at` on."""
+        self.uses: list[str] = []
+        self.fails_at = fails_at
+        self.fails_times = fails_times
+
+    def _use(self, operation: str, path: str) -> None:
+        self.uses.append(f"{operation} {path}")
+        if self.fails_at <= len(self.uses) < self.fails_at + self.fails_times:
+            raise OSError(errno.EMFILE, "Too many open files", path)
+
+    def open(self, path: str, *, create: bool) -> File:
+        self._use("open", path)
+        return super().open(path, create=create)
+
+    def read(self, path: str) -> bytes:
+        self._use("read", path)
+        return super().read(path)
+
+    def listdir(self, path: str) -> list[str]:
+        self._use("listdir", path)
+        return super().listdir(path)
+
+    def rmtree(self, path: str) -> None:
+        self._use("rmtree", path)
+        super().rmtree(path)
+
+    def fsync_dir(self, path: str) -> None:
+        self._use("fsync_dir", path)
+        super().fsync_dir(path)

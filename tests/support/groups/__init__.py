@@ -1,0 +1,1 @@
+"""A group coordinator on virtual time, and its log in memory."""

@@ -1,0 +1,124 @@
+"""Compacting a log in one go, and reading what is left, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from tests.support.logs.partition_logs import NOW_MS
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.ids import Offset
+from tidelog.protocol.record import BatchBuilder, Record, read_records
+from tidelog.storage.compaction.cleanable import Cleanable, find_cleanable
+from tidelog.storage.compaction.cleaning import GroupCleaner, Pace, fill_offset_map, groups_to_clean
+from tidelog.storage.compaction.offset_map import OffsetMap
+from tidelog.storage.compaction.plan import last_records, plan_cleaning
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.log.partition_log import PartitionLog
+
+COMPACTED = replace(LogConfig(), cleanup_policy=("compact",), delete_retention_ms=1000)
+
+
+def keyed_batch(
+    records: Iterable[tuple[str | None, str | None]],
+    *,
+    compression: Compression = Compression.NONE,
+    timestamps: int | list[int] = NOW_MS,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    is_transactional: bool = False,
+    log_append_time: int | None = None,
+) -> bytearray:
+    """A batch of keys with their values, None for a tombstone; one timestamp for all or one for each."""
+    builder = BatchBuilder(
+        compression=compression,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        is_transactional=is_transactional,
+        log_append_time=log_append_time,
+    )
+    for index, (key, value) in enumerate(records):
+        timestamp = timestamps if isinstance(timestamps, int) else timestamps[index]
+        builder.append(timestamp, _bytes(key), _bytes(value))
+    return builder.build()
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
+def append_keyed(log: PartitionLog, *records: tuple[str | None, str | None], **options: object) -> Offset:
+    """Append one batch as the leader, replicated at once; its first offset."""
+    data = keyed_batch(records, **options)  # type: ignore[arg-type]
+    info = log.append_as_leader(data, 0, NOW_MS)
+    log.advance_high_watermark(log.log_end_offset)
+    return info.first_offset
+
+
+def roll(log: PartitionLog, now_ms: int = NOW_MS) -> None:
+    """Seal the active segment, durably, so that it can be compacted."""
+    log.roll(now_ms)
+    log.flush(now_ms)
+
+
+@dataclass
+class Round:
+    """What one round of compaction did."""
+
+    cleanable: Cleanable
+    end_offset: Offset
+    bytes_read: int
+    bytes_written: int
+
+
+def compact(
+    log: PartitionLog,
+    now_ms: int = NOW_MS,
+    *,
+    key_count_max: int = 1000,
+    io_buffer_bytes: int = 4096,
+    pace: Pace = lambda size_bytes: None,
+) -> Round:
+    """One round, whether it is due or not; the log must have something dirty."""
+    cleanable = find_cleanable(log, now_ms)
+    plan = plan_cleaning(log, cleanable, now_ms, io_buffer_bytes)
+    offsets = OffsetMap(key_count_max)
+    end_offset = fill_offset_map(plan, offsets, pace)
+    cleaner = GroupCleaner(plan, offsets, pace)
+    for group in groups_to_clean(plan, end_offset):
+        cleaned = cleaner.clean(group, last_records(log))
+        log.replace_segments(cleaned, [source.segment for source in group], now_ms)
+    log.set_first_dirty_offset(end_offset)
+    return Round(cleanable, end_offset, cleaner.bytes_read, cleaner.bytes_written)
+
+
+def read_log(log: PartitionLog, *, committed: bool = False) -> list[Record]:
+    """The records that a client gets from log start to high watermark, or to the last stable offset."""
+    end = log.last_stable_offset if committed else log.high_watermark
+    offset, records = log.log_start_offset, []
+    while offset < end:
+        read = log.read(offset, 512, upper_bound=end, at_least_one=True, with_aborted_transactions=True)
+        if read.records is None:
+            break  # what stood there is gone, and nothing is behind it
+        data, aborted = read.records.read(), list(read.aborted_transactions or [])
+        for position, header in iterate_headers(data):
+            offset = header.next_offset
+            found = read_records(data, position, header)
+            if header.is_control:
+                continue
+            is_aborted = header.is_transactional and any(
+                one.producer_id == header.producer_id
+                and one.first_offset <= header.base_offset <= one.last_offset
+                for one in aborted
+            )
+            if not (committed and is_aborted):
+                records += found
+    return [record for record in records if record.offset >= log.log_start_offset]
+
+
+def latest_of(records: Iterable[Record]) -> dict[bytes, tuple[Offset, bytes | None]]:
+    """For each key the offset and value of its last record: the naive model of compaction."""
+    return {record.key: (record.offset, record.value) for record in records if record.key is not None}

@@ -1,0 +1,38 @@
+"""Managers of logs over the directories /a and /b of a disk that can crash."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+from uuid import UUID
+
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.partition_logs import NOW_MS
+from tidelog.protocol.ids import TopicPartition
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.directories.log_manager import LogManager
+from tidelog.storage.log.partition_log import PartitionLog
+
+TOPIC_ID = UUID(int=1)
+EVENTS = TopicPartition("events", 0)
+CONFIG = LogConfig()
+
+
+def started(disk: CrashFileSystem, *dirs: str, now_ms: int = NOW_MS, **options: Any) -> LogManager:
+    """A manager that has opened what is there; partitions that are put aside get ids from 1 on."""
+    ids = count(1)
+    manager = LogManager(disk, dirs or ("/a", "/b"), new_id=lambda: UUID(int=next(ids)), **options)
+    manager.start(now_ms)
+    return manager
+
+
+def create(manager: LogManager, name: str = "events", partition: int = 0, **options: Any) -> PartitionLog:
+    """The partition, made unless it is there."""
+    return manager.get_or_create(TopicPartition(name, partition), TOPIC_ID, CONFIG, NOW_MS, **options)
+
+
+def found(manager: LogManager, topic_partition: TopicPartition = EVENTS) -> PartitionLog:
+    """The partition, which is there."""
+    log = manager.get(topic_partition)
+    assert log is not None
+    return log

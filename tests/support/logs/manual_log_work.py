@@ -1,0 +1,50 @@
+"""A queue of log work that a test completes by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tests.support.replicas.replica_manager import NOW_MS, Replicas
+from tidelog.storage.directories.directory_work import LogCreation
+from tidelog.storage.directories.log_directory import Retirement
+from tidelog.storage.log.partition_log import PartitionLog
+
+
+class ManualLogWork:
+    """A LogWorkQueue that creates and retires logs in order when the test calls `finish`."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self.planned: list[LogCreation | Retirement] = []
+        self.callbacks: list[Callable[[], None]] = []
+        self._replicas = replicas
+        replicas.manager.log_work = self
+
+    def submit(self, planned: Sequence[LogCreation | Retirement]) -> None:
+        self.planned += planned
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.callbacks.append(callback)
+
+    def next_turn(self) -> None:
+        """Run the callbacks that are scheduled now."""
+        callbacks, self.callbacks = self.callbacks, []
+        for callback in callbacks:
+            callback()
+
+    @property
+    def creations(self) -> list[LogCreation]:
+        """The logs that are to be created."""
+        return [each for each in self.planned if isinstance(each, LogCreation)]
+
+    def finish(self, outcome: Exception | None = None) -> None:
+        """Complete the planned work, or let it fail with `outcome`."""
+        planned, self.planned = self.planned, []
+        done: list[tuple[LogCreation | Retirement, PartitionLog | Exception | None]] = [
+            (each, outcome or each.run()) for each in planned
+        ]
+        self._replicas.manager.on_log_work_done(done, NOW_MS)
+
+    def finish_all(self) -> None:
+        """Complete the planned work, and the work that results from it."""
+        while self.planned:
+            self.finish()

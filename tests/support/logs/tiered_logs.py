@@ -1,0 +1,47 @@
+"""Logs with a remote part."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.partition_logs import NOW_MS, append, open_log
+from tidelog.protocol.ids import Offset
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.log.observer import LogObserver
+from tidelog.storage.log.partition_log import PartitionLog
+
+TIERED = replace(LogConfig(), remote_storage_enable=True, retention_ms=-1, local_retention_bytes=0)
+
+
+def tiered_log(
+    config: LogConfig = TIERED,
+    *,
+    disk: CrashFileSystem | None = None,
+    log_start_offset: Offset = 0,
+    recovery_point: Offset = 0,
+    clean: bool = False,
+    observer: LogObserver | None = None,
+) -> PartitionLog:
+    """A tiered log, which holds nothing locally that it need not."""
+    return open_log(
+        disk or CrashFileSystem(),
+        config,
+        log_start_offset=log_start_offset,
+        recovery_point=recovery_point,
+        clean=clean,
+        observer=observer,
+    )
+
+
+def three_segments(
+    config: LogConfig = TIERED, *, highest_remote: Offset | None = None, observer: LogObserver | None = None
+) -> PartitionLog:
+    """Offsets 0 to 5, two in a segment, then an empty active segment."""
+    log = tiered_log(config, observer=observer)
+    for first in range(0, 6, 2):
+        append(log, f"{first}", f"{first + 1}")
+        log.roll(NOW_MS)
+    if highest_remote is not None:
+        log.note_highest_offset_in_remote_storage(highest_remote)
+    return log

@@ -1,0 +1,1 @@
+"""Messages of the protocol for tests: random and recorded messages, and other codecs to compare with."""

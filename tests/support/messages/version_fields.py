@@ -1,0 +1,27 @@
+"""A message reduced to what one of its versions can express, so that one request serves every version."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from tests.support.messages.random_messages import declared_fields, inner_struct
+from tidelog.protocol.schema import Struct
+
+StructT = TypeVar("StructT", bound=Struct)
+
+
+def fitted(message: StructT, version: int) -> StructT:
+    """`message` without the fields that `version` does not have; those keep their defaults."""
+    values: dict[str, Any] = {}
+    for field in declared_fields(type(message)):
+        value = getattr(message, field.name)
+        if version not in field.kind.present:
+            continue
+        if inner_struct(field.kind) is not None and value is not None:
+            value = (
+                tuple(fitted(one, version) for one in value)
+                if isinstance(value, tuple)
+                else fitted(value, version)
+            )
+        values[field.name] = value
+    return type(message)(**values)

@@ -1,0 +1,1 @@
+"""Metadata images, metadata stores and their quorum of one voter."""

@@ -1,0 +1,105 @@
+"""A leader and a coordinator on real sockets; a test decides what they answer a transactional producer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from tests.support.network.scripted_broker import Answer, ScriptedBroker, Seen, scripted_brokers
+from tests.support.transactions.producers import (
+    ended,
+    initialized,
+    offsets_added,
+    offsets_committed,
+    partitions_added,
+)
+from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata
+from tidelog.clients.producer.producer import Producer
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.api_versions import FinalizedFeatureKey
+from tidelog.protocol.messages.end_txn import EndTxnResponse
+from tidelog.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from tidelog.protocol.messages.init_producer_id import InitProducerIdResponse
+from tidelog.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from tidelog.protocol.registry import ApiKey
+
+P0 = TopicPartition("tides", 0)
+GROUP = ConsumerGroupMetadata("harbour", 3, "member")
+
+
+def produced(code: ErrorCode = ErrorCode.NONE) -> ProduceResponse:
+    entry = PartitionProduceResponse(index=0, error_code=code, base_offset=0)
+    return ProduceResponse(responses=(TopicProduceResponse(name="tides", partition_responses=(entry,)),))
+
+
+def in_turn(*answers: Answer) -> Callable[[Seen], Answer]:
+    """Give these answers one after the other, then the last one again."""
+    left = list(answers)
+
+    def handler(seen: Seen) -> Answer:
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    return handler
+
+
+class Coordinated:
+    """Two brokers: the first leads the partition, the second coordinates transactions and groups."""
+
+    def __init__(self, brokers: list[ScriptedBroker]) -> None:
+        self.leader, self.coordinator = brokers
+        self.epoch = 0
+        for broker in brokers:
+            broker.handlers[ApiKey.FIND_COORDINATOR] = self._found
+        self.leader.handlers[ApiKey.PRODUCE] = in_turn(produced())
+        handlers = self.coordinator.handlers
+        handlers[ApiKey.INIT_PRODUCER_ID] = self._initialized
+        handlers[ApiKey.ADD_PARTITIONS_TO_TXN] = in_turn(partitions_added(P0))
+        handlers[ApiKey.ADD_OFFSETS_TO_TXN] = in_turn(offsets_added())
+        handlers[ApiKey.TXN_OFFSET_COMMIT] = in_turn(offsets_committed({P0: ErrorCode.NONE}))
+        handlers[ApiKey.END_TXN] = self.ended
+
+    def _found(self, seen: Seen) -> FindCoordinatorResponse:
+        [key] = seen.message.coordinator_keys
+        found = Coordinator(key=key, node_id=2, host="127.0.0.1", port=self.coordinator.port)
+        return FindCoordinatorResponse(coordinators=(found,))
+
+    def _initialized(self, seen: Seen) -> InitProducerIdResponse:
+        if seen.message.producer_id != -1:
+            self.epoch += 1
+        return initialized(7, self.epoch)
+
+    def ended(self, seen: Seen) -> EndTxnResponse:
+        if seen.version < 5:
+            return ended()
+        self.epoch = seen.message.producer_epoch + 1
+        return ended(ErrorCode.NONE, 7, self.epoch)
+
+    def offer_version_2(self) -> None:
+        feature = FinalizedFeatureKey(name="transaction.version", max_version_level=2, min_version_level=2)
+        for broker in (self.leader, self.coordinator):
+            broker.handlers[ApiKey.API_VERSIONS] = lambda seen, broker=broker: replace(  # type: ignore[misc]
+                broker.api_versions(), finalized_features_epoch=9, finalized_features=(feature,)
+            )
+
+    def producer(self, **options: Any) -> Producer:
+        settings: dict[str, Any] = {"retry_backoff_ms": 5, "retry_backoff_max_ms": 10, "linger_ms": 0}
+        settings |= {"reconnect_backoff_ms": 5, "reconnect_backoff_max_ms": 10, "max_block_ms": 5_000}
+        return Producer(self.leader.address, transactional_id="gauge", **(settings | options))
+
+    def asked(self, api_key: int) -> list[tuple[int, int]]:
+        """Version and producer epoch of every request of one API."""
+        return [
+            (seen.version, getattr(seen.message, "producer_epoch", -1))
+            for seen in self.coordinator.seen
+            if seen.api_key == api_key
+        ]
+
+
+@asynccontextmanager
+async def coordinated() -> AsyncIterator[Coordinated]:
+    """Both brokers, serving."""
+    async with scripted_brokers(2) as brokers:
+        yield Coordinated(brokers)

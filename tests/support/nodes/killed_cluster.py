@@ -1,0 +1,241 @@
+"""A tiered cluster of real processes that end themselves by SIGKILL where a test says."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from enum import Enum
+from pathlib import Path
+from uuid import UUID
+
+import confluent_kafka
+
+from tests.support.nodes.killed_node import ARMED_FILE, DIED_FILE
+from tests.support.tier.audit import TierAudit, Written
+from tests.support.tier.tiered_topics import SEGMENT_BYTES, TIERED
+from tidelog.clients.admin.admin import Admin, ConfigChange, ConfigResource, ResourceType
+from tidelog.local_cluster.cluster import LocalCluster
+from tidelog.local_cluster.node_process import NodeProcess
+from tidelog.local_cluster.tiering import QUICK_TIERING, TIER_FOLDER, tiered_settings
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.remote.ports.segment_metadata import TopicIdPartition
+from tidelog.testing.embedded import CLUSTER_DEFAULTS, EMBEDDED_DEFAULTS
+
+TIMEOUT_S = 90.0
+VALUE_BYTES = 8_000
+POLL_S = 0.05
+
+
+class DyingCluster:
+    """`count` nodes on an empty `folder`, started; `stop` ends whatever runs."""
+
+    def __init__(self, folder: Path, count: int, settings: Mapping[str, str] | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        defaults = CLUSTER_DEFAULTS if count > 1 else EMBEDDED_DEFAULTS
+        own = {**defaults, **QUICK_TIERING, **(settings or {})}
+        self.cluster = LocalCluster.create(
+            folder / "cluster", count, settings=tiered_settings(folder, count, own)
+        )
+        for node_id in self.cluster.nodes:
+            place = self.cluster.layout.node_folder(node_id)
+            self.cluster.nodes[node_id] = NodeProcess(place, "tests.support.nodes.killed_node")
+        self.count = count
+        self.tier = folder / TIER_FOLDER
+        self.audit = TierAudit(self.cluster.bootstrap_servers, self.tier)
+        self.settled: dict[str, Written] = {}
+        """What was judged so far, by topic."""
+        self._ids: dict[str, UUID] = {}
+        self.cluster.start()
+
+    def stop(self) -> None:
+        """Kill every node; the folder stays."""
+        for node in self.cluster.nodes.values():
+            node.kill()
+
+    # --- topics ---------------------------------------------------------------------------
+
+    def create(self, topic: str, **configs: str) -> Written:
+        """A tiered topic of one partition that keeps little locally, with all its replicas in sync."""
+        own = {key.replace("_", "."): text for key, text in configs.items()}
+
+        async def create() -> UUID:
+            async with Admin(self.cluster.bootstrap_servers) as admin:
+                return (await admin.create_topic(topic, 1, self.count, configs={**TIERED, **own})).topic_id
+
+        self._ids[topic] = asyncio.run(create())
+        self.wait_until_whole(topic)
+        return Written(topic)
+
+    def alter(self, topic: str, **configs: str) -> None:
+        """Change configs of the topic."""
+
+        async def alter() -> None:
+            resource = ConfigResource(ResourceType.TOPIC, topic)
+            changes = [
+                ConfigChange(name=key.replace("_", "."), value=value) for key, value in configs.items()
+            ]
+            async with Admin(self.cluster.bootstrap_servers) as admin:
+                error = (await admin.incremental_alter_configs({resource: changes}))[resource]
+                if error is not None:
+                    raise error
+
+        asyncio.run(alter())
+
+    def delete(self, topic: str) -> None:
+        """Delete the topic; that it is gone already is no error, as an answer may have been lost."""
+
+        async def delete() -> None:
+            async with Admin(self.cluster.bootstrap_servers) as admin:
+                error = (await admin.delete_topics([topic]))[topic]
+                if error is not None and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise error
+
+        asyncio.run(delete())
+
+    def partition(self, topic: str) -> TopicIdPartition:
+        """The only partition of a topic, with the id that it was created with."""
+        return TopicIdPartition(self._ids[topic], topic, 0)
+
+    def leader(self, topic: str) -> int:
+        """Who leads; -1 when nobody does, or nobody can say."""
+        return self.described(topic)[0]
+
+    def produce(self, written: Written, segments: float) -> None:
+        """Write that many segments' worth of records; TimeoutError unless all are acknowledged."""
+        producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": self.cluster.bootstrap_servers,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "message.timeout.ms": int(TIMEOUT_S * 1000),
+                "log_level": 0,
+            }
+        )
+        before = len(written.values)
+        count = int(segments * SEGMENT_BYTES / VALUE_BYTES)
+        for number in range(before, before + count):
+            value = f"{written.topic} {written.era} {number} ".encode().ljust(
+                VALUE_BYTES, b"%d" % (number % 10)
+            )
+            producer.produce(written.topic, value, partition=0, on_delivery=written.delivered)
+        if producer.flush(TIMEOUT_S):
+            raise TimeoutError(f"{written.topic}: records are not acknowledged")
+        assert written.failed == [], written.failed[:3]
+
+    # --- death ----------------------------------------------------------------------------
+
+    def arm(self, node_id: int, moment: Enum, nth: int = 1) -> None:
+        """Let the node end itself at the nth passing of `moment` from now on."""
+        folder = self.cluster.layout.node_folder(node_id)
+        (folder / DIED_FILE).unlink(missing_ok=True)
+        new = folder / f"{ARMED_FILE}.new"
+        new.write_text(f"{moment.name} {nth}")
+        new.rename(folder / ARMED_FILE)
+
+    def wait_for_death(self, node_id: int) -> None:
+        """Wait until the armed moment came; AssertionError when it did not, or the node ended otherwise."""
+        node = self.cluster.nodes[node_id]
+        folder = self.cluster.layout.node_folder(node_id)
+        self.wait_for(lambda: not node.is_running, f"death of node {node_id}")
+        assert (folder / DIED_FILE).exists(), f"node {node_id} ended otherwise: {node.log_tail(20)}"
+        node.wait(10.0)
+
+    def start(self, node_id: int) -> None:
+        """Start a node that died, and wait until clients are told of it."""
+        self.cluster.start([node_id])
+
+    def empty(self, topic: str, node_id: int) -> None:
+        """Take a partition away from a node that does not run."""
+        shutil.rmtree(self.cluster.layout.data_folder(node_id) / f"{topic}-0")
+
+    # --- waiting and judging --------------------------------------------------------------
+
+    def wait_until_whole(self, topic: str) -> None:
+        """Wait until every replica is in sync."""
+        self.wait_for(lambda: self.described(topic)[1] == self.count, f"whole {topic}")
+
+    def wait_until_led_without(self, topic: str, node_id: int) -> None:
+        """Wait until another node leads."""
+        self.wait_for(lambda: self.leader(topic) not in (node_id, -1), f"another leader of {topic}")
+
+    def settle(self, written: Written) -> None:
+        """Wait until all sealed segments are in the tier only and nothing is left over; then judge all.
+
+        AssertionError names what is not as it should be, of the last look when it never is.
+        """
+        self.drain(written)
+        self.wait_for_sound(lambda: self._require_settled(written))
+        borders = self.audit.borders(written.topic)
+        borders.require_order()
+        self.audit.require_readable(written, borders)
+        self.settled[written.topic] = written
+
+    def drain(self, written: Written) -> None:
+        """Wait until all sealed segments are in the tier only."""
+        self.wait_for(lambda: self._is_drained(written), f"drained {written.topic}")
+
+    def require_gone(self, topic: str) -> None:
+        """Wait until nothing is left in the tier of a topic that was deleted."""
+
+        def require() -> None:
+            partition = self.partition(topic)
+            assert self.audit.objects(partition.topic_id) == set()
+            assert self.audit.segments(partition) == []
+
+        self.wait_for_sound(require)
+
+    def _require_settled(self, written: Written) -> None:
+        partition = self.partition(written.topic)
+        segments = self.audit.segments(partition)
+        borders = self.audit.borders(written.topic)
+        borders.require_order()
+        self.audit.require_covered_once(segments, borders)
+        objects = self.audit.objects(partition.topic_id)
+        expected = self.audit.expected_objects(segments)
+        assert objects == expected, f"orphans {objects - expected}, missing {expected - objects}"
+        states = {each.state.name for each in segments}
+        assert states <= {"COPY_SEGMENT_FINISHED"}, states
+
+    def _is_drained(self, written: Written) -> bool:
+        try:
+            borders = self.audit.borders(written.topic)
+        except (KafkaError, OSError):
+            return False
+        borders.require_order()
+        waits = written.bytes_from(borders.tiered_end)
+        return waits <= SEGMENT_BYTES and borders.local_start == max(borders.tiered_end, borders.log_start)
+
+    def wait_for(self, holds: Callable[[], bool], what: str) -> None:
+        """Poll until `holds`; AssertionError."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while not holds():
+            assert time.monotonic() < deadline, f"no {what} within {TIMEOUT_S:g} s"
+            time.sleep(POLL_S)
+
+    def wait_for_sound(self, require: Callable[[], None]) -> None:
+        """Poll until `require` passes; its last AssertionError when it does not in time."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                return require()
+            except (AssertionError, KafkaError, OSError):
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(POLL_S)
+
+    def described(self, topic: str) -> tuple[int, int]:
+        """Leader and number of replicas in sync, as the first node that answers tells it."""
+
+        async def ask() -> tuple[int, int]:
+            async with Admin(self.cluster.bootstrap_servers, request_timeout_ms=3_000) as admin:
+                found = (await admin.describe_topics([topic], timeout_ms=3_000))[topic]
+            if isinstance(found, KafkaError):
+                return -1, 0
+            return found.partitions[0].leader, len(found.partitions[0].in_sync_replicas)
+
+        with suppress(KafkaError, OSError, TimeoutError):
+            return asyncio.run(ask())
+        return -1, 0

@@ -1,0 +1,1 @@
+"""Partitions, replicas and followers without a whole node."""

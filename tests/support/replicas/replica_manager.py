@@ -1,0 +1,224 @@
+"""Partitions without a node around them: a ReplicaManager on a disk in memory, requests made by hand."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.metadata.images import broker_registration_record
+from tidelog.broker.network.request import Request, Response
+from tidelog.broker.partitions.leadership import LeaderPartition, Leadership
+from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.broker.partitions.waiting_requests import WaitingRequests
+from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.cluster.delta import MetadataDelta
+from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrProposal
+from tidelog.protocol.codec import decode, encode
+from tidelog.protocol.framing import RequestHeader, read_response_header
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.partition_record import PartitionRecord
+from tidelog.protocol.metadata_records.topic_record import TopicRecord
+from tidelog.protocol.registry import ApiKey, response_type
+from tidelog.protocol.schema import ApiMessage, MetadataRecord
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.directories.log_manager import LogManager
+from tidelog.storage.segment.file_slice import FileSlice
+
+NODE = 1
+NOW_MS = 1_700_000_000_000
+
+
+class HandClock:
+    """A clock that the test turns; wall and monotonic time go together."""
+
+    def __init__(self) -> None:
+        self.now_ms = NOW_MS
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms - NOW_MS
+
+    def monotonic_ns(self) -> int:
+        return self.monotonic_ms() * 1_000_000
+
+
+class Proposals:
+    """Keeps the changes of ISRs that leaders ask for; the test plays the controller."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[LeaderPartition, IsrProposal]] = []
+
+    def propose(self, partition: LeaderPartition, proposal: IsrProposal) -> None:
+        self.made.append((partition, proposal))
+
+    def commit(self) -> tuple[int, ...]:
+        """Grant the latest, and say what the ISR is now."""
+        partition, proposal = self.made[-1]
+        isr = tuple(member.broker_id for member in proposal.members)
+        answer = IsrCommitted(
+            leader=NODE,
+            leader_epoch=proposal.leader_epoch,
+            partition_epoch=proposal.partition_epoch + 1,
+            isr=isr,
+        )
+        assert not partition.on_isr_response(proposal, answer)
+        return isr
+
+
+class Replicas:
+    """A ReplicaManager that follows an image which the test changes record by record."""
+
+    def __init__(
+        self,
+        fs: CrashFileSystem | None = None,
+        *log_dirs: str,
+        node_id: int = NODE,
+        log_config: LogConfig | None = None,
+    ) -> None:
+        """`log_config` is what logs have that are there before any metadata is."""
+        self.clock = HandClock()
+        self.proposals = Proposals()
+        self.leadership = Leadership(
+            node_id,
+            clock=self.clock,
+            brokers=lambda: self.image.brokers,
+            own_epoch=lambda: 100 + node_id,
+        )
+        self.leadership.updates = self.proposals
+        self.fs = fs or CrashFileSystem()
+        self.logs = LogManager(self.fs, log_dirs or ["/data"], default_config=log_config)
+        self.logs.start(NOW_MS)
+        self.manager = ReplicaManager(node_id, self.logs, {}, self.leadership)
+        self.image = MetadataImage(cluster_id="test")
+        self._created = 0
+
+    def replay(self, *records: MetadataRecord) -> None:
+        """Let the manager follow these records as one step."""
+        delta = MetadataDelta(self.image)
+        for record in records:
+            delta.replay(record)
+        self.image = delta.image(self.image.offset + len(records), 1)
+        self.manager.apply(delta, self.image, NOW_MS)
+
+    def register(self, *brokers: int, fenced: bool = False) -> None:
+        """Register brokers, broker N at epoch 100 + N and in rack N."""
+        self.replay(
+            *(broker_registration_record(broker, rack=f"rack{broker}", fenced=fenced) for broker in brokers)
+        )
+
+    def watch(self, fetch: Purgatory, produce: Purgatory, delete_records: Purgatory) -> None:
+        """Have those who wait there told when a partition gets on."""
+        self.leadership.waiting = WaitingRequests(fetch, produce, delete_records)
+
+    def create(
+        self,
+        topic: str,
+        partitions: int = 1,
+        *,
+        isr: tuple[int, ...] = (NODE,),
+        replicas: tuple[int, ...] | None = None,
+        leader: int = NODE,
+        leader_epoch: int = 0,
+        **configs: str,
+    ) -> UUID:
+        """Create a topic of equal partitions; config keys with underscores for dots."""
+        topic_id = UUID(int=1_000 + self._created)
+        self._created += 1
+        self.replay(
+            *(
+                ConfigRecord(resource_type=2, resource_name=topic, name=key.replace("_", "."), value=value)
+                for key, value in configs.items()
+            ),
+            TopicRecord(name=topic, topic_id=topic_id),
+            *(
+                PartitionRecord(
+                    partition_id=index,
+                    topic_id=topic_id,
+                    replicas=replicas or isr,
+                    isr=isr,
+                    leader=leader,
+                    leader_epoch=leader_epoch,
+                    partition_epoch=0,
+                    directories=tuple(UUID(int=1) for _ in replicas or isr),
+                )
+                for index in range(partitions)
+            ),
+        )
+        return topic_id
+
+
+class FakeRequest(Request):
+    """A request without a connection, which keeps its answer."""
+
+    def __init__(
+        self, message: ApiMessage, version: int, correlation_id: int = 7, client_id: str = "test"
+    ) -> None:
+        body = memoryview(bytearray(encode(message, version)))
+        self.frame = body
+        self.header = RequestHeader(message.api_key, version, correlation_id, client_id)
+        self.body = body
+        self.received_ms = NOW_MS
+        self.throttle_time_ms = 0
+        self.answers: list[bytes | None] = []
+        self.from_listener = "PLAINTEXT"
+        self.closed: list[str] = []
+        self.failed: list[BaseException] = []
+        self.on_abandoned = None
+        self.on_lost = None
+        self.has_gone = False
+
+    @property
+    def is_open(self) -> bool:
+        return not (self.answers or self.closed or self.failed or self.has_gone)
+
+    def abandon(self) -> None:
+        """The peer goes away before the answer."""
+        self.has_gone = True
+        self.frame = self.body = memoryview(b"")
+        for callback in (self.on_abandoned, self.on_lost):
+            if callback is not None:
+                callback(self)
+
+    @property
+    def peer(self) -> str:
+        return "test:1"
+
+    @property
+    def listener(self) -> str:
+        return self.from_listener
+
+    def respond(self, answer: Response) -> None:
+        self.answers.append(None if answer is None else _whole(answer))
+
+    def release_frame(self, *, keeps_message: bool = False) -> None:
+        self.frame = self.body = memoryview(b"")
+
+    def park(self) -> None:
+        self.frame = self.body = memoryview(b"")
+
+    def close(self, reason: str) -> None:
+        self.closed.append(reason)
+
+    def fail(self, error: BaseException) -> None:
+        self.failed.append(error)
+
+    @property
+    def response(self) -> ApiMessage:
+        """The one answer, decoded."""
+        (answer,) = self.answers
+        assert answer is not None
+        key, version = ApiKey(self.header.api_key), self.header.api_version
+        size = int.from_bytes(answer[:4], "big")
+        assert size == len(answer) - 4
+        correlation_id, position = read_response_header(memoryview(answer)[4:], key, version)
+        assert correlation_id == self.header.correlation_id
+        return decode(response_type(key), answer[4 + position :], version)
+
+
+def _whole(answer: Response) -> bytes:
+    assert answer is not None
+    parts = [answer] if isinstance(answer, bytes | bytearray) else answer
+    return b"".join(part.read() if isinstance(part, FileSlice) else bytes(part) for part in parts)

@@ -1,0 +1,1 @@
+"""A local Spark for tests: topics, rows and streaming queries."""

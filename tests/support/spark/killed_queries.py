@@ -1,0 +1,56 @@
+"""Streaming queries in processes of their own, which end by SIGKILL in their midst."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.support.spark.local_spark import ROOT
+from tests.support.spark.streams import QUERY_TIMEOUT_S
+from tests.support.waiting import wait_until
+
+
+def run_until_killed(servers: str, folder: Path, **options: str) -> int:
+    """Start a query in a process and kill it in its midst; how many micro-batches it had committed.
+
+    `folder` gets the files of `Stream`; the `options` are its, too.
+    """
+    committed = folder / "checkpoint" / "commits"
+    with _query_process(servers, folder, **options) as process:
+
+        def has_begun() -> bool:
+            assert process.poll() is None, (folder / "query.log").read_text()[-2000:]
+            return (committed / "1").exists()
+
+        wait_until(has_begun, QUERY_TIMEOUT_S)
+    return 1 + max(int(path.name) for path in committed.glob("[0-9]*"))
+
+
+@contextmanager
+def _query_process(servers: str, folder: Path, **options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A query in a process of its own, which is ended by SIGKILL together with its JVM."""
+    command = [sys.executable, "-m", "tests.support.spark.streaming_query", servers, str(folder)]
+    command += [f"{name}={value}" for name, value in options.items()]
+    # A killed JVM leaves its temporary files; the name is short as sockets are among them.
+    with TemporaryDirectory(prefix="query-", ignore_cleanup_errors=True) as scratch:
+        environment = {**os.environ, "TMPDIR": scratch, "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={scratch}"}
+        with (folder / "query.log").open("wb") as log:
+            process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            yield process
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

@@ -1,0 +1,1 @@
+"""Remote storage for tests: segments, stores, metadata and whole tiers."""

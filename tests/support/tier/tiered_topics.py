@@ -1,0 +1,130 @@
+"""A tiered cluster as a test sees it: topics that move to the tier, and where their offsets are."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.support.waiting import wait_until
+from tidelog.broker.node.node import BrokerNode
+from tidelog.clients.admin.admin import Admin, ConfigChange, ConfigResource, ResourceType
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.testing.embedded import EmbeddedCluster
+
+TIMEOUT_S = 30.0
+TIERED = {
+    "remote.storage.enable": "true",
+    "segment.bytes": "1048576",
+    "retention.ms": "-1",
+    "local.retention.bytes": "1",
+    "local.retention.ms": "-1",
+}
+SEGMENT_BYTES = 1 << 20
+
+
+class Border(NamedTuple):
+    """The offsets of one partition on one node."""
+
+    log_start: int
+    local_start: int
+    highest_remote: int
+    log_end: int
+    segments: int
+
+
+class TieredTopics:
+    """What tests of tiered storage ask and do."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self.cluster = cluster
+
+    def create(self, topic: str, configs: Mapping[str, str] | None = None, partitions: int = 1) -> None:
+        """A tiered topic that keeps little locally."""
+
+        async def create() -> None:
+            async with Admin(self.cluster.bootstrap_servers) as admin:
+                await admin.create_topic(topic, partitions, configs={**TIERED, **(configs or {})})
+
+        asyncio.run(create())
+
+    def delete(self, topic: str) -> None:
+        """Delete the topic."""
+
+        async def delete() -> None:
+            async with Admin(self.cluster.bootstrap_servers) as admin:
+                error = (await admin.delete_topics([topic]))[topic]
+                if error is not None:
+                    raise error
+
+        asyncio.run(delete())
+
+    def alter(self, topic: str, configs: Mapping[str, str]) -> None:
+        """Change configs of the topic."""
+
+        async def alter() -> None:
+            resource = ConfigResource(ResourceType.TOPIC, topic)
+            changes = [ConfigChange(name=key, value=value) for key, value in configs.items()]
+            async with Admin(self.cluster.bootstrap_servers) as admin:
+                error = (await admin.incremental_alter_configs({resource: changes}))[resource]
+                if error is not None:
+                    raise error
+
+        asyncio.run(alter())
+
+    def offset(self, topic: str, timestamp: int, partition: int = 0) -> int:
+        """What ListOffsets answers."""
+
+        async def ask() -> int:
+            name = TopicPartition(topic, partition)
+            async with Admin(self.cluster.bootstrap_servers) as admin:
+                found = (await admin.list_offsets({name: timestamp}))[name]
+                if isinstance(found, KafkaError):
+                    raise found
+                return found.offset
+
+        return asyncio.run(ask())
+
+    def border(self, topic: str, partition: int = 0, node_id: int | None = None) -> Border:
+        """Where the partition stands on a node, by default the one that leads it."""
+
+        def look(node: BrokerNode) -> Border:
+            log = node.services.replicas.partition(TopicPartition(topic, partition)).log
+            return Border(
+                log.log_start_offset,
+                log.local_log_start_offset,
+                log.highest_offset_in_remote_storage,
+                log.log_end_offset,
+                len(log.segments),
+            )
+
+        return self.cluster.run(look, self.leader(topic, partition) if node_id is None else node_id)
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """Who leads the partition."""
+        return self.cluster.run(
+            lambda node: node.services.image().topics_by_name[topic].partitions[partition].leader
+        )
+
+    def log(self, node: BrokerNode, topic: str, partition: int = 0) -> PartitionLog:
+        """The log itself; only on the node's loop."""
+        return node.services.replicas.partition(TopicPartition(topic, partition)).log
+
+    def wait_until_tiered(self, topic: str, partition: int = 0) -> Border:
+        """Wait until all but the active segment is in the tier only."""
+        wait_until(lambda: self._is_tiered(self.border(topic, partition)), TIMEOUT_S)
+        return self.border(topic, partition)
+
+    def _is_tiered(self, border: Border) -> bool:
+        return border.segments == 1 and border.local_start == border.highest_remote + 1 > border.log_start
+
+    def objects(self, part: str = "") -> list[Path]:
+        """The objects of the tier whose path has `part` in it."""
+        # Unlike rglob, os.walk takes it well that directories go while it looks.
+        walk = os.walk(self.cluster.tier_dir)
+        found = (Path(folder, name) for folder, _, names in walk for name in names)
+        return sorted(path for path in found if part in str(path))

@@ -1,0 +1,1 @@
+"""Transaction coordinators, transactional producers and partitions without a node."""

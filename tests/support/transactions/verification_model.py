@@ -1,0 +1,432 @@
+"""A producer of two transactions, a partition and their coordinator, with all messages between them in a bag.
+
+The coordinator is the real core, the partition the real producer state of a log. `steps` lists what can
+happen next: any message may be delivered, whichever was sent first. `explore` runs every order.
+
+The client is legal: it writes one batch per transaction, sends it again after a retriable error, and ends
+the transaction when the batch is acknowledged. A `Fault` may have it give up a request, which then stays in
+flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import astuple, dataclass, field
+from enum import Enum, auto
+from functools import partial
+from typing import NamedTuple
+
+from tests.support.batches.producer_headers import data_header, marker_header
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.transactions.coordinator import A, TransactionBench
+from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch
+from tidelog.broker.coordinators.transactions.marking import Marking
+from tidelog.broker.coordinators.transactions.states import AT_REST
+from tidelog.protocol.batch import BatchHeader
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.transaction_marker import EndTransactionMarker
+from tidelog.storage.append_origin import AppendOrigin
+from tidelog.storage.producers.producer_state import ProducerStateManager
+from tidelog.storage.producers.verification import NO_VERIFICATION, Verification
+
+NOW_MS = 0
+TRANSACTION_VERSION_2 = 2
+
+VERIFIED_AGAIN = "the client produces again, because a marker ended the verification"
+
+
+class Violation(AssertionError):
+    """What must never happen."""
+
+
+class Fault(Enum):
+    """What may happen once in a run, at any moment at which it can."""
+
+    THE_CLIENT_SENDS_AGAIN = auto()
+    THE_CLIENT_ABORTS_EARLY = auto()
+    A_MARKER_IS_SENT_AGAIN = auto()
+    THE_COORDINATOR_FAILS_OVER = auto()
+
+
+class Scenario(NamedTuple):
+    """The transaction.version of each transaction, whether markers carry it, and what else may happen.
+
+    `origin` COORDINATOR is that of the offsets of groups, which have no sequences. `ends_are_certain`: each
+    record is ended by its own transaction's marker. Below version 2 a repeated marker may end the transaction
+    that follows, in Kafka too (KAFKA-17754).
+    """
+
+    versions: tuple[int, int]
+    faults: tuple[Fault, ...] = ()
+    markers_carry_version: bool = True
+    ends_are_certain: bool = True
+    origin: AppendOrigin = AppendOrigin.CLIENT
+
+
+@dataclass(eq=False)
+class Sent:
+    """One Produce of the client; `is_abandoned`: the client does not wait for its response."""
+
+    name: str
+    number: int
+    producer: ProducerIdAndEpoch
+    header: BatchHeader
+    version: int
+    is_abandoned: bool = False
+
+
+@dataclass
+class Appended:
+    """One record in the log of the partition, and the transaction whose marker ended it."""
+
+    number: int
+    ended_by: int | None = None
+    is_commit: bool = False
+
+
+class Step(NamedTuple):
+    """One thing that can happen next; `carries` is the verification that it brings back, if any."""
+
+    name: str
+    run: Callable[[], None]
+    carries: Verification | None = None
+
+
+@dataclass(eq=False)
+class World:
+    """See the module; `outcomes` is how the client knows that its transactions ended."""
+
+    scenario: Scenario
+    outcomes: dict[int, bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.bench = TransactionBench(transaction_version=max(self.scenario.versions)).start()
+        disk = CrashFileSystem()
+        disk.makedirs("/a-0")
+        self.state = ProducerStateManager(A, disk, "/a-0")
+        self.log: list[Appended] = []
+        self.faults = list(self.scenario.faults)
+        self._bag: list[Step] = []
+        self._waiting: list[Step] = []
+        """Steps of the client that wait until the coordinator has completed the transaction before."""
+        self._transaction_of: dict[int, int] = {}
+        """By the identity of a marking."""
+        self._markers_in_flight: list[Marking] = []
+        self._sent: Sent | None = None
+        self._coordinator_epoch = 1
+        self._number = 0
+        self._produces = 0
+        self.producer = self.bench.init()
+        self._begin(0)
+
+    # What can happen
+
+    def steps(self) -> list[Step]:
+        """Everything that can happen next, in a fixed order."""
+        return [
+            *self._bag,
+            *(Step(fault.name, partial(self._happen, fault)) for fault in self._possible()),
+        ]
+
+    def _possible(self) -> Iterator[Fault]:
+        for fault in self.faults:
+            is_client = fault in (Fault.THE_CLIENT_SENDS_AGAIN, Fault.THE_CLIENT_ABORTS_EARLY)
+            if is_client and self._sent is None:
+                continue
+            if fault is Fault.A_MARKER_IS_SENT_AGAIN and not self._markers_in_flight:
+                continue
+            if self._bag:
+                yield fault
+
+    def run(self, step: Step) -> None:
+        """Let one thing happen."""
+        if step in self._bag:
+            self._bag.remove(step)
+        step.run()
+        self.bench.tick()
+        if not self.bench.state.is_prepared:
+            waiting, self._waiting = self._waiting, []
+            self._bag += waiting
+
+    def fingerprint(self) -> Hashable:
+        """Equal for worlds from which the same can happen."""
+        producer_id = self.producer.producer_id
+        entry = self.state.producers.get(producer_id)
+        current = self.state._verifications.get(producer_id)
+        bag = sorted((step.name, step.carries is not None and step.carries is current) for step in self._bag)
+        return (
+            tuple(bag),
+            tuple(step.name for step in self._waiting),
+            tuple(self.faults),
+            (self._number, self.producer, self._sent and self._sent.name, tuple(self.outcomes.items())),
+            (self.bench.metadata, self._coordinator_epoch),
+            entry and (entry.producer_epoch, entry.coordinator_epoch, tuple(entry.batches)),
+            current and (current.epoch, current.lowest_sequence, current.supports_epoch_bump),
+            tuple(astuple(record) for record in self.log),
+        )
+
+    def check_end(self) -> None:
+        """Nothing is in flight any more: every transaction has ended as its client knows, and none hangs."""
+        if self.state.first_undecided_offset is not None:
+            raise Violation(f"a transaction hangs at offset {self.state.first_undecided_offset}")
+        if self.bench.state not in AT_REST:
+            raise Violation(f"the coordinator waits: {self.bench.metadata}")
+        if len(self.outcomes) != len(self.scenario.versions):
+            raise Violation(f"the client waits: {self.outcomes}")
+        for record in self.log:
+            is_own_end = record.ended_by == record.number
+            if self.scenario.ends_are_certain and not is_own_end:
+                raise Violation(f"the marker of another transaction ended {record}")
+            if is_own_end and record.is_commit != self.outcomes[record.number]:
+                raise Violation(f"{record} ended otherwise than its client knows: {self.outcomes}")
+        committed = [number for number, is_commit in self.outcomes.items() if is_commit]
+        if (
+            list(dict.fromkeys(record.number for record in self.log if record.number in committed))
+            != committed
+        ):
+            raise Violation(f"{committed} are committed, and the log has {self.log}")
+
+    # The client
+
+    def _begin(self, number: int) -> None:
+        self._number = number
+        if number == len(self.scenario.versions):
+            return
+        version = self.scenario.versions[number]
+        if version < TRANSACTION_VERSION_2:
+            self._ask("add", lambda: self.bench.add(self.producer, A, version=version), self._produce)
+        else:
+            self._produce(None)
+
+    def _produce(self, _: object) -> None:
+        version = self.scenario.versions[self._number]
+        is_new_epoch = self.producer.epoch > 0
+        sequence = 0 if is_new_epoch else self._number
+        header = data_header(*self.producer, sequence, transactional=True)
+        self._produces += 1
+        name = f"produce {self._produces} of transaction {self._number}"
+        sent = self._sent = Sent(name, self._number, self.producer, header, version)
+        self._send(f"{name} arrives", lambda: self._arrive(sent))
+
+    def _respond(self, sent: Sent, error: ErrorCode) -> None:
+        if sent.is_abandoned:
+            return
+        self._sent = None
+        if error is ErrorCode.NONE:
+            self._end(is_commit=True)
+        elif error is ErrorCode.CONCURRENT_TRANSACTIONS:
+            self._wait(Step("the client produces again", lambda: self._produce(None)))
+        elif error is ErrorCode.NOT_ENOUGH_REPLICAS:
+            self._send(VERIFIED_AGAIN, lambda: self._produce(None))
+        else:
+            raise Violation(f"a legal client gets {error.name} in transaction {sent.number}")
+
+    def _end(self, *, is_commit: bool, is_early: bool = False) -> None:
+        number, version = self._number, self.scenario.versions[self._number]
+
+        def ended(producer: object) -> None:
+            assert isinstance(producer, ProducerIdAndEpoch)
+            self.outcomes[number] = is_commit
+            if version >= TRANSACTION_VERSION_2:
+                self.producer = producer
+            following = self.scenario.versions[number + 1 :]
+            is_upgrade = bool(following) and version < TRANSACTION_VERSION_2 <= following[0]
+            if version < TRANSACTION_VERSION_2 and (is_early or is_upgrade):
+                self._ask("initialize", lambda: self.bench.init(self.producer), self._next)
+            else:
+                self._begin(number + 1)
+
+        def end() -> ProducerIdAndEpoch:
+            known = len(self.bench.markings)
+            producer = self.bench.end(self.producer, is_commit, version)
+            for marking in self.bench.markings[known:]:
+                self._transaction_of[id(marking)] = number
+                self._send_marker(marking)
+            return producer
+
+        self._ask("commit" if is_commit else "abort", end, ended)
+
+    def _next(self, producer: object) -> None:
+        assert isinstance(producer, ProducerIdAndEpoch)
+        self.producer = producer
+        self._begin(self._number + 1)
+
+    def _ask(self, name: str, request: Callable[[], object], done: Callable[[object], None]) -> None:
+        """Send a request to the coordinator, which has it at once; retry while the coordinator is busy."""
+        try:
+            reply = request()
+        except KafkaError as error:
+            if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                raise Violation(f"a legal client gets {error.code.name} from the coordinator") from error
+            self._wait(Step(f"the client asks again to {name}", lambda: self._ask(name, request, done)))
+        else:
+            done(reply)
+
+    # Messages
+
+    def _send(self, name: str, work: Callable[[], None]) -> None:
+        self._bag.append(Step(name, work))
+
+    def _wait(self, step: Step) -> None:
+        # A client that tries again although nothing has changed would make runs endless.
+        (self._waiting if self.bench.state.is_prepared else self._bag).append(step)
+
+    # The partition
+
+    def _arrive(self, sent: Sent) -> None:
+        try:
+            verification = self.state.begin_verification(
+                sent.producer.producer_id,
+                sent.producer.epoch,
+                sent.header.base_sequence,
+                NOW_MS,
+                supports_epoch_bump=sent.version >= TRANSACTION_VERSION_2,
+            )
+        except KafkaError as error:
+            self._respond(sent, error.code)
+            return
+        if verification is None:
+            self._append(sent, NO_VERIFICATION)
+        else:
+            name = f"verification of {sent.name} arrives"
+            self._bag.append(Step(name, lambda: self._verify(sent, verification), verification))
+
+    def _verify(self, sent: Sent, verification: Verification) -> None:
+        code = ErrorCode.NONE
+        try:
+            if sent.version >= TRANSACTION_VERSION_2:
+                self.bench.add(sent.producer, A)
+            else:
+                (code,) = self.bench.verify(sent.producer, A)
+        except KafkaError as error:
+            code = error.code
+
+        def answered() -> None:
+            if code is ErrorCode.NONE:
+                self._append(sent, verification)
+            else:
+                self._respond(sent, code)
+
+        name = f"verification of {sent.name} is answered {code.name}"
+        self._bag.append(Step(name, answered, verification))
+
+    def _append(self, sent: Sent, verification: Verification) -> None:
+        offset = self.state.map_end_offset
+        try:
+            duplicate = self.state.check_transactional(
+                sent.header, offset, self.scenario.origin, verification
+            )
+        except KafkaError as error:
+            self._respond(sent, error.code)
+            return
+        if duplicate is None:
+            self.state.update(sent.header, offset)
+            self.state.update_map_end_offset(offset + 1)
+            self.log.append(Appended(sent.number))
+        self._respond(sent, ErrorCode.NONE)
+
+    def _send_marker(self, marking: Marking) -> None:
+        self._markers_in_flight.append(marking)
+        self._send(f"{self._name(marking)} arrives", lambda: self._mark(marking))
+
+    def _name(self, marking: Marking) -> str:
+        transaction = self._transaction_of[id(marking)]
+        return f"marker of transaction {transaction} by coordinator {marking.coordinator_epoch}"
+
+    def _mark(self, marking: Marking) -> None:
+        self._markers_in_flight.remove(marking)
+        version = marking.transaction_version if self.scenario.markers_carry_version else 0
+        header = marker_header(marking.producer_id, marking.producer_epoch)
+        marker = EndTransactionMarker(not marking.is_commit, marking.coordinator_epoch, 0)
+        offset, is_fenced = self.state.map_end_offset, False
+        try:
+            self.state.check(header, offset, AppendOrigin.COORDINATOR, marker, transaction_version=version)
+        except KafkaError as error:
+            is_fenced = error.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+            if not is_fenced and error.code is not ErrorCode.INVALID_PRODUCER_EPOCH:
+                raise Violation(f"a marker is refused with {error.code.name}") from error
+        else:
+            completed = self.state.update(header, offset, marker, transaction_version=version)
+            self.state.update_map_end_offset(offset + 1)
+            if completed is not None:
+                self.state.complete_transaction(completed)
+                for record in self.log:
+                    if record.ended_by is None:
+                        record.ended_by = self._transaction_of[id(marking)]
+                        record.is_commit = marking.is_commit
+        if not is_fenced:
+            self._send(f"{self._name(marking)} is acknowledged", lambda: self._acknowledge(marking))
+
+    def _acknowledge(self, marking: Marking) -> None:
+        self.bench.write(self.bench.core.on_markers_written(marking, (A,), self.bench.now()))
+
+    # Faults
+
+    def _happen(self, fault: Fault) -> None:
+        self.faults.remove(fault)
+        if fault is Fault.A_MARKER_IS_SENT_AGAIN:
+            self._send_marker(self._markers_in_flight[-1])
+        elif fault is Fault.THE_COORDINATOR_FAILS_OVER:
+            self._fail_over()
+        else:
+            assert self._sent is not None
+            self._sent.is_abandoned = True
+            if fault is Fault.THE_CLIENT_SENDS_AGAIN:
+                self._produce(None)
+            else:
+                self._sent = None
+                self._end(is_commit=False, is_early=True)
+
+    def _fail_over(self) -> None:
+        self._coordinator_epoch += 1
+        known = len(self.bench.markings)
+        number = self._transaction_of[id(self.bench.markings[-1])] if known else -1
+        self.bench.fail_over(self._coordinator_epoch)
+        for marking in self.bench.markings[known:]:
+            self._transaction_of[id(marking)] = number
+            self._send_marker(marking)
+
+
+def explore(scenario: Scenario) -> set[str]:
+    """Run every order of steps, each state once; return the names of all steps.
+
+    Raises Violation with the steps that lead to it.
+    """
+    choices: list[int] = []
+    known: set[Hashable] = set()
+    names: set[str] = set()
+    while True:
+        widths, run_names = _run(scenario, choices, known)
+        names.update(run_names)
+        # The next run takes the last choice that has another alternative.
+        while widths and choices[-1] + 1 == widths[-1]:
+            widths.pop()
+            choices.pop()
+        if not widths:
+            return names
+        choices[-1] += 1
+
+
+def _run(scenario: Scenario, choices: list[int], known: set[Hashable]) -> tuple[list[int], list[str]]:
+    """Run by `choices`, which grow by the first alternative, until the end or to a known state."""
+    world = World(scenario)
+    widths: list[int] = []
+    names: list[str] = []
+    try:
+        while steps := world.steps():
+            if len(widths) == len(choices):
+                choices.append(0)
+            is_new = len(widths) + 1 == len(choices)
+            step = steps[choices[len(widths)]]
+            widths.append(len(steps))
+            names.append(step.name)
+            world.run(step)
+            if is_new:
+                fingerprint = world.fingerprint()
+                if fingerprint in known:
+                    return widths, names
+                known.add(fingerprint)
+        world.check_end()
+    except Violation as violation:
+        raise Violation(f"{violation}\n  after {'; '.join(names)}") from violation
+    return widths, names
