@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.waiting import eventually
 from tidelog.broker.config.node_config import BrokerConfig
-from tidelog.broker.network.config import NetworkConfig, names_hosts
+from tidelog.broker.network.config import NetworkConfig, has_host_names
 from tidelog.broker.network.server import NetworkServer
 from tidelog.broker.node.wiring.connection_limits import ConnectionLimits
 
@@ -136,4 +136,4 @@ async def test_a_resolution_that_fails_too_late_is_no_error(
     [("", False), ("10.0.0.1:5, [::1]:3", False), ("10.0.0.1:5,host:3", True), ("host:3", True)],
 )
 def test_only_host_names_are_resolved(text: str, expected: bool) -> None:
-    assert names_hosts(text) is expected
+    assert has_host_names(text) is expected

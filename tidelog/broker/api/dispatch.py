@@ -167,7 +167,7 @@ class Dispatcher:
             self._decode(request, entry)
         else:
             # A request that waits for a place is not decoded yet: messages take more memory than frames.
-            self._channel.enter(request, lambda: self._decode(request, entry))
+            self._channel.submit(request, lambda: self._decode(request, entry))
 
     def _decode(self, request: Request, entry: _Entry) -> None:
         if len(request.body) > LARGE_BODY_BYTES:
@@ -245,7 +245,7 @@ class Dispatcher:
             result.add_done_callback(on_done)
             request.on_abandoned = lambda _: _cancel(result)
         elif isinstance(result, Coroutine):
-            task = self._channel.run(result, on_done, takes_place=not entry.parks)
+            task = self._channel.run(result, on_done, uses_slot=not entry.parks)
             request.on_abandoned = (lambda _: _cancel(task)) if entry.only_waits else None
         else:
             error = TypeError(f"the handler of {entry.api.name} returned {result!r}")

@@ -80,7 +80,7 @@ class Forwarder:
                 _respond(request, ended.result())
 
         work = self._send_and_wait(envelope) if changes_partitions else self._send(envelope)
-        self._tasks.run(work, done, takes_place=False)
+        self._tasks.run(work, done, uses_slot=False)
 
     async def forward(
         self, context: RequestContext, message: ApiMessage, response: type[ResponseT]

@@ -28,7 +28,7 @@ class DelayedFetch(DelayedOperation):
 
     A follower's fetch also completes if its log diverges from ours, or if it does not have the current high
     watermark. `on_ready` then reads the partitions and responds; `on_failed` responds with errors.
-    A key that no `try_complete` has checked yet counts as a partition without data.
+    A partition that has not been checked yet counts as one without data.
     """
 
     def __init__(
@@ -64,8 +64,8 @@ class DelayedFetch(DelayedOperation):
     def try_complete_at(self, key: Hashable) -> bool:
         """Check the partition at `key`, which has changed, and complete if enough can be read.
 
-        To check all partitions at each append would make a fetch of a thousand partitions expensive. A
-        throttled follower's fetch is checked completely, because its throttling ends with time.
+        A check of all partitions at each append would be expensive for a fetch of a thousand partitions. All
+        partitions of a throttled follower's fetch are checked, because throttling ends with time.
         """
         requested = self._requested.get(key)
         if requested is None or self._limits.is_throttled is not None:
@@ -87,14 +87,14 @@ class DelayedFetch(DelayedOperation):
         try:
             partition = readable_partition(self._replicas, requested, limits)
             if requested.fetch_offset > partition.log.log_end_offset:
-                # The log was truncated meanwhile.
+                # The log was truncated while the fetch waited.
                 return None
-            if limits.replica_id >= 0 and self._has_news(partition, requested):
+            if limits.replica_id >= 0 and self._must_update_follower(partition, requested):
                 return None
             if requested.fetch_offset < partition.log.local_log_start_offset:
                 if limits.replica_id >= 0 or requested.fetch_offset < partition.log.log_start_offset:
                     return None
-                # In remote storage, from which this client may not read now. Other partitions may get data.
+                # The offset is in remote storage, which this client may not read now. Others may get data.
                 return 0
             upper_bound = partition.upper_bound(limits.isolation)
             readable = partition.log.readable_bytes(requested.fetch_offset, upper_bound)
@@ -106,14 +106,14 @@ class DelayedFetch(DelayedOperation):
         return min(readable, requested.partition_max_bytes)
 
     @staticmethod
-    def _has_news(partition: Partition, requested: FetchPartition) -> bool:
+    def _must_update_follower(partition: Partition, requested: FetchPartition) -> bool:
         """Return whether a follower must get a new high watermark or a diverging epoch."""
         if partition.log.high_watermark > requested.high_watermark:
             return True
         return diverging_epoch(partition, requested.last_fetched_epoch, requested.fetch_offset) is not None
 
     def on_complete(self) -> None:
-        """Have the partitions read, and the response sent."""
+        """Read the partitions and respond, by `on_ready`."""
         assert self._on_ready is not None
         self._on_ready()
 

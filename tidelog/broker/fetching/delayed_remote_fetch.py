@@ -19,9 +19,9 @@ from tidelog.broker.fetching.delayed_fetch import WaitingFetch
 from tidelog.broker.fetching.fetch_read import (
     FetchRead,
     RemotePartition,
-    offsets_of,
     read_partitions,
     readable_partition,
+    result_with_offsets,
 )
 from tidelog.broker.fetching.remote_fetch import RemoteReader
 from tidelog.broker.partitions.partition import FetchIsolation
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _Reading:
+class _PendingRead:
     remote: RemotePartition
     outcome: asyncio.Future[RemoteRead]
 
@@ -68,12 +68,12 @@ class DelayedRemoteFetch(DelayedOperation):
         assert fetch.limits.replica_id < 0, "followers do not read from remote storage through the leader"
         self._memory = reader.memory
         self._taken_bytes = 0
-        self._readings = [self._start(reader, remote) for remote in read.remote or ()]
+        self._pending_reads = [self._start(reader, remote) for remote in read.remote or ()]
         for _, result in read.results:
             if isinstance(result.records, FileSlice):
                 result.records.release()
 
-    def _start(self, reader: RemoteReader, remote: RemotePartition) -> _Reading:
+    def _start(self, reader: RemoteReader, remote: RemotePartition) -> _PendingRead:
         partition, limits = remote.partition, self._limits
         name = partition.topic_partition
         max_bytes = self._memory.take(remote.max_bytes)
@@ -89,13 +89,13 @@ class DelayedRemoteFetch(DelayedOperation):
         )
         outcome = asyncio.ensure_future(reader.read(request))
         outcome.add_done_callback(self._on_read_ended)
-        return _Reading(remote, outcome)
+        return _PendingRead(remote, outcome)
 
     def _on_read_ended(self, outcome: asyncio.Future[RemoteRead]) -> None:
         if not outcome.cancelled():
             # Retrieved here, because after the response no other code may retrieve it.
             outcome.exception()
-        if self.completed:
+        if self.is_completed:
             return
         try:
             self.try_complete()
@@ -104,7 +104,7 @@ class DelayedRemoteFetch(DelayedOperation):
 
     def try_complete(self) -> bool:
         """Complete if every remote read has ended."""
-        return all(reading.outcome.done() for reading in self._readings) and self.force_complete()
+        return all(pending.outcome.done() for pending in self._pending_reads) and self.force_complete()
 
     def try_complete_at(self, key: Hashable) -> bool:
         """Complete if the partition at `key` has left this node, or if every remote read has ended."""
@@ -118,9 +118,9 @@ class DelayedRemoteFetch(DelayedOperation):
     def on_complete(self) -> None:
         """Respond with the local records, and with the remote records that have been read."""
         read = self._read
-        for reading in self._readings:
-            remote = reading.remote
-            result = self._result_of(reading)
+        for pending in self._pending_reads:
+            remote = pending.remote
+            result = self._result_of(pending)
             read.results[remote.index] = (remote.requested, result)
             read.size_bytes += result.records_length
             read.is_final = read.is_final or bool(result.error_code)
@@ -128,16 +128,16 @@ class DelayedRemoteFetch(DelayedOperation):
         assert self._on_read is not None
         self._on_read(read)
 
-    def _result_of(self, reading: _Reading) -> FetchPartitionResult:
+    def _result_of(self, pending: _PendingRead) -> FetchPartitionResult:
         """Return the result of a remote partition; it has no records if its read has not ended."""
-        remote, outcome = reading.remote, reading.outcome
+        remote, outcome = pending.remote, pending.outcome
         try:
             partition = readable_partition(self._replicas, remote.requested, self._limits)
             if partition is not remote.partition:
                 raise KafkaError(
                     ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.topic_partition} was re-created"
                 )
-            result = offsets_of(partition)
+            result = result_with_offsets(partition)
         except KafkaError as error:
             return FetchPartitionResult(error_code=error.code)
         if not outcome.done() or outcome.cancelled():
@@ -190,6 +190,6 @@ class DelayedRemoteFetch(DelayedOperation):
         self._on_read = self._on_failed = None
 
     def _stop_reading(self) -> None:
-        for reading in self._readings:
-            reading.outcome.cancel()
-        self._readings = []
+        for pending in self._pending_reads:
+            pending.outcome.cancel()
+        self._pending_reads = []

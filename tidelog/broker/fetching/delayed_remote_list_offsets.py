@@ -1,7 +1,8 @@
 """A ListOffsets request that waits for timestamps to be looked up in remote storage.
 
 The response is sent when every look-up has ended, at the latest after the request's timeout (from version 10
-on) or remote.list.offsets.request.timeout.ms. Look-ups that are open then have the error REQUEST_TIMED_OUT.
+on) or remote.list.offsets.request.timeout.ms. Look-ups that have not ended by then result in
+REQUEST_TIMED_OUT.
 
 Source: KIP-1075; DelayedRemoteListOffsets of Apache Kafka 4.3.
 """
@@ -35,7 +36,7 @@ class RemoteLookUp:
     is_open: bool = True
 
     def check_outcome(self) -> bool:
-        """Update the result; return whether there is nothing left to wait for."""
+        """Update the result; return whether the look-up has ended."""
         if self.is_open:
             try:
                 self.check()
@@ -69,7 +70,7 @@ class DelayedRemoteListOffsets(DelayedOperation):
         if not outcome.cancelled():
             # Retrieved here, because after the response no other code may retrieve it.
             outcome.exception()
-        if not self.completed:
+        if not self.is_completed:
             self.try_complete()
 
     def try_complete(self) -> bool:
@@ -78,7 +79,7 @@ class DelayedRemoteListOffsets(DelayedOperation):
         return not still_open and self.force_complete()
 
     def on_complete(self) -> None:
-        """Have the response sent."""
+        """Send the response, by `on_ready`."""
         assert self._on_ready is not None
         self._on_ready()
 

@@ -1,4 +1,4 @@
-"""The settings of Fetch on this node: limits, replicas near the client, throttling, remote storage.
+"""The settings of Fetch on this node: limits, preferred read replicas, throttling, remote storage.
 
 Source: KIP-392 (reading from followers), KIP-73 (replication quotas).
 """
@@ -22,14 +22,14 @@ from tidelog.protocol.ids import BrokerId, Offset
 
 
 @dataclass(frozen=True, slots=True)
-class NearReplicas:
-    """Finds the replica that a client of some rack should read from; `brokers` are those of the cluster."""
+class PreferredReadReplicas:
+    """Selects the replica that a client should read from; `brokers` returns the brokers of the cluster."""
 
     selector: ReplicaSelector
     brokers: Callable[[], Mapping[BrokerId, BrokerImage]]
 
     def for_client(self, rack: str, listener: str) -> PreferredReplica:
-        """Return the function that selects the replica for a client of `rack` that uses `listener`."""
+        """Return the function that selects the replica for a client in `rack` that uses `listener`."""
 
         def preferred(partition: Partition, offset: Offset) -> BrokerId | None:
             return self.selector(partition, offset, rack, listener, self.brokers())
@@ -50,7 +50,7 @@ class FollowerThrottle:
         return self.quota.rate is not None
 
     def is_throttled(self, partition: Partition, broker: BrokerId) -> bool:
-        """Return whether a follower must wait. One in the ISR never waits: it would leave the ISR."""
+        """Return whether a follower must wait. Followers in the ISR never wait, so that they stay in it."""
         leader = partition.leader
         return (
             leader is not None
@@ -70,10 +70,10 @@ class FollowerThrottle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOptions:
-    """The broker's fetch.max.bytes, the slices of large requests, and parts that a node may lack (None)."""
+    """The broker's fetch.max.bytes, the slices of large requests, and optional parts."""
 
     max_bytes: int
     slices: Slices
-    near_replicas: NearReplicas | None = None
+    preferred_read_replicas: PreferredReadReplicas | None = None
     throttle: FollowerThrottle | None = None
     remote: RemoteAccess | None = None

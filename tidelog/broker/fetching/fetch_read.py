@@ -31,7 +31,7 @@ from tidelog.protocol.steps import Steps
 logger = logging.getLogger(__name__)
 
 PARTITIONS_PER_STEP: Final = 100
-"""To read them takes about 0.5 ms; a fetch of more partitions is read in steps."""
+"""Reading this many takes about 0.5 ms. A fetch of more partitions is read in steps."""
 
 PreferredReplica: TypeAlias = Callable[[Partition, Offset], BrokerId | None]
 """Returns the replica from which a client should read an offset; None for this one (KIP-392)."""
@@ -88,13 +88,13 @@ def read_partitions(
     requested: Sequence[FetchPartition],
     limits: FetchLimits,
     *,
-    is_recorded: bool = True,
+    records_positions: bool = True,
     read: FetchRead | None = None,
 ) -> FetchRead:
-    """Read every partition and add the results to `read`, which is returned; None stands for an empty one.
+    """Read every partition, add the results to `read` (by default a new one), and return it.
 
     An error of one partition is its result and does not affect the others.
-    `is_recorded` is False for a follower's fetch whose position was recorded before it waited.
+    `records_positions` is False for a follower's fetch whose position was recorded before it waited.
     """
     if read is None:
         read = FetchRead([])
@@ -105,7 +105,7 @@ def read_partitions(
     for each in requested:
         try:
             if limits.replica_id >= 0:
-                result = _read_by_follower(replicas, each, limits, taken_bytes, is_recorded)
+                result = _read_by_follower(replicas, each, limits, taken_bytes, records_positions)
             else:
                 outcome = _read_by_client(replicas, each, limits, taken_bytes)
                 if isinstance(outcome, Partition):
@@ -116,7 +116,7 @@ def read_partitions(
         except KafkaError as error:
             result = FetchPartitionResult(error_code=error.code)
         except Exception:
-            # Otherwise a follower could fetch none of its partitions because of this one.
+            # One failing partition must not prevent a follower from fetching the others.
             logger.exception("Cannot read partition %d of %s", each.partition, each.topic or each.topic_id)
             result = FetchPartitionResult(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         length = result.records_length
@@ -139,13 +139,13 @@ def read_in_steps(
     requested: Sequence[FetchPartition],
     limits: FetchLimits,
     *,
-    is_recorded: bool = True,
+    records_positions: bool = True,
 ) -> Steps[FetchRead]:
-    """Return what `read_partitions` does, for many partitions."""
+    """Do what `read_partitions` does, in steps, for many partitions."""
     read = FetchRead([])
     for start in range(0, len(requested), PARTITIONS_PER_STEP):
         some = requested[start : start + PARTITIONS_PER_STEP]
-        read_partitions(replicas, some, limits, is_recorded=is_recorded, read=read)
+        read_partitions(replicas, some, limits, records_positions=records_positions, read=read)
         yield None
     return read
 
@@ -162,7 +162,7 @@ def readable_partition(replicas: ReplicaManager, requested: FetchPartition, limi
     return partition
 
 
-def offsets_of(partition: Partition) -> FetchPartitionResult:
+def result_with_offsets(partition: Partition) -> FetchPartitionResult:
     """Return a result without records that has the partition's offsets."""
     log = partition.log
     return FetchPartitionResult(0, log.high_watermark, log.last_stable_offset, log.log_start_offset)
@@ -171,14 +171,14 @@ def offsets_of(partition: Partition) -> FetchPartitionResult:
 def _read_by_client(
     replicas: ReplicaManager, requested: FetchPartition, limits: FetchLimits, taken_bytes: int
 ) -> FetchPartitionResult | Partition:
-    """Return the result; the partition itself if the offset is in remote storage only."""
+    """Return the result, or the partition if the offset is in remote storage only."""
     partition = readable_partition(replicas, requested, limits)
     log = partition.log
     offset = requested.fetch_offset
     if limits.preferred_replica is not None and partition.leader is not None:
         preferred = limits.preferred_replica(partition, offset)
         if preferred is not None:
-            result = offsets_of(partition)
+            result = result_with_offsets(partition)
             result.preferred_read_replica = preferred
             return result
     if requested.last_fetched_epoch >= 0:
@@ -202,7 +202,7 @@ def _read_by_client(
     result = FetchPartitionResult(
         0, read.high_watermark, read.last_stable_offset, read.log_start_offset, read.records
     )
-    # Only those that overlap the batches of this read: a reader far behind needs no later ones.
+    # Only aborted transactions that overlap the returned batches: the reader needs no later ones now.
     result.aborted_transactions = read.aborted_transactions
     return result
 
@@ -229,11 +229,11 @@ def _reserve_remote_read(
         index = len(read.results)
         read.remote.append(RemotePartition(index, requested, partition, max_bytes, at_least_one))
         read.reserved_bytes += max_bytes
-    return offsets_of(partition)
+    return result_with_offsets(partition)
 
 
 def _diverging(partition: Partition, diverging: tuple[LeaderEpoch, Offset]) -> FetchPartitionResult:
-    result = offsets_of(partition)
+    result = result_with_offsets(partition)
     result.diverging_epoch = diverging
     return result
 
@@ -243,9 +243,9 @@ def _read_by_follower(
     requested: FetchPartition,
     limits: FetchLimits,
     taken_bytes: int,
-    is_recorded: bool,
+    records_positions: bool,
 ) -> FetchPartitionResult:
-    """Return the result, and record the follower's position if `is_recorded`.
+    """Return the result, and record the follower's position if `records_positions`.
 
     Only a successful read proves that the follower's log agrees with ours up to its end.
     """
@@ -256,7 +256,7 @@ def _read_by_follower(
     if diverging is not None:
         return _diverging(partition, diverging)
     if offset < log.local_log_start_offset and offset >= log.log_start_offset:
-        result = offsets_of(partition)
+        result = result_with_offsets(partition)
         result.error_code = ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
         result.last_stable_offset = -1
         return result
@@ -264,10 +264,10 @@ def _read_by_follower(
     if offset != log.log_end_offset:
         max_bytes = max(0, min(requested.partition_max_bytes, limits.max_bytes - taken_bytes))
         records = log.read(offset, max_bytes, at_least_one=taken_bytes == 0).records
-    if is_recorded:
+    if records_positions:
         partition.record_follower_fetch(broker, offset, requested.log_start_offset, limits.replica_epoch)
-    # The fetch itself may have committed records: the follower gets the new high watermark at once.
-    result = offsets_of(partition)
+    # Computed after the position was recorded, which may have advanced the high watermark.
+    result = result_with_offsets(partition)
     if records is not None and (limits.is_throttled is None or not limits.is_throttled(partition, broker)):
         result.records = records
     return result

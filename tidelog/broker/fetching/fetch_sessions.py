@@ -1,10 +1,10 @@
 """Incremental fetch sessions (KIP-227): the partitions of each reader, so that it need not repeat them.
 
 A full fetch (epoch 0) opens a session. Each later fetch names only the partitions that changed, and its
-response contains only partitions with news. If the cache has no room, no session is opened, and the reader
-continues with full fetches.
+response contains only partitions with records or changed offsets. If the cache is full, no session is opened,
+and the reader continues with full fetches.
 
-The request's session id and epoch decide what is done:
+The request's session id and epoch determine the result:
 
     any id, epoch -1      full fetch without a session; an existing session of that id is closed
     any id, epoch 0       full fetch that opens a session; an existing session of that id is closed
@@ -15,8 +15,8 @@ The request's session id and epoch decide what is done:
 Bounds: `max_sessions` (max.incremental.fetch.session.cache.slots), `SESSION_PARTITIONS_MAX` in each session
 and `PARTITIONS_MAX` in all. A full fetch of more partitions opens no session. An incremental fetch that adds
 more closes its session with FETCH_SESSION_ID_NOT_FOUND; readers then start with a full fetch. Kafka bounds
-the number of sessions only. As in Kafka, partitions that do not exist count and stay in the session: a reader
-that has named a partition expects news when it is created.
+the number of sessions only. As in Kafka, partitions that do not exist count and stay in the session: the
+reader must get a response when such a partition is created.
 I/O: none. Source: KIP-227, org.apache.kafka.server.FetchSession.
 """
 
@@ -53,9 +53,9 @@ class CachedPartition:
     high_watermark: int = -1
     log_start_offset: int = -1
 
-    def has_news(self, result: FetchPartitionResult) -> bool:
+    def must_send(self, result: FetchPartitionResult) -> bool:
         """Return whether an incremental response must contain `result`, and record it as sent."""
-        news = (
+        must_send = (
             result.error_code != 0
             or bool(result.records_length)
             or result.high_watermark != self.high_watermark
@@ -64,12 +64,12 @@ class CachedPartition:
             or result.diverging_epoch is not None
         )
         if result.error_code:
-            # The reader does not know the offsets after an error: the next result is news.
+            # The reader has no offsets after an error, so the next result must be sent.
             self.high_watermark = -1
         else:
             self.high_watermark = result.high_watermark
             self.log_start_offset = result.log_start_offset
-        return news
+        return must_send
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class FetchSession:
     partitions: dict[PartitionKey, CachedPartition] = field(default_factory=dict)
 
     def update(self, request: FetchRequestView) -> None:
-        """Add, change and remove partitions as an incremental request says."""
+        """Add, change and remove partitions, as listed in an incremental request."""
         for partition in request.partitions:
             key = partition_key(partition)
             cached = self.partitions.get(key)
@@ -150,7 +150,7 @@ class FetchContext:
             cached = session.partitions.get(key)
             if cached is None:
                 continue
-            if cached.has_news(result) or not self.is_incremental:
+            if cached.must_send(result) or not self.is_incremental:
                 selected.append((requested, result))
             if result.records_length and self.is_incremental:
                 session.partitions[key] = session.partitions.pop(key)
@@ -269,9 +269,8 @@ class FetchSessionCache:
         return self._evict_less_important(is_follower, partition_count, now_ms)
 
     def _evict_less_important(self, is_follower: bool, partition_count: int, now_ms: int) -> bool:
-        # Followers are more important than clients, and sessions with more partitions than smaller ones. A
-        # client's recent session is evicted only for a follower. It does not protect older sessions that are
-        # less important than the new one.
+        # Followers are more important than clients, and larger sessions than smaller ones. A recent session
+        # of a client is evicted only for a follower.
         candidates = [
             session
             for session in self._sessions.values()

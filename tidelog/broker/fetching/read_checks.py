@@ -8,9 +8,9 @@ from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset
 
 
 def check_follower(partition: Partition, broker_id: BrokerId, current_leader_epoch: LeaderEpoch) -> None:
-    """Raise if this node is not the leader, or if it knows no replica on the fetching broker.
+    """Raise if this node is not the leader, or if the fetching broker has no replica in our metadata.
 
-    With our leader epoch, the broker may have a replica that is not in our metadata yet. It retries after
+    A broker with our leader epoch may have a replica that is not in our metadata yet. It retries after
     UNKNOWN_LEADER_EPOCH.
     Errors: those of `Partition.require_leader`; UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
     """

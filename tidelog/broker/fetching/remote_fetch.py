@@ -20,10 +20,10 @@ _LEAST_SHARE: Final = 64
 
 
 class RemoteFetchMemory:
-    """The bound on remote data that fetches have read and not passed to their responses yet.
+    """The bound on remote data that fetches have read but not yet passed to their responses.
 
     A read takes memory for the bytes that it may return, at most a quarter of the free memory. The first
-    batch is returned whatever its size, even if no memory is free.
+    batch is returned regardless of its size, even if no memory is free.
     """
 
     __slots__ = ("limit_bytes", "used_bytes")
@@ -34,7 +34,7 @@ class RemoteFetchMemory:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether no further fetch may read."""
+        """Whether no further fetch may read from remote storage."""
         return self.limit_bytes - self.used_bytes < self.limit_bytes // _LEAST_SHARE
 
     def take(self, wanted_bytes: int) -> int:
@@ -83,6 +83,6 @@ class RemoteAccess:
     fetches: Purgatory
     list_offsets: Purgatory
     fetch_max_wait_ms: Callable[[], int]
-    """Returns the present remote.fetch.max.wait.ms (KIP-1018)."""
+    """Returns the current remote.fetch.max.wait.ms (KIP-1018)."""
     list_offsets_timeout_ms: Callable[[], int]
     """Returns remote.list.offsets.request.timeout.ms, for requests without a timeout (KIP-1075)."""

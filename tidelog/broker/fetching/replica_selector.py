@@ -61,7 +61,7 @@ _SELECTORS: Final[Mapping[str, ReplicaSelector | None]] = {
 }
 
 
-def selector_named(class_name: str | None) -> ReplicaSelector | None:
+def find_selector(class_name: str | None) -> ReplicaSelector | None:
     """Return the selector of replica.selector.class; None if clients read from leaders.
 
     Errors: ConfigError for any other class than those of Apache Kafka.

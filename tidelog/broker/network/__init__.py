@@ -1,1 +1,1 @@
-"""Sockets to requests and answers to sockets; knows frames, not what is in them."""
+"""Reads requests from sockets and writes responses to them; knows frames, but not their contents."""

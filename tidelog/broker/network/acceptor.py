@@ -1,8 +1,8 @@
-"""Takes connections out of a listening socket's accept queue, a bounded batch in each turn of the loop.
+"""Accepts connections from the queue of a listening socket, a bounded batch in each turn of the loop.
 
-The event loops' own servers do not bound it well: uvloop's accepts one connection in a turn, so that a burst
-waits for a busy loop, asyncio's as many as the queue holds, so that all others wait for the burst. When
-descriptors are used up, connections stay in the queue and are accepted later.
+The servers of the event loops have no suitable bound. uvloop accepts one connection in a turn, so that a
+burst of connections waits for a busy loop. asyncio accepts all connections in the queue, so that everything
+else waits for the burst. When descriptors are used up, connections stay in the queue and are accepted later.
 
 Bounds: `BATCH` connections in a turn of the loop; the queue itself is the operating system's.
 """
@@ -44,13 +44,13 @@ class Acceptor:
         self._is_running = False
 
     def start(self, backlog: int) -> None:
-        """Accept connections; up to `backlog` of them wait in the operating system's queue."""
+        """Accept connections; up to `backlog` of them wait in the queue of the operating system."""
         self._listening.listen(backlog)
         self._is_running = True
         self._watch()
 
     def stop(self) -> None:
-        """Accept no more; the operating system resets the connections in the queue."""
+        """Stop accepting; the operating system resets the connections in the queue."""
         if self._is_running:
             self._is_running = False
             self._unwatch()
@@ -75,14 +75,14 @@ class Acceptor:
                 if error.errno in _OUT_OF_RESOURCES:
                     self._accept_later(error)
                     return
-                # The connection has failed in the queue, which is its own affair.
-                logger.debug("listener %s: a connection failed before it was accepted: %s", self._name, error)
+                # Only this connection has failed, in the queue. Others can be accepted.
+                logger.debug("Listener %s: a connection failed before it was accepted: %s", self._name, error)
                 continue
             self._on_accepted(accepted)
 
     def _accept_later(self, error: OSError) -> None:
         logger.error(
-            "listener %s cannot accept connections: %s; trying again in %g s",
+            "Listener %s cannot accept connections: %s; retrying in %g s",
             self._name,
             error.strerror,
             RETRY_S,
@@ -92,7 +92,7 @@ class Acceptor:
 
 
 def accept_queue_size(configured: int) -> int:
-    """Return how many connections may wait to be accepted; -1 stands for the system's maximum."""
+    """Return how many connections may wait to be accepted; -1 means the maximum of the system."""
     return configured if configured > 0 else _system_maximum()
 
 

@@ -1,7 +1,7 @@
-"""One client's connection: the transport around a `ConnectionCore`, which decides what happens.
+"""One client's connection: the transport around a `ConnectionCore`, which makes the decisions.
 
-Everything runs in callbacks of the event loop. A handler that has its response available responds within the
-callback that received the request; responses of one turn are written together.
+All code runs in callbacks of the event loop. A handler whose response is available at once responds within
+the callback that received the request. The responses of one turn are written together.
 
 I/O: the transport, its socket, and the clock.
 """
@@ -40,12 +40,12 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_accepted",
         "_clock",
+        "_last_response_ns",
         "_on_closed",
         "_on_connected",
         "_on_request",
         "_reading",
         "_resources",
-        "_responded_ns",
         "_transport",
         "_turns",
         "_writer",
@@ -84,8 +84,8 @@ class Connection(asyncio.BufferedProtocol):
         )
         self._transport: asyncio.Transport | None = None
         self._writer: ResponseWriter | None = None
-        self._responded_ns = 0
-        """The time of the last response; the next request of the same turn starts then."""
+        self._last_response_ns = 0
+        """The time of the last response, which is also the start time of the next request of the turn."""
         self.listener = listener
         self.principal = "User:ANONYMOUS"
         self.client = ClientInformation()
@@ -94,7 +94,7 @@ class Connection(asyncio.BufferedProtocol):
     # ---- called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask the listener to admit the connection; abort it otherwise."""
+        """Abort the connection unless the listener admits it."""
         self._transport = cast(asyncio.Transport, transport)
         self.address, self.peer = _peer_of(self._transport)
         if not self._on_connected(self):
@@ -105,7 +105,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport,
             self._accepted,
             shared.watcher,
-            shared.kept_files,
+            shared.shared_descriptors,
             self._on_writer_ready,
             self._on_broken,
         )
@@ -135,7 +135,7 @@ class Connection(asyncio.BufferedProtocol):
             self.core.on_writer_blocked()
 
     def resume_writing(self) -> None:
-        """Write again: the transport is below its low-water mark."""
+        """Resume writing: the transport is below its low-water mark."""
         if self._writer is not None:
             self._writer.resume()
 
@@ -146,7 +146,7 @@ class Connection(asyncio.BufferedProtocol):
             self._on_closed(self)
             self._writer.close()
         lost = self.core.on_closed()
-        self._resources.response_memory.resumed(self)
+        self._resources.response_memory.discard(self)
         for request in lost:
             for callback in (request.on_abandoned, request.on_lost):
                 if callback is not None:
@@ -158,12 +158,12 @@ class Connection(asyncio.BufferedProtocol):
     # ---- called by requests
 
     def respond(self, request: Request, response: Response) -> None:
-        """Write the response and all pending ones that it was the last to hold up; see Request.respond."""
+        """Write the response, and pending responses that had to wait for it; see Request.respond."""
         core = self.core
         ready = core.on_response(request, response)
         if ready is None:
             return
-        now_ns = self._responded_ns = self._clock.monotonic_ns()
+        now_ns = self._last_response_ns = self._clock.monotonic_ns()
         if request.route is not None:
             request.route.metrics.observe(now_ns - request.started_ns)
         writer = self._writer
@@ -171,7 +171,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             for one in ready:
                 writer.write(one)
-            if writer.blocked:
+            if writer.is_blocked:
                 core.on_writer_blocked()
             if core.is_in_turn:
                 return
@@ -180,22 +180,22 @@ class Connection(asyncio.BufferedProtocol):
                 self._flush(writer)
         except OSError as error:
             self._on_broken(error)
-        # Not at once: the caller may be in the middle of another connection's request.
+        # In a later turn: the caller may be handling a request of another connection.
         self._schedule()
 
     def park(self, request: Request) -> None:
-        """Let the request in hand wait while further ones are handled; see Request.park."""
+        """Park the current request, so that further ones are handled; see Request.park."""
         core = self.core
         if request is not core.request:
             return
         is_parked = core.on_parked(request)
-        self._responded_ns = self._clock.monotonic_ns()
+        self._last_response_ns = self._clock.monotonic_ns()
         if not is_parked and request.on_abandoned is not None:
             request.on_abandoned(request)
         self._schedule()
 
     def release_frame(self, request: Request, *, keeps_message: bool) -> None:
-        """Release the frame of the request in hand; see Request.release_frame."""
+        """Release the frame of the current request; see Request.release_frame."""
         if self.core.release_frame(request, keeps_message=keeps_message):
             self._update_reading()
 
@@ -221,11 +221,11 @@ class Connection(asyncio.BufferedProtocol):
         return 0 if self._writer is None else self._writer.sent_bytes
 
     def sweep(self, now_ms: int) -> int:
-        """Release unused memory; return for how many milliseconds the connection has been idle."""
+        """Release unused memory; return the idle time of the connection in milliseconds."""
         return self.core.on_sweep(now_ms, self.unsent_bytes)
 
     def drain(self) -> None:
-        """Handle no further request; close when every request has its response, and it is sent."""
+        """Handle no further request; close the connection when all responses have been sent."""
         self.core.drain()
         self._close_if_complete()
 
@@ -236,7 +236,7 @@ class Connection(asyncio.BufferedProtocol):
         self._resources.log_limit.log(
             logger,
             logging.WARNING,
-            "closing connection from %s on listener %s: %s",
+            "Closing connection from %s on listener %s: %s",
             self.peer,
             self.listener,
             reason,
@@ -245,7 +245,7 @@ class Connection(asyncio.BufferedProtocol):
         self._close()
 
     def abort(self) -> None:
-        """Close at once; unsent bytes are lost."""
+        """Close the connection at once; unsent bytes are lost."""
         self.core.close()
         if self._transport is not None:
             self._transport.abort()
@@ -257,14 +257,14 @@ class Connection(asyncio.BufferedProtocol):
         if self._writer is None:
             return
         if core.request is not None:
-            # Its handler may take long, and responses to requests before it are available.
+            # The handler may take long, and responses to earlier requests are available.
             self._flush(self._writer)
         self._serve()
 
     # ---- inside
 
     def _serve(self) -> None:
-        """Handle frames until none is complete, the next one has to wait, or the turn ends."""
+        """Handle frames until no frame is complete, the next frame must wait, or the turn ends."""
         core, writer = self.core, self._writer
         if writer is None or not core.begin_turn():
             self._update_reading()
@@ -280,8 +280,8 @@ class Connection(asyncio.BufferedProtocol):
                 handled += 1
                 if core.request is not None and self._mute():
                     break
-                # The next request starts at the time of this response, which saves a call of the clock.
-                started_ns = self._responded_ns
+                # Use the time of this response as the start of the next request, to save a clock call.
+                started_ns = self._last_response_ns
                 if started_ns > turn_ends_ns:
                     break
         except InvalidFrameError as error:
@@ -297,7 +297,7 @@ class Connection(asyncio.BufferedProtocol):
             self._close_if_complete()
 
     def _update_reading(self) -> None:
-        """Pause or resume reading as the core says."""
+        """Pause or resume reading, as the core requires."""
         action = self.core.socket_reading()
         if action is _UNCHANGED or self._transport is None:
             return
@@ -327,24 +327,24 @@ class Connection(asyncio.BufferedProtocol):
 
     def _abandon(self, requests: Iterable[Request]) -> None:
         """Call the callbacks of requests that get no response, because the peer has closed."""
-        self._responded_ns = self._clock.monotonic_ns()
+        self._last_response_ns = self._clock.monotonic_ns()
         for request in requests:
             if request.on_abandoned is not None:
                 request.on_abandoned(request)
 
     def _schedule(self, *, is_busy: bool = False) -> None:
         if self.core.schedule():
-            self._turns.wait(self, is_busy=is_busy)
+            self._turns.enqueue(self, is_busy=is_busy)
 
     def _flush(self, writer: ResponseWriter) -> None:
         writer.flush()
-        if writer.blocked:
-            self._resources.response_memory.blocked(self, writer.memory_bytes)
+        if writer.is_blocked:
+            self._resources.response_memory.add(self, writer.memory_bytes)
 
     def _on_writer_ready(self) -> None:
         """Handle requests again: the writer has sent its queue."""
         self.core.on_writer_ready()
-        self._resources.response_memory.resumed(self)
+        self._resources.response_memory.discard(self)
         self._schedule()
 
     def _on_broken(self, error: OSError) -> None:
@@ -355,7 +355,7 @@ class Connection(asyncio.BufferedProtocol):
             self._resources.log_limit.log(
                 logger,
                 logging.ERROR,
-                "cannot complete the response to %s: %s; closing the connection",
+                "Cannot complete the response to %s: %s; closing the connection",
                 self.peer,
                 error,
                 extra={"peer": self.peer},

@@ -8,17 +8,17 @@ parked may be followed by further Produces before its response is available.
     RESPONSES_PENDING   only parked requests lack a response; a Produce is handled, other frames wait
     PEER_CLOSED         the peer has closed its side, and the end of its stream has not been read yet
     END_OF_STREAM       the end of the stream has been read; complete frames before it are still handled
-    DRAINING            the broker stops: no further frame is handled, requests get their responses
+    DRAINING            the broker stops: no further frame is handled, but requests get their responses
     FINISHING           as DRAINING, and the peer has closed its side
-    CLOSING             this side closes: no frame is handled, no response is accepted
+    CLOSING             this side closes: no frame is handled, and no response is accepted
     CLOSED              the transport has closed
 
 Legal transitions:
 
     READING             MUTED               the handler of a frame has not responded at once
                         RESPONSES_PENDING   the handler has parked its request
-    MUTED               READING             the response is available, and none before it is pending
-                        RESPONSES_PENDING   the request is parked, or responses before it are pending
+    MUTED               READING             the response is available, and no earlier response is pending
+                        RESPONSES_PENDING   the request is parked, or earlier responses are pending
     RESPONSES_PENDING   MUTED               the handler of a Produce has not responded at once
                         READING             the last response is available
     any of these three  PEER_CLOSED, END_OF_STREAM, DRAINING
@@ -29,13 +29,13 @@ Legal transitions:
     CLOSING             CLOSED
 
 From PEER_CLOSED on, a request that only waits for an event or a timeout is abandoned, because the client
-normally does not read its response. This side cannot detect that a client has closed only one half and still
-reads. Responses of requests that are being worked on are sent in any case.
+normally does not read its response. This side cannot detect a client that has closed only its sending half
+and still reads. Responses of requests that are being processed are sent in all cases.
 
 In addition, the next frame waits while the connection is scheduled for a later turn of the loop, while the
 peer does not read responses, and while a large request waits for memory.
 
-I/O: none. The caller reports events and does what the methods return; `Connection` is this caller.
+I/O: none. The caller, `Connection`, reports events and acts on the results of the methods.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ _RESUME, _PAUSE, _PAUSE_AND_WATCH = SocketReading.RESUME, SocketReading.PAUSE, S
 
 
 class ConnectionCore:
-    """Owns the receive buffer, the request in hand and the parked requests of one connection."""
+    """Owns the receive buffer, the current request and the parked requests of one connection."""
 
     __slots__ = (
         "_admission",
@@ -118,11 +118,11 @@ class ConnectionCore:
     )
 
     def __init__(self, buffer: ReceiveBuffer, admission: Admission) -> None:
-        """`admission` takes memory for large requests from the budget of the node."""
+        """Create the core; `admission` takes memory for large requests from the budget of the node."""
         self.state = _READING
         self.buffer = buffer
         self.request: Request | None = None
-        """The request in hand; None if no handler has one."""
+        """The current request, which a handler processes; None if there is none."""
         self.is_in_turn = False
         self.is_scheduled = False
         """Whether the connection waits for its turn."""
@@ -147,7 +147,7 @@ class ConnectionCore:
 
     @property
     def is_peer_open(self) -> bool:
-        """Whether the peer may send more, as far as this side knows, and this side is open."""
+        """Whether this side is open, and has not detected that the peer has closed."""
         return self.state < _PEER_CLOSED or self.state is _DRAINING
 
     @property
@@ -191,7 +191,7 @@ class ConnectionCore:
             or self._is_writer_blocked
             or self._admission.is_waiting
             or state is _DRAINING
-            or (state is _RESPONSES_PENDING and not self._may_pass())
+            or (state is _RESPONSES_PENDING and not self._may_handle_frame())
         ):
             return _PAUSE if state is _PEER_CLOSED else _PAUSE_AND_WATCH
         # A connection that is only scheduled is read again soon.
@@ -201,7 +201,7 @@ class ConnectionCore:
 
     def on_received(self, byte_count: int) -> None:
         """Accept `byte_count` bytes that were written to `buffer.writable()`."""
-        self.buffer.received(byte_count)
+        self.buffer.on_received(byte_count)
         self._has_received = True
 
     def on_peer_closed(self) -> Sequence[Request]:
@@ -244,25 +244,25 @@ class ConnectionCore:
     # ---- turns
 
     def schedule(self) -> bool:
-        """Wait for a later turn; return whether the caller must arrange it."""
+        """Wait for a later turn; return whether the caller must schedule it."""
         if self.is_scheduled or self.is_in_turn or self.state >= _CLOSING:
             return False
         self.is_scheduled = True
         return True
 
     def on_turn(self) -> None:
-        """Wait no longer: the turn has come."""
+        """Note that the scheduled turn has begun."""
         self.is_scheduled = False
 
     def begin_turn(self) -> bool:
-        """Begin to handle frames; return False if none may be handled now."""
+        """Begin to handle frames; return False if no frame may be handled now."""
         if self.is_in_turn or self.is_scheduled or self.request is not None or self.state >= _CLOSING:
             return False
         self.is_in_turn = True
         return True
 
     def end_turn(self) -> None:
-        """End the turn that `begin_turn` has begun."""
+        """End the turn that `begin_turn` began."""
         self.is_in_turn = False
 
     # ---- requests
@@ -270,11 +270,11 @@ class ConnectionCore:
     def next_request(
         self, connection: RequestConnection, received_ms: int, started_ns: int
     ) -> Request | None:
-        """Take the next frame in hand and return its request; None if no frame may be handled now.
+        """Make the next frame the current one and return its request; None if no frame may be handled now.
 
         Errors: InvalidFrameError.
         """
-        if self._is_writer_blocked or (self.state is not _READING and not self._may_pass()):
+        if self._is_writer_blocked or (self.state is not _READING and not self._may_handle_frame()):
             return None
         frame = self.buffer.next_frame()
         if frame is None:
@@ -285,13 +285,13 @@ class ConnectionCore:
         return request
 
     def mute(self) -> Request | None:
-        """Keep the request in hand, whose handler has not responded at once, until it gets its response.
+        """Keep the current request, whose handler has not responded at once, until it gets its response.
 
         Returns the request if it is abandoned instead, because it only waits and the peer has closed.
         """
         if self.state < _PEER_CLOSED:
             self._transition(_MUTED)
-        return self._abandon_in_hand()
+        return self._abandon_current()
 
     def on_response(self, request: Request, response: Response) -> Sequence[Response] | None:
         """Accept the response of a request; return the responses to write now, in the order of the requests.
@@ -314,8 +314,8 @@ class ConnectionCore:
         return ready if self.state < _CLOSING else ()
 
     def on_parked(self, request: Request) -> bool:
-        """Park the request in hand; return False if it is to be abandoned, because the peer has closed."""
-        assert request is self.request, f"a request of {request.peer} is parked that is not in hand"
+        """Park the current request; return False if it is abandoned, because the peer has closed."""
+        assert request is self.request, f"a request of {request.peer} is parked but is not the current one"
         is_peer_open = self.is_peer_open
         if is_peer_open:
             self._pending.add(request)
@@ -323,16 +323,16 @@ class ConnectionCore:
         return is_peer_open
 
     def on_rejected(self, request: Request) -> bool:
-        """Return whether `request` is open, so that the connection has to close because of it."""
+        """Return whether `request` is open; the connection must then close."""
         if request is self.request:
             self._end_request()
             return True
         return self._pending.is_pending(request)
 
     def release_frame(self, request: Request, *, keeps_message: bool) -> bool:
-        """Release the frame of `request`; return False if it is not in hand.
+        """Release the frame of `request`; return False if it is not the current request.
 
-        `keeps_message`: its decoded message still counts as memory of the request.
+        `keeps_message`: the decoded message still counts as memory of the request.
         """
         if request is not self.request:
             return False
@@ -364,9 +364,9 @@ class ConnectionCore:
         self.idle_since_ms = now_ms
 
     def on_sweep(self, now_ms: int, unsent_bytes: int) -> int:
-        """Return for how many milliseconds the peer has neither sent nor read anything.
+        """Return the time in milliseconds since the peer last sent or read bytes.
 
-        Releases the buffer of a quiet connection. `unsent_bytes`: response bytes that the peer has not read.
+        Releases the buffer of an idle connection. `unsent_bytes`: response bytes that the peer has not read.
         """
         if self._has_received or unsent_bytes < self._unsent_bytes:
             self._has_received = False
@@ -382,7 +382,7 @@ class ConnectionCore:
         assert state in TRANSITIONS[self.state], f"{self.state.name} -> {state.name}"
         self.state = state
 
-    def _may_pass(self) -> bool:
+    def _may_handle_frame(self) -> bool:
         """Return whether a frame may be handled in a state other than READING.
 
         A Produce may follow a parked Produce: both are appended in their order, and followers fetch them
@@ -409,15 +409,15 @@ class ConnectionCore:
             self._transition(state)
 
     def _abandon_waiting(self) -> list[Request]:
-        """End the requests that only wait; one that is being worked on stays in hand."""
+        """End the requests that only wait; a request that is being processed stays the current one."""
         abandoned = [request for request in self._pending.clear() if request.on_abandoned is not None]
-        request = self._abandon_in_hand()
+        request = self._abandon_current()
         if request is not None:
             abandoned.append(request)
         return abandoned
 
-    def _abandon_in_hand(self) -> Request | None:
-        """End and return the request in hand if it only waits and the peer has closed; else return None."""
+    def _abandon_current(self) -> Request | None:
+        """End and return the current request if it only waits and the peer has closed; else return None."""
         request = self.request
         if request is None or request.on_abandoned is None or not self.has_peer_closed:
             return None

@@ -1,7 +1,8 @@
 """The limits of connections: in total, per listener and per address.
 
-Over max.connections, a new connection waits until another one ends. Over max.connections.per.ip, which also
-counts waiting connections, it is refused. Connections on the inter-broker listener do not wait (KIP-402).
+When max.connections is reached, a new connection waits until another one ends. When max.connections.per.ip is
+reached, which also counts waiting connections, a new connection is refused. Connections on the inter-broker
+listener do not wait (KIP-402).
 
 Source: ConnectionQuotas of Apache Kafka 4.3.
 """
@@ -32,12 +33,12 @@ class ConnectionQuota:
         config = self.config
         limit = config.max_connections_per_ip_overrides.get(address, config.max_connections_per_ip)
         if self._per_address[address] >= limit:
-            return f"{address} has {limit} connections already (max.connections.per.ip)"
+            return f"{address} already has {limit} connections (max.connections.per.ip)"
         self._per_address[address] += 1
         return None
 
     def release(self, address: str) -> None:
-        """Stop counting a connection of an address, which has ended."""
+        """Stop counting a connection of an address, because it has ended."""
         self._per_address[address] -= 1
         if not self._per_address[address]:
             del self._per_address[address]
@@ -53,7 +54,7 @@ class ConnectionQuota:
         return True
 
     def free_slot(self, listener: str) -> None:
-        """Stop counting a connection of a listener, which has ended."""
+        """Stop counting a connection of a listener, because it has ended."""
         self.count -= 1
         self._per_listener[listener] -= 1
 
@@ -63,11 +64,11 @@ class ConnectionQuota:
 
     @property
     def surplus(self) -> int:
-        """The number of connections of other listeners that have to be closed."""
+        """The number of connections over max.connections, which must be closed."""
         return max(0, self.count - self.config.max_connections)
 
     @property
     def is_limited(self) -> bool:
-        """Whether a connection may ever have to wait."""
+        """Whether a limit is configured, so that connections may have to wait."""
         limits = (self.config.max_connections, *self.listener_limits.values())
         return any(limit < UNLIMITED for limit in limits)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 
 class NetworkCounters:
-    """Totals since start; `bytes_out_before` is of the connections that have ended."""
+    """Totals since the start; `bytes_out_of_closed` counts only connections that have ended."""
 
     __slots__ = (
         "bytes_in",
-        "bytes_out_before",
+        "bytes_out_of_closed",
         "connections_accepted",
         "connections_closed",
         "connections_expired",
@@ -17,7 +17,7 @@ class NetworkCounters:
 
     def __init__(self) -> None:
         self.bytes_in = 0
-        self.bytes_out_before = 0
+        self.bytes_out_of_closed = 0
         self.connections_accepted = 0
         self.connections_closed = 0
         self.connections_expired = 0

@@ -1,7 +1,7 @@
 """One listener of the broker and its connections.
 
-Over max.connections, Kafka does not accept further connections. Tidelog accepts them and lets them wait: the
-first request of each is handled when the connection gets a slot. At most socket.listen.backlog.size
+When max.connections is reached, Kafka does not accept further connections. Tidelog accepts them and lets them
+wait: the first request of each is handled when the connection gets a slot. At most socket.listen.backlog.size
 connections wait; further ones are refused.
 
 A task creates the transport of each accepted socket, because TLS needs a handshake.
@@ -29,21 +29,21 @@ class ListenerOwner(Protocol):
     """The owner of all listeners of a broker; implemented by NetworkServer."""
 
     quota: ConnectionQuota
-    socket_refusal: Callable[[int, bool], str | None] | None
+    refusal_reason: Callable[[int, bool], str | None] | None
 
-    def make_room(self) -> None:
-        """Close idle connections if there are more than max.connections."""
+    def close_surplus_connections(self) -> None:
+        """Close connections if there are more than max.connections."""
         ...
 
-    def connection_gone(self, connection: Connection) -> None:
+    def on_connection_closed(self, connection: Connection) -> None:
         """Note that a connection that had a slot has ended."""
         ...
 
 
 class Listener:
-    """Bound when it is created, accepts connections after `start`. `on_request` gets every frame.
+    """A bound socket that accepts connections after `start`; `on_request` is called with every request.
 
-    Invariant: a connection is among `connections`, and has a slot, or it waits, or it has ended.
+    Invariant: a connection either has a slot and is in `connections`, or waits for a slot, or has ended.
     """
 
     def __init__(
@@ -61,152 +61,152 @@ class Listener:
         self.connections: set[Connection] = set()
         self._config = config
         self._on_request = on_request
-        self._waiting: dict[Connection, Request | None] = {}
+        self._waiting_connections: dict[Connection, Request | None] = {}
         """Connections without a slot in the order of arrival, each with its first request."""
-        self._opening: set[asyncio.Task[object]] = set()
+        self._opening_tasks: set[asyncio.Task[object]] = set()
         """Tasks that create transports for accepted sockets."""
         self._accept_queue_size = accept_queue_size(resources.config.socket_listen_backlog_size)
         bound = _bind(config, resources.config)
         self.port: int = bound.getsockname()[1]
-        self._acceptor = Acceptor(config.name, bound, self._loop, self._accepted)
+        self._acceptor = Acceptor(config.name, bound, self._loop, self._on_accepted)
 
     def start(self) -> None:
         """Accept connections; until then clients that connect are refused."""
         self._acceptor.start(self._accept_queue_size)
-        logger.info("listener %s accepts connections on %s:%d", self.name, self._config.host, self.port)
+        logger.info("Listener %s accepts connections on %s:%d", self.name, self._config.host, self.port)
 
-    def _accepted(self, accepted: socket.socket) -> None:
-        refusal, is_protected = self._owner.socket_refusal, self._quota.is_protected(self.name)
+    def _on_accepted(self, accepted: socket.socket) -> None:
+        refusal, is_protected = self._owner.refusal_reason, self._quota.is_protected(self.name)
         if refusal is not None and (reason := refusal(accepted.fileno(), is_protected)) is not None:
             self._resources.counters.connections_refused += 1
-            self._log(logging.WARNING, "listener %s refuses a connection: %s", self.name, reason)
+            self._log(logging.WARNING, "Listener %s refuses a connection: %s", self.name, reason)
             accepted.close()
             return
         try:
             _set_options(accepted, self._resources.config)
         except OSError as error:
-            logger.debug("listener %s: a connection failed when it was accepted: %s", self.name, error)
+            logger.debug("Listener %s: a connection failed when it was accepted: %s", self.name, error)
             accepted.close()
             return
         opening = self._loop.create_task(
             self._loop.connect_accepted_socket(
-                lambda: self._connection(accepted), accepted, ssl=self._config.ssl_context
+                lambda: self._create_connection(accepted), accepted, ssl=self._config.ssl_context
             )
         )
-        self._opening.add(opening)
-        opening.add_done_callback(self._opened)
+        self._opening_tasks.add(opening)
+        opening.add_done_callback(self._on_opened)
 
     @property
     def socket_count(self) -> int:
-        """Accepted sockets: connections, those that wait for a slot, and those that are being opened."""
-        return len(self.connections) + len(self._waiting) + len(self._opening)
+        """The number of accepted sockets: with a slot, waiting for a slot, and being opened."""
+        return len(self.connections) + len(self._waiting_connections) + len(self._opening_tasks)
 
-    def _opened(self, opening: asyncio.Task[object]) -> None:
-        self._opening.discard(opening)
+    def _on_opened(self, opening: asyncio.Task[object]) -> None:
+        self._opening_tasks.discard(opening)
         if not opening.cancelled() and (error := opening.exception()) is not None:
-            self._log(logging.INFO, "listener %s: a connection could not be opened: %s", self.name, error)
+            self._log(logging.INFO, "Listener %s: a connection could not be opened: %s", self.name, error)
 
-    def _connection(self, accepted: socket.socket) -> Connection:
-        def keep_or_handle(request: Request) -> None:
-            self._keep_or_handle(connection, request)
+    def _create_connection(self, accepted: socket.socket) -> Connection:
+        def handle_or_queue(request: Request) -> None:
+            self._handle_or_queue(connection, request)
 
         connection = Connection(
             self._resources,
             self.name,
             accepted,
-            # Only with a limit of connections a request may belong to one that still waits for a slot.
-            on_request=keep_or_handle if self._quota.is_limited else self._on_request,
+            # Only if connections are limited, a request may belong to a connection without a slot.
+            on_request=handle_or_queue if self._quota.is_limited else self._on_request,
             on_connected=self._admit,
-            on_closed=self._forget,
+            on_closed=self._on_closed,
         )
         return connection
 
     def stop(self) -> None:
-        """Accept no more; connections stay."""
+        """Accept no further connection; open connections stay open."""
         self._acceptor.stop()
-        for opening in self._opening:
+        for opening in self._opening_tasks:
             opening.cancel()
 
     def _admit(self, connection: Connection) -> bool:
-        """Give a new connection a slot, let it wait for one, or refuse it; return whether it may stay."""
+        """Assign a slot to a new connection, let it wait, or refuse it; return False if it is refused."""
         quota = self._quota
         reason = quota.admit(connection.address)
         if reason is None:
             connection.core.restart_idle_time(self._resources.clock.monotonic_ms())
-            if not self._waiting and quota.take_slot(self.name):
-                self._count_in(connection)
+            if not self._waiting_connections and quota.take_slot(self.name):
+                self._add(connection)
                 return True
-            if len(self._waiting) < self._accept_queue_size:
+            if len(self._waiting_connections) < self._accept_queue_size:
                 self._log(
                     logging.WARNING,
-                    "connection from %s waits: there are %d already (max.connections)",
+                    "Connection from %s waits for a slot: %d connections are open (max.connections)",
                     connection.peer,
                     quota.count,
                 )
-                self._waiting[connection] = None
+                self._waiting_connections[connection] = None
                 return True
             quota.release(connection.address)
-            reason = f"{len(self._waiting)} others wait already (max.connections)"
+            reason = f"{len(self._waiting_connections)} connections already wait for a slot (max.connections)"
         self._resources.counters.connections_refused += 1
-        self._log(logging.WARNING, "refusing connection from %s: %s", connection.peer, reason)
+        self._log(logging.WARNING, "Refusing connection from %s: %s", connection.peer, reason)
         return False
 
     def _log(self, level: int, message: str, *arguments: object) -> None:
         self._resources.log_limit.log(logger, level, message, *arguments)
 
-    def _count_in(self, connection: Connection) -> None:
+    def _add(self, connection: Connection) -> None:
         self._resources.counters.connections_accepted += 1
         self.connections.add(connection)
-        self._owner.make_room()
+        self._owner.close_surplus_connections()
 
-    def _keep_or_handle(self, connection: Connection, request: Request) -> None:
-        if connection not in self._waiting:
+    def _handle_or_queue(self, connection: Connection, request: Request) -> None:
+        if connection not in self._waiting_connections:
             self._on_request(request)
             return
 
-        def forget_kept(_: Request) -> None:
-            if connection in self._waiting:
-                self._waiting[connection] = None
+        def drop_queued(_: Request) -> None:
+            if connection in self._waiting_connections:
+                self._waiting_connections[connection] = None
 
-        self._waiting[connection] = request
-        request.on_abandoned = forget_kept
+        self._waiting_connections[connection] = request
+        request.on_abandoned = drop_queued
 
     def admit_waiting(self) -> None:
-        """Give free slots to waiting connections."""
-        while self._waiting and self._quota.take_slot(self.name):
-            connection, request = next(iter(self._waiting.items()))
-            del self._waiting[connection]
+        """Assign free slots to waiting connections."""
+        while self._waiting_connections and self._quota.take_slot(self.name):
+            connection, request = next(iter(self._waiting_connections.items()))
+            del self._waiting_connections[connection]
             connection.core.restart_idle_time(self._resources.clock.monotonic_ms())
-            self._count_in(connection)
+            self._add(connection)
             if request is not None:
-                self._loop.call_soon(self._handle_kept, request)
+                self._loop.call_soon(self._handle_queued, request)
 
-    def _handle_kept(self, request: Request) -> None:
+    def _handle_queued(self, request: Request) -> None:
         if request.is_open:
             request.on_abandoned = None
             self._on_request(request)
 
-    def turn_away(self) -> None:
+    def close_waiting(self) -> None:
         """Close the connections that wait for a slot."""
-        for connection in list(self._waiting):
+        for connection in list(self._waiting_connections):
             connection.abort()
 
-    def _forget(self, connection: Connection) -> None:
+    def _on_closed(self, connection: Connection) -> None:
         """Release the slot of a connection that has ended."""
         self._quota.release(connection.address)
-        if connection in self._waiting:
-            del self._waiting[connection]
+        if connection in self._waiting_connections:
+            del self._waiting_connections[connection]
             return
         self.connections.discard(connection)
         self._quota.free_slot(self.name)
         counters = self._resources.counters
         counters.connections_closed += 1
-        counters.bytes_out_before += connection.sent_bytes
-        self._owner.connection_gone(connection)
+        counters.bytes_out_of_closed += connection.sent_bytes
+        self._owner.on_connection_closed(connection)
 
 
 def _set_options(accepted: socket.socket, config: NetworkConfig) -> None:
-    """Set the options that Kafka sets on accepted sockets; nothing waits for the socket."""
+    """Make the socket non-blocking, and set the options that Kafka sets on accepted sockets."""
     accepted.setblocking(False)
     accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -226,12 +226,12 @@ def _bind(config: ListenerConfig, network: NetworkConfig) -> socket.socket:
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if both else 1)
         if network.socket_receive_buffer_bytes > 0:
-            # Before listen, since accepted sockets take the TCP window from here.
+            # Before listen, because accepted sockets inherit the TCP window from this socket.
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, network.socket_receive_buffer_bytes)
         bound.bind(address)
     except OSError as error:
         bound.close()
-        message = f"listener {config.name} cannot bind to {host}:{config.port}: {error.strerror}"
+        message = f"Listener {config.name} cannot bind to {host}:{config.port}: {error.strerror}"
         raise OSError(error.errno, message) from error
     bound.setblocking(False)
     return bound

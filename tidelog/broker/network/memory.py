@@ -22,33 +22,34 @@ _SHARE: Final = 4
 
 
 class RequestMemory:
-    """Counts the memory of requests from when their size is known until they are answered or parked.
+    """Counts the memory of requests from when their size is known until they are parked or have a response.
 
-    By default (`is_kafkas` False) only requests larger than UNCOUNTED_BYTES count. A Produce counts as its
-    frame. Any other is decoded, and counts as MESSAGE_FACTOR times its frame, at most as MESSAGE_BYTES_MAX
-    more than it, since messages are limited in elements. A request may begin if it takes at most a quarter
-    of what is left, so that large ones do not keep small ones out, or if there is no other.
+    By default (`counts_all_requests` False) only requests larger than UNCOUNTED_BYTES count. A Produce counts
+    as the size of its frame. Other requests are decoded, and count as MESSAGE_FACTOR times the frame, but at
+    most MESSAGE_BYTES_MAX more than the frame, because the elements of messages are limited. A request is
+    admitted if it takes at most a quarter of the free memory, so that large requests leave memory for small
+    ones. It is also admitted if no other request holds memory.
 
-    With `queued.max.request.bytes` every request counts, as its frame, and may begin while any of the budget
-    is left, as in Kafka.
+    With `queued.max.request.bytes` every request counts as the size of its frame, and is admitted while any
+    memory is free, as in Kafka.
 
-    Requests that have to wait are admitted in their order among those of about the same size, up to 1 MiB or
-    up to the next power of two: large ones that do not fit do not hold up small ones that do.
+    Requests that must wait are grouped by size: up to 1 MiB, then by powers of two. Each group is admitted in
+    order. Large requests that do not fit therefore do not delay small ones that do.
     """
 
-    __slots__ = ("_is_kafkas", "_waiting", "limit_bytes", "uncounted_bytes", "used_bytes")
+    __slots__ = ("_counts_all_requests", "_waiting", "limit_bytes", "uncounted_bytes", "used_bytes")
 
-    def __init__(self, limit_bytes: int, *, is_kafkas: bool = False) -> None:
+    def __init__(self, limit_bytes: int, *, counts_all_requests: bool = False) -> None:
         self.limit_bytes = limit_bytes
-        self.uncounted_bytes = -1 if is_kafkas else UNCOUNTED_BYTES
+        self.uncounted_bytes = -1 if counts_all_requests else UNCOUNTED_BYTES
         self.used_bytes = 0
-        self._is_kafkas = is_kafkas
+        self._counts_all_requests = counts_all_requests
         self._waiting: dict[int, OrderedDict[Admission, None]] = {}
-        """By size class; none is empty."""
+        """By size class; no value is empty."""
 
     def cost_of(self, frame_bytes: int, api_key: int) -> int:
         """Return the bytes of memory that a request counts as."""
-        if self._is_kafkas or api_key == ApiKey.PRODUCE:
+        if self._counts_all_requests or api_key == ApiKey.PRODUCE:
             return frame_bytes
         return min(MESSAGE_FACTOR * frame_bytes, frame_bytes + MESSAGE_BYTES_MAX)
 
@@ -57,8 +58,8 @@ class RequestMemory:
         """Whether a request waits for memory."""
         return bool(self._waiting)
 
-    def begin(self, admission: Admission) -> bool:
-        """Take memory for a request if it may begin now, else have it wait; return which."""
+    def admit_or_queue(self, admission: Admission) -> bool:
+        """Take memory for a request, or queue it if it must wait; return whether it is admitted now."""
         size_class = _size_class(admission)
         if size_class not in self._waiting and self._take(admission.cost_bytes):
             return True
@@ -67,13 +68,13 @@ class RequestMemory:
 
     def _take(self, cost_bytes: int) -> bool:
         left = self.limit_bytes - self.used_bytes
-        if self.used_bytes and (left <= 0 if self._is_kafkas else cost_bytes > left // _SHARE):
+        if self.used_bytes and (left <= 0 if self._counts_all_requests else cost_bytes > left // _SHARE):
             return False
         self.used_bytes += cost_bytes
         return True
 
-    def forget(self, admission: Admission) -> None:
-        """Remove a request from those that wait."""
+    def remove_waiting(self, admission: Admission) -> None:
+        """Remove a request from the waiting ones."""
         size_class = _size_class(admission)
         waiting = self._waiting[size_class]
         del waiting[admission]
@@ -88,7 +89,7 @@ class RequestMemory:
             waiting = self._waiting[size_class]
             while waiting and self._take(next(iter(waiting)).cost_bytes):
                 admission, _ = waiting.popitem(last=False)
-                admission.admitted()
+                admission.admit()
             if not waiting:
                 del self._waiting[size_class]
 
@@ -101,14 +102,14 @@ class Admission:
     def __init__(
         self, memory: RequestMemory, clock_ms: Callable[[], int], on_admitted: Callable[[], None]
     ) -> None:
-        """`on_admitted` is called when a request that had to wait may begin."""
+        """Create it without memory; `on_admitted` is called when a request that had to wait is admitted."""
         self._memory = memory
         self._clock_ms = clock_ms
         self._on_admitted = on_admitted
         self.cost_bytes = 0
         self.is_waiting = False
         self.since_ms = 0
-        """Since when memory is held."""
+        """The time since which the memory is held or waited for."""
 
     @property
     def uncounted_bytes(self) -> int:
@@ -121,15 +122,15 @@ class Admission:
         return self.cost_bytes > 0 and not self.is_waiting
 
     def request(self, frame_bytes: int, api_key: int) -> bool:
-        """Take memory for a request, or wait for it; return whether it may begin."""
+        """Take memory for a request, or wait for it; return whether the request is admitted now."""
         assert not self.cost_bytes, "a connection has one request at a time"
         self.cost_bytes = self._memory.cost_of(frame_bytes, api_key)
-        self.is_waiting = not self._memory.begin(self)
+        self.is_waiting = not self._memory.admit_or_queue(self)
         self.since_ms = self._clock_ms()
         return not self.is_waiting
 
-    def admitted(self) -> None:
-        """Start a request that has waited; called by RequestMemory, which has taken the memory."""
+    def admit(self) -> None:
+        """Admit the waiting request; called by RequestMemory, which has taken the memory."""
         self.is_waiting = False
         self.since_ms = self._clock_ms()
         self._on_admitted()
@@ -138,7 +139,7 @@ class Admission:
         """Release the memory that is held, or stop waiting for it."""
         if self.is_waiting:
             self.is_waiting = False
-            self._memory.forget(self)
+            self._memory.remove_waiting(self)
             self.cost_bytes = 0
         elif self.cost_bytes:
             cost_bytes, self.cost_bytes = self.cost_bytes, 0

@@ -21,7 +21,7 @@ class PausableReading:
         self._watcher = watcher
         self._on_peer_closed = on_peer_closed
         self._descriptor = -1
-        """The descriptor that is watched; -1: none is."""
+        """The watched descriptor; -1 if none is watched."""
         self.is_paused = False
 
     def pause(self, transport: asyncio.Transport, *, watch: bool) -> None:

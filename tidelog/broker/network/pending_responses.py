@@ -1,4 +1,4 @@
-"""The responses of parked requests that further requests have passed; they are sent in request order.
+"""The responses of parked requests and of requests that follow them; they are sent in request order.
 
 Bounds: `PENDING_RESPONSES_MAX` requests, without their frames.
 """
@@ -13,7 +13,7 @@ PENDING_RESPONSES_MAX: Final = 64
 
 
 class _Missing:
-    """Marks a request that has no response yet; None is a response, too."""
+    """Marks a request that has no response yet, because None is a valid response."""
 
 
 _MISSING: Final = _Missing()
@@ -46,7 +46,7 @@ class PendingResponses:
     def respond(self, request: Request, response: Response) -> list[Response]:
         """Store the response of `request`; return all responses that may be sent now, in request order.
 
-        A request that is not parked takes its place behind all others.
+        A request that is not parked is added behind all others.
         """
         responses = self._responses
         responses[request] = response

@@ -1,14 +1,15 @@
 """One connection's received bytes, divided into frames without copying them.
 
-    | answered | frame in hand | received, not yet looked at |  room  |
-               ^ pinned        ^ _start                      ^ _end   ^ len(_data)
+    | handled | current frame | received, not yet handled |  free  |
+              ^ pinned        ^ _start                    ^ _end   ^ len(_data)
 
-Invariant: while a frame is in hand the buffer is neither moved nor reused, so the frame's view
-stays valid and writable until `release` or `drop_frame`. Later bytes are received behind it.
+Invariant: while there is a current frame, the buffer is neither moved nor reused. The view of the frame
+therefore stays valid and writable until `release` or `drop_frame`. Later bytes are received behind it.
 
-Bounds: at most NORMAL_BYTES for a frame that is larger than `admitted_bytes`; the connection raises that when
-there is memory for it. For others never more room than twice the bytes received plus GRANT_BYTES, whatever
-size a peer claims; beyond that only out of SpareMemory, which is limited for the whole process.
+Bounds: at most NORMAL_BYTES for a frame that is larger than `admitted_bytes`; the connection raises this
+value when memory for the frame is available. For other frames the buffer is at most twice the received bytes
+plus GRANT_BYTES, whatever size the peer claims. More is taken only from SpareMemory, which is limited for the
+whole process.
 I/O: none.
 """
 
@@ -32,11 +33,11 @@ _NOTHING: Final = bytearray()
 
 
 class InvalidFrameError(Exception):
-    """A frame size that is negative or over socket.request.max.bytes; the connection must end."""
+    """A frame size is negative or larger than socket.request.max.bytes; the connection must be closed."""
 
 
 class ReceiveBuffer:
-    """The memory that the socket writes to and that frames are read from."""
+    """The memory for received bytes, from which frames are read."""
 
     __slots__ = (
         "_data",
@@ -53,7 +54,7 @@ class ReceiveBuffer:
     def __init__(self, frame_bytes_max: int, spare: SpareMemory, admitted_bytes: int = 2**31) -> None:
         self._frame_bytes_max = frame_bytes_max
         self.admitted_bytes = admitted_bytes
-        """A larger frame is neither given out nor received as a whole."""
+        """The size of the largest frame that is received completely and returned by `next_frame`."""
         self._spare = spare
         self._spare_taken = 0
         self._data = _NOTHING
@@ -64,21 +65,21 @@ class ReceiveBuffer:
 
     @property
     def capacity(self) -> int:
-        """Bytes of memory held."""
+        """The size of the buffer in bytes."""
         return len(self._data)
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more can be received before frames have been taken out."""
+        """Whether no byte can be received before frames are handled."""
         return self._end == len(self._data)
 
     def writable(self) -> memoryview:
-        """Return memory for the next bytes; empty only while a frame is in hand and the buffer is full."""
+        """Return memory for the next bytes; empty only if there is a current frame and the buffer is full."""
         if not self._pinned:
             self._make_room()
         return self._view[self._end :] if self._end else self._view
 
-    def received(self, count: int) -> None:
+    def on_received(self, count: int) -> None:
         """Accept `count` bytes that were written to the memory that `writable` returned."""
         self._end += count
 
@@ -95,7 +96,7 @@ class ReceiveBuffer:
         raise InvalidFrameError(f"frame of {size} bytes, allowed are 0 to {self._frame_bytes_max}")
 
     def next_frame(self) -> memoryview | None:
-        """Take the next frame in hand and return it without its size; None until it is complete.
+        """Make the next frame the current one and return it without its size; None until it is complete.
 
         Errors: InvalidFrameError.
         """
@@ -139,17 +140,17 @@ class ReceiveBuffer:
         return size is not None and self._end - self._start >= size
 
     def release(self) -> None:
-        """Release the frame in hand, whose request has its response; its memory may be used again."""
+        """Release the current frame, whose request has its response; its memory may be used again."""
         self._pinned = False
         if len(self._data) > NORMAL_BYTES and not self._spare_taken:
-            # What follows has its own size; nothing counts this memory any more.
+            # The next frame may be smaller, and no request counts this memory any more.
             self._halve()
 
     def drop_frame(self) -> None:
-        """Release the memory of the frame in hand, whose request has no response yet.
+        """Release the memory of the current frame, whose request has no response yet.
 
-        The bytes that were received after it stay. Until `release` no more is received than there is room
-        for. A buffer of up to NORMAL_BYTES is kept, as every connection may have one.
+        The bytes that were received after it stay. Until `release` the buffer does not grow. A buffer of up
+        to NORMAL_BYTES is kept, because every connection may have one.
         """
         assert self._pinned, "there is no frame to drop"
         if len(self._data) > NORMAL_BYTES:
@@ -163,7 +164,7 @@ class ReceiveBuffer:
             self._replace(0)
 
     def discard(self) -> None:
-        """Drop all bytes, because the connection has ended; a frame in hand keeps its own memory alive."""
+        """Drop all bytes, because the connection has ended; a current frame keeps its own memory alive."""
         self._start = self._end = 0
         self._replace(0)
 
@@ -183,7 +184,7 @@ class ReceiveBuffer:
             wanted = min(capacity, NORMAL_BYTES)
         if wanted > capacity:
             room = self._room_for(wanted)
-            # Growing by less than double each time would copy the same bytes over and over.
+            # Growth by less than a factor of two would copy the same bytes many times.
             if room >= min(wanted, 2 * capacity) or self._end == capacity:
                 self._replace(room)
         elif self._end == capacity and capacity < NORMAL_BYTES and not self._spare_taken:
@@ -192,14 +193,14 @@ class ReceiveBuffer:
             self._move_to_front()
 
     def _claimed_bytes(self) -> int:
-        """Return the size of the next frame as far as it is known; one that is invalid is refused later."""
+        """Return the claimed size of the next frame; SIZE_BYTES if it is unknown or invalid."""
         try:
             return self.frame_bytes() or SIZE_BYTES
         except InvalidFrameError:
             return SIZE_BYTES
 
     def _room_for(self, wanted: int) -> int:
-        """Return the size of the buffer that a frame of `wanted` bytes gets now."""
+        """Return the size that the buffer may have now for a frame of `wanted` bytes."""
         granted = 2 * (self._end - self._start) + GRANT_BYTES
         if wanted <= granted:
             return wanted
@@ -229,7 +230,7 @@ class ReceiveBuffer:
         self._start, self._end = 0, pending
 
     def _halve(self) -> None:
-        """Continue in a smaller buffer if half is enough: less would copy the same bytes again and again."""
+        """Move to a smaller buffer if half the size is enough; otherwise the copy is not worth it."""
         wanted = self._end - self._start + FIRST_BYTES
         if wanted <= len(self._data) // 2:
             self._replace(wanted)

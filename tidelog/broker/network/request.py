@@ -19,7 +19,7 @@ _NO_BODY = memoryview(b"")
 
 
 class Route(Protocol):
-    """The handler of an API, as the dispatcher has chosen it for a request."""
+    """The handler of an API, which the dispatcher has selected for a request."""
 
     metrics: ApiMetrics
 
@@ -30,14 +30,14 @@ class Route(Protocol):
 
 @dataclass(slots=True)
 class ClientInformation:
-    """Name and version of the client's software (KIP-511); empty before ApiVersions 3 or later."""
+    """Name and version of the client's software (KIP-511); empty until ApiVersions version 3 or later."""
 
     software_name: str = ""
     software_version: str = ""
 
 
 class RequestConnection(Protocol):
-    """The connection of a request, as far as its handlers use it; implemented by Connection."""
+    """The part of a connection that its requests use; implemented by Connection."""
 
     address: str
     peer: str
@@ -69,15 +69,15 @@ class RequestConnection(Protocol):
 class Request:
     """A frame and the state of its processing.
 
-    `frame` is the whole frame without its size; the dispatcher fills in `header` and `body`. Both
-    views are writable and stay valid until `respond`, `release_frame`, `park` or `close`, not a moment
-    longer: the memory is then used for the next request. `received_ms` is wall time, `started_ns` monotonic.
+    `frame` is the whole frame without its size; the dispatcher sets `header` and `body`. `frame` and `body`
+    are writable views, which are valid only until `respond`, `release_frame`, `park` or `close`. Then the
+    memory is used for the next request. `received_ms` is wall time, `started_ns` is monotonic time.
 
-    Both callbacks are optional. `on_abandoned` is set while a request only waits for an event or a timeout:
-    it is called when the client closes its side before the response. `on_lost` is set while a handler works
-    on the request for long: it is called when the whole connection has ended.
+    Both callbacks are optional. `on_abandoned` is set while a request only waits for an event or a timeout.
+    It is called if the client closes its side before the response. `on_lost` is set while a handler needs a
+    long time for the request. It is called if the whole connection ends.
 
-    Exactly one of `respond`, `fail` and `close` must be called, at once or later, from the event loop.
+    Exactly one of `respond`, `fail` and `close` must be called, at once or later, on the event loop.
     """
 
     __slots__ = (
@@ -129,10 +129,10 @@ class Request:
         return self.connection.can_respond_to(self)
 
     def release_frame(self, *, keeps_message: bool = False) -> None:
-        """Release the memory of the frame; everything that is still needed has been read from it.
+        """Release the memory of the frame, because the handler has read all that it needs.
 
-        `keeps_message`: a decoded message replaces it, and counts as memory of the request until the
-        response. Otherwise nothing counts, as when the request is parked.
+        `keeps_message`: the decoded message replaces it, and counts as memory of the request until the
+        response. Otherwise the request counts no memory, as when it is parked.
         """
         self.frame = self.body = _NO_BODY
         self.connection.release_frame(self, keeps_message=keeps_message)
@@ -140,7 +140,7 @@ class Request:
     def park(self) -> None:
         """Let the request wait for an event, and release its frame.
 
-        A Produce after a parked Produce is handled meanwhile; the responses keep their order.
+        A Produce after a parked Produce is handled in the meantime; the responses keep their order.
         """
         self.frame = self.body = _NO_BODY
         self.connection.park(self)
@@ -148,19 +148,19 @@ class Request:
     def respond(self, response: Response) -> None:
         """Send the response, as whole frames; None for a request without a response (acks=0).
 
-        The parts are sent in their order and must not change afterwards. Has no effect if the
-        client has disconnected.
+        The parts are sent in order and must not change afterwards. Has no effect if the client has
+        disconnected.
         """
-        # The callbacks refer to the work of the request, and it to the request.
+        # The callbacks and the request refer to each other.
         self.on_abandoned = self.on_lost = None
         self.connection.respond(self, response)
 
     def fail(self, error: BaseException) -> None:
         """Send an error response: the code of a KafkaError, else UNKNOWN_SERVER_ERROR, which is logged.
 
-        For handlers that fail later, when they can no longer raise to the dispatcher.
+        For handlers that fail after they have returned to the dispatcher.
         """
-        assert self.route is not None, "a request fails after it was dispatched"
+        assert self.route is not None, "a request can fail only after it was dispatched"
         self.route.fail(self, error)
 
     def close(self, reason: str) -> None:

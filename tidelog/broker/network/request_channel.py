@@ -1,8 +1,8 @@
 """The bound on requests that tasks process: Kafka's queued.max.requests.
 
-A request that needs a task takes one of the places. When all are taken, further requests wait in the order
-of their arrival, and their connections are muted. As in Kafka, a request that only waits for an event (in a
-purgatory, for a rebalance) has no place, because it could block the request that completes it.
+A request that needs a task takes a slot. When no slot is free, further requests wait in the order of their
+arrival, and their connections are muted. As in Kafka, a request that only waits for an event (in a
+purgatory, or for a rebalance) takes no slot, because it could block the request that completes it.
 
 Bounds: `limit` tasks; at most one waiting request per connection.
 """
@@ -18,39 +18,39 @@ from tidelog.broker.network.request import Request
 
 
 class RequestChannel:
-    """Places for slow requests, handed out in order."""
+    """Slots for the tasks of slow requests, assigned in the order of arrival."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.running = 0
+        self.running_count = 0
         self._waiting: OrderedDict[Request, Callable[[], None]] = OrderedDict()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
-    def waiting(self) -> int:
-        """Requests that wait for a place."""
+    def waiting_count(self) -> int:
+        """The number of requests that wait for a slot."""
         return len(self._waiting)
 
-    def enter(self, request: Request, start: Callable[[], None]) -> None:
-        """Call `start` when a place is free, unless the peer has disconnected by then."""
-        if self.running < self.limit and not self._waiting:
+    def submit(self, request: Request, start: Callable[[], None]) -> None:
+        """Call `start` when a slot is free, unless the peer has disconnected by then."""
+        if self.running_count < self.limit and not self._waiting:
             start()
             return
         self._waiting[request] = start
-        request.on_abandoned = self._abandoned
+        request.on_abandoned = self._on_abandoned
 
     def run(
         self,
         work: Coroutine[Any, Any, Any],
-        done: Callable[[asyncio.Future[Any]], None],
+        on_done: Callable[[asyncio.Future[Any]], None],
         *,
-        takes_place: bool,
+        uses_slot: bool,
     ) -> asyncio.Task[Any]:
-        """Run `work` as a task, which is returned, and call `done` with it at the end."""
+        """Run `work` as a task and return the task; `on_done` is called with it when it ends."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        self.running += takes_place
-        task.add_done_callback(lambda ended: self._ended(ended, done, takes_place))
+        self.running_count += uses_slot
+        task.add_done_callback(lambda ended: self._on_task_done(ended, on_done, uses_slot))
         return task
 
     async def close(self) -> None:
@@ -61,18 +61,18 @@ class RequestChannel:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _ended(
-        self, task: asyncio.Task[Any], done: Callable[[asyncio.Future[Any]], None], took_place: bool
+    def _on_task_done(
+        self, task: asyncio.Task[Any], on_done: Callable[[asyncio.Future[Any]], None], used_slot: bool
     ) -> None:
         self._tasks.discard(task)
-        self.running -= took_place
+        self.running_count -= used_slot
         try:
-            done(task)
+            on_done(task)
         finally:
-            while self._waiting and self.running < self.limit:
+            while self._waiting and self.running_count < self.limit:
                 request, start = self._waiting.popitem(last=False)
                 request.on_abandoned = None
                 start()
 
-    def _abandoned(self, request: Request) -> None:
+    def _on_abandoned(self, request: Request) -> None:
         self._waiting.pop(request, None)

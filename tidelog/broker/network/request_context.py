@@ -12,8 +12,8 @@ from tidelog.protocol.framing import RequestHeader
 class RequestContext:
     """The client, the listener and the time of a request.
 
-    `peer` is host:port, `principal` is e.g. User:ANONYMOUS, `now_ms` is wall time in milliseconds
-    at the moment the handler is called. `client` belongs to the connection and outlives the request.
+    `peer` is host:port, `principal` is e.g. User:ANONYMOUS, `now_ms` is the wall time in milliseconds when
+    the handler is called. `client` belongs to the connection, and exists longer than the request.
     """
 
     header: RequestHeader

@@ -1,6 +1,6 @@
-"""The counters of each API: requests by version, errors by code, a histogram of response times.
+"""The counters of each API: requests by version, errors by code, and a histogram of response times.
 
-They are plain integers in slotted objects, because they change with every request.
+They are plain integers in slotted objects, because every request changes them.
 `tidelog.broker.observability.exposition` renders them at each scrape.
 """
 

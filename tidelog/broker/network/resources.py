@@ -11,23 +11,23 @@ from tidelog.base.clock import Clock
 from tidelog.base.log_limit import LogLimit
 from tidelog.broker.network.config import NetworkConfig
 from tidelog.broker.network.counters import NetworkCounters
-from tidelog.broker.network.kept_files import KeptFiles
 from tidelog.broker.network.memory import RequestMemory, SpareMemory
 from tidelog.broker.network.response_memory import ResponseMemory
+from tidelog.broker.network.shared_descriptors import SharedDescriptors
 from tidelog.broker.network.socket_watcher import SocketWatcher
 from tidelog.broker.network.turns import Turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkResources:
-    """Shared by the connections of one NetworkServer; `log_limit` is for log lines that clients can cause."""
+    """Shared by the connections of one NetworkServer; `log_limit` limits log lines that clients can cause."""
 
     config: NetworkConfig
     clock: Clock
     turns: Turns
     counters: NetworkCounters
     watcher: SocketWatcher
-    kept_files: KeptFiles
+    shared_descriptors: SharedDescriptors
     spare_memory: SpareMemory
     request_memory: RequestMemory
     response_memory: ResponseMemory

@@ -1,8 +1,8 @@
 """The bound on the memory of responses that peers do not read, over all connections.
 
-What cannot be sent at once waits in memory, unless it is a slice of a file. A connection whose peer does not
-read has one response waiting, which may be as large as a Fetch from remote storage. Beyond the limit the
-connection with the largest is closed; a peer that reads hardly ever has much waiting.
+Bytes that cannot be sent at once wait in memory, except slices of files. A connection whose peer does not
+read has one waiting response, which may be as large as a Fetch from remote storage. Over the limit, the
+connection with the largest response is closed. A peer that reads rarely has many unsent bytes.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ class BlockedConnection(Hashable, Protocol):
 class ResponseMemory:
     """Counts the unsent bytes in memory of blocked connections."""
 
-    __slots__ = ("_connections", "_log_limit", "closed", "limit_bytes")
+    __slots__ = ("_connections", "_log_limit", "closed_connections", "limit_bytes")
 
     def __init__(self, limit_bytes: int, log_limit: LogLimit) -> None:
         self._log_limit = log_limit
         self.limit_bytes = limit_bytes
-        self.closed = 0
-        """Connections that had to be closed."""
+        self.closed_connections = 0
+        """The number of connections that were closed."""
         self._connections: SizeClasses[BlockedConnection] = SizeClasses()
 
     @property
     def used_bytes(self) -> int:
-        """The unsent bytes, as of when each connection was blocked."""
+        """The unsent bytes; each connection counts with its bytes when it was blocked."""
         return self._connections.total_bytes
 
-    def blocked(self, connection: BlockedConnection, unsent_bytes: int) -> None:
-        """Count the unsent bytes of a connection; this replaces its previous count."""
-        self.resumed(connection)
+    def add(self, connection: BlockedConnection, unsent_bytes: int) -> None:
+        """Count the unsent bytes of a blocked connection; this replaces its previous count."""
+        self.discard(connection)
         self._connections.add(connection, unsent_bytes)
         while self.used_bytes > self.limit_bytes:
             largest, size_bytes = self._connections.largest()
             self._connections.remove(largest)
-            self.closed += 1
+            self.closed_connections += 1
             self._log_limit.log(
                 logger,
                 logging.WARNING,
-                "closing connection from %s: %d bytes of a response wait to be read, and all responses that "
-                "wait exceed max.unsent.response.bytes, %d",
+                "Closing connection from %s: %d response bytes are unsent, and the unsent bytes of all "
+                "connections exceed max.unsent.response.bytes (%d)",
                 largest.peer,
                 size_bytes,
                 self.limit_bytes,
@@ -64,7 +64,7 @@ class ResponseMemory:
             )
             largest.abort()
 
-    def resumed(self, connection: BlockedConnection) -> None:
+    def discard(self, connection: BlockedConnection) -> None:
         """Stop counting a connection that is no longer blocked, or has ended."""
         if connection in self._connections:
             self._connections.remove(connection)

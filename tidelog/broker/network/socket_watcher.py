@@ -1,15 +1,15 @@
-"""Watches sockets that belong to transports, for events that the event loop does not report.
+"""Watches the sockets of transports for events that the event loop does not report.
 
-    EPOLLRDHUP   the peer has closed its side while reading is paused, so the loop does not see the end
-    EPOLLOUT     there is room again for bytes that are sent past the transport
+    EPOLLRDHUP   the peer has closed its side while reading is paused, so that the loop does not detect it
+    EPOLLOUT     the socket accepts bytes that bypass the transport
 
 An event loop does not allow watching the descriptor of a transport, and a duplicate would cost a descriptor
-for each connection. Therefore a separate epoll instance watches the sockets, and the loop watches it. The
-kernel adds EPOLLERR and EPOLLHUP, which are passed to every callback of the socket.
+for each connection. Therefore a separate epoll instance watches the sockets, and the loop watches this
+instance. The kernel adds EPOLLERR and EPOLLHUP, which are passed to every callback of the socket.
 
-Invariant: a socket is watched only while its transport is open; `connection_lost` comes before the close.
-Bounds: SLICE_NS in a turn of the loop, and at most EVENTS_MAX callbacks more. The kernel reports the sockets
-in turn, and those that are left in the next turn of the loop.
+Invariant: a socket is watched only while its transport is open; `connection_lost` is called before the close.
+Bounds: SLICE_NS in a turn of the loop, and at most EVENTS_MAX further callbacks. The kernel reports the ready
+sockets in rotation, and the remaining ones in the next turn of the loop.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ SLICE_NS: Final = 2_000_000
 
 
 class SocketWatcher:
-    """Calls back when a watched event has come, again and again until it is no longer watched."""
+    """Calls back as long as a watched event is reported (level-triggered)."""
 
     __slots__ = ("_callbacks", "_clock", "_epoll", "_loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self._loop = loop
         self._clock = clock
-        # From the start, so that it is there when descriptors are used up.
+        # Created at the start, because descriptors may be used up later.
         self._epoll = select.epoll()
         loop.add_reader(self._epoll.fileno(), self._ready)
         self._callbacks: dict[int, dict[int, Callable[[int], None]]] = {}
@@ -73,7 +73,7 @@ class SocketWatcher:
     def _ready(self) -> None:
         ends_ns = self._clock.monotonic_ns() + SLICE_NS
         while not self._epoll.closed:
-            # A few at a time: those that were reported and not called would have lost their turn.
+            # A few at a time: a socket that is reported but not called would wait for another rotation.
             ready = self._epoll.poll(0, EVENTS_MAX)
             self._call(ready)
             if len(ready) < EVENTS_MAX or self._clock.monotonic_ns() >= ends_ns:
@@ -82,7 +82,7 @@ class SocketWatcher:
     def _call(self, ready: list[tuple[int, int]]) -> None:
         for descriptor, events in ready:
             for event in tuple(self._callbacks.get(descriptor, ())):
-                # A callback may have ended the watching of any socket.
+                # Looked up again, because a callback may have stopped watching any socket.
                 callback = self._callbacks.get(descriptor, {}).get(event)
                 if callback is not None and events & (event | BROKEN):
                     callback(events)

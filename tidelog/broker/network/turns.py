@@ -1,16 +1,18 @@
-"""Shares the event loop's time among connections that have requests waiting.
+"""Shares the time of the event loop among connections with waiting requests.
 
-    idle    a connection whose request arrives is served in the callback that received it
-    busy    one that had several requests at once, and used up its turn, goes to the end of a queue and is
-            served in its turn, even if no request is left: so those that pipeline stay behind others
+    idle    a connection without waiting requests. Its next request is handled in the callback that
+            receives it.
+    busy    a connection that had several requests at once and used up its turn. It goes to the end of a
+            queue for its next turn, even if no request is left. Connections that pipeline requests
+            therefore do not delay others.
 
-In each turn of the loop the queue is served for SLICE_NS, then the loop looks for what has arrived. When
-connections that were idle have used CALLBACKS_NS meanwhile, further ones wait in a queue of their own, which
-is served first; a busy connection is served in every turn of the loop in any case.
+In each turn of the loop the queue is served for SLICE_NS. Then the loop polls the sockets. When idle
+connections have used CALLBACKS_NS in their callbacks, further ones wait in a second queue, which is served
+first. At least one busy connection is served in every turn of the loop.
 
-The more connections wait, the shorter is the turn of each: all of them are served within about ROUND_NS,
-unless one request each takes longer. While few are busy their turns are long, since it is cheaper to handle a
-large request at once, while it is in the processor's cache.
+The more connections wait, the shorter are their turns: all of them are served within about ROUND_NS, unless
+single requests take longer. While few are busy, their turns are long, because it is cheaper to handle a large
+request at once, while it is in the processor's cache.
 
 I/O: none but the clock; `call_soon` is the loop's.
 """
@@ -30,7 +32,7 @@ SLICE_NS: Final = 2_000_000
 CALLBACKS_NS: Final = 8_000_000
 
 
-class Served(Protocol):
+class ScheduledConnection(Protocol):
     """A connection that takes turns."""
 
     def next_turn(self) -> None:
@@ -44,14 +46,14 @@ class Turns:
     `spent_ns` is the time that connections have used since the queues were served.
     """
 
-    __slots__ = ("_busy", "_call_soon", "_clock", "_idle", "_is_called", "spent_ns")
+    __slots__ = ("_busy", "_call_soon", "_clock", "_idle", "_is_scheduled", "spent_ns")
 
     def __init__(self, clock: Clock, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self._clock = clock
         self._call_soon = call_soon
-        self._idle: deque[Served] = deque()
-        self._busy: deque[Served] = deque()
-        self._is_called = False
+        self._idle: deque[ScheduledConnection] = deque()
+        self._busy: deque[ScheduledConnection] = deque()
+        self._is_scheduled = False
         self.spent_ns = 0
 
     def turn_ns(self) -> int:
@@ -59,11 +61,11 @@ class Turns:
         waiting = len(self._busy) + len(self._idle)
         return max(TURN_NS_MIN, min(TURN_NS_MAX, ROUND_NS // (1 + waiting)))
 
-    def wait(self, connection: Served, *, is_busy: bool) -> None:
-        """Serve a connection in its turn."""
+    def enqueue(self, connection: ScheduledConnection, *, is_busy: bool) -> None:
+        """Call `next_turn` of the connection later, after the connections that already wait."""
         (self._busy if is_busy else self._idle).append(connection)
-        if not self._is_called:
-            self._is_called = True
+        if not self._is_scheduled:
+            self._is_scheduled = True
             self._call_soon(self._run)
 
     def _run(self) -> None:
@@ -74,13 +76,13 @@ class Turns:
             self._serve(self._idle, ends_ns)
             self._serve(self._busy, ends_ns)
         finally:
-            # Also if a connection fails in its turn: the loop reports that, and the others are served.
+            # In `finally`: if one connection fails, the loop logs the error, and the others are served.
             self.spent_ns = 0
-            self._is_called = bool(self._idle or self._busy)
-            if self._is_called:
+            self._is_scheduled = bool(self._idle or self._busy)
+            if self._is_scheduled:
                 self._call_soon(self._run)
 
-    def _serve(self, queue: deque[Served], ends_ns: int) -> None:
+    def _serve(self, queue: deque[ScheduledConnection], ends_ns: int) -> None:
         for _ in range(len(queue)):
             queue.popleft().next_turn()
             if self._clock.monotonic_ns() >= ends_ns:

@@ -88,8 +88,12 @@ class BrokerMetrics:
     def add_channel(self, channel: RequestChannel) -> None:
         """Add the metrics of waiting and running requests of the request channel."""
         prefix = "kafka_network_requestchannel_"
-        self.gauge(prefix + "requestqueuesize", "Requests waiting for a handler.", lambda: channel.waiting)
-        self.gauge(prefix + "requestsrunning", "Requests that handlers process.", lambda: channel.running)
+        self.gauge(
+            prefix + "requestqueuesize", "Requests waiting for a handler.", lambda: channel.waiting_count
+        )
+        self.gauge(
+            prefix + "requestsrunning", "Requests that handlers process.", lambda: channel.running_count
+        )
 
     def add_purgatories(self, *purgatories: Purgatory) -> None:
         """Add the metrics of delayed operations, by purgatory; further purgatories may be added later."""

@@ -45,12 +45,12 @@ class DelayedOperation(ABC):
     `size_bytes` is the memory that the operation uses while it is parked.
     """
 
-    __slots__ = ("_keys", "_timer", "completed", "delay_ms", "purgatory", "size_bytes")
+    __slots__ = ("_keys", "_timer", "delay_ms", "is_completed", "purgatory", "size_bytes")
 
     def __init__(self, delay_ms: int, size_bytes: int = OPERATION_BYTES) -> None:
         self.delay_ms = delay_ms
         self.size_bytes = size_bytes
-        self.completed = False
+        self.is_completed = False
         self.purgatory: Purgatory | None = None
         self._keys: Iterable[Hashable] = ()
         self._timer: TimerEntry | None = None
@@ -83,7 +83,7 @@ class DelayedOperation(ABC):
 
     def force_complete(self) -> bool:
         """Complete the operation unless it is completed; return whether this call has completed it."""
-        if self.completed:
+        if self.is_completed:
             return False
         self._leave()
         self.on_complete()
@@ -92,13 +92,13 @@ class DelayedOperation(ABC):
 
     def cancel(self) -> None:
         """End the operation without a response, because the client has disconnected."""
-        if not self.completed:
+        if not self.is_completed:
             self._leave()
             self.release()
 
     def expire(self) -> None:
         """Complete the operation as if its delay had passed. Never raises."""
-        if self.completed:
+        if self.is_completed:
             return
         if self.purgatory is not None:
             self.purgatory.expired += 1
@@ -110,7 +110,7 @@ class DelayedOperation(ABC):
     def fail(self, error: Exception) -> None:
         """Log `error`, which completing has raised, and end the operation with an error response."""
         logger.error("%s failed to complete", type(self).__name__, exc_info=error)
-        if not self.completed:
+        if not self.is_completed:
             self._leave()
         try:
             self.on_failure(error)
@@ -124,7 +124,7 @@ class DelayedOperation(ABC):
         self._timer = timers.schedule(self.delay_ms, self.expire)
 
     def _leave(self) -> None:
-        self.completed = True
+        self.is_completed = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -161,7 +161,7 @@ class Purgatory:
             if operation.try_complete():
                 return True
         except Exception:
-            operation.completed = True
+            operation.is_completed = True
             operation.release()
             raise
         # No event can occur between the check and the watching: both run in one callback of the event loop.
@@ -176,7 +176,7 @@ class Purgatory:
         operation.watch(self, unique, self._timers)
         self._memory.add(operation)
         self._memory.keep_to_limit()
-        return operation.completed
+        return operation.is_completed
 
     def watch_in_steps(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> Steps[None]:
         """Watch an operation under many keys, without a check whether it can complete.
@@ -190,7 +190,7 @@ class Purgatory:
         self._memory.add(operation)
         self._memory.keep_to_limit()
         for number, key in enumerate(keys, 1):
-            if operation.completed:
+            if operation.is_completed:
                 return
             if key not in watched:
                 watched[key] = None
@@ -210,7 +210,7 @@ class Purgatory:
         completed = 0
         # Completing changes the dictionary; an operation that is parked meanwhile has been checked just now.
         for operation in tuple(watchers):
-            if operation.completed:
+            if operation.is_completed:
                 continue
             try:
                 completed += operation.try_complete_at(key)

@@ -142,12 +142,12 @@ async def test_coroutines_and_futures_answer_when_they_are_done() -> None:
         first, second = await broker.connect(), await broker.connect()
         await send(first, HeartbeatRequest(), 4)
         await send(second, ListGroupsRequest(), 4)
-        await until(lambda: broker.channel.running == 1)
+        await until(lambda: broker.channel.running_count == 1)
         gate.set()
         assert await receive(first, ApiKey.HEARTBEAT, 4) == HeartbeatResponse(throttle_time_ms=1)
         future.set_result(ListGroupsResponse(throttle_time_ms=2))
         assert await receive(second, ApiKey.LIST_GROUPS, 4) == ListGroupsResponse(throttle_time_ms=2)
-        assert broker.channel.running == 0
+        assert broker.channel.running_count == 0
 
 
 @on_both_loops
@@ -167,14 +167,16 @@ async def test_when_the_channel_is_full_requests_wait_in_the_order_they_came() -
         clients = [await broker.connect() for _ in range(6)]
         for number, client in enumerate(clients):
             await send(client, HeartbeatRequest(group_id=str(number)), 4)
-            await until(lambda count=number + 1: broker.channel.running + broker.channel.waiting == count)
+            await until(
+                lambda count=number + 1: broker.channel.running_count + broker.channel.waiting_count == count
+            )
         assert started == ["0", "1"]
-        assert (broker.channel.running, broker.channel.waiting) == (2, 4)
+        assert (broker.channel.running_count, broker.channel.waiting_count) == (2, 4)
         for number, client in enumerate(clients):
             await until(lambda name=str(number): name in gates)
             gates[str(number)].set()
             await receive(client, ApiKey.HEARTBEAT, 4)
-            assert broker.channel.running <= 2
+            assert broker.channel.running_count <= 2
         assert started == [str(number) for number in range(6)]
 
 
@@ -202,7 +204,7 @@ async def test_raw_and_parking_handlers_pass_a_full_channel() -> None:
     async with running(broker):
         full, waiting, free = [await broker.connect() for _ in range(3)]
         await send(full, CreateTopicsRequest(), 7)
-        await until(lambda: broker.channel.running == 1)
+        await until(lambda: broker.channel.running_count == 1)
         await send(waiting, ListGroupsRequest(), 4)
         assert await ask(free, HeartbeatRequest(), 4) == HeartbeatResponse()
         parked.set_result(ListGroupsResponse())
@@ -226,11 +228,11 @@ async def test_a_waiting_request_whose_peer_leaves_is_forgotten() -> None:
     async with running(broker):
         first, second = await broker.connect(), await broker.connect()
         await send(first, HeartbeatRequest(), 4)
-        await until(lambda: broker.channel.running == 1)
+        await until(lambda: broker.channel.running_count == 1)
         await send(second, HeartbeatRequest(), 4)
-        await until(lambda: broker.channel.waiting == 1)
+        await until(lambda: broker.channel.waiting_count == 1)
         second.reset()
-        await until(lambda: broker.channel.waiting == 0)
+        await until(lambda: broker.channel.waiting_count == 0)
         gate.set()
         await receive(first, ApiKey.HEARTBEAT, 4)
         assert calls == 1
@@ -513,7 +515,7 @@ async def test_a_handler_may_answer_in_steps() -> None:
         )
         refused = await ask(client, HeartbeatRequest(group_id="bad"), 4)
         assert refused == HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        assert broker.channel.running == 0
+        assert broker.channel.running_count == 0
 
 
 @on_both_loops
@@ -668,11 +670,11 @@ async def test_a_request_that_waits_for_a_place_is_not_decoded_before_it_has_one
     async with running(broker):
         first, second, malformed = [await broker.connect() for _ in range(3)]
         await send(first, HeartbeatRequest(), 4)
-        await until(lambda: broker.channel.running == 1)
+        await until(lambda: broker.channel.running_count == 1)
         await send(second, HeartbeatRequest(), 4)
         whole = encode_request(ApiKey.HEARTBEAT, 4, 7, "test-client", HeartbeatRequest())
         await malformed.send(struct.pack(">i", len(whole) - 8) + whole[4:-4])
-        await until(lambda: broker.channel.waiting == 2)
+        await until(lambda: broker.channel.waiting_count == 2)
         gate.set()
         assert await receive(second, ApiKey.HEARTBEAT, 4) == HeartbeatResponse()
         assert await malformed.is_closed()

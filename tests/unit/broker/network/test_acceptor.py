@@ -106,7 +106,7 @@ async def test_without_descriptors_connections_wait_in_the_accept_queue(
     accepting.start(10)
     with caplog.at_level(logging.ERROR), socket.create_connection(listening.getsockname()):
         await until(lambda: len(caplog.records) >= 2)
-        assert "listener PLAINTEXT cannot accept connections: Too many open files" in caplog.text
+        assert "Listener PLAINTEXT cannot accept connections: Too many open files" in caplog.text
         listening.is_exhausted = False
         await until(lambda: bool(accepted))
     accepting.stop()

@@ -195,9 +195,9 @@ async def test_a_connection_that_waits_for_a_slot_and_is_closed_leaves_the_queue
         waiting = await served.connect()
         await waiting.send(frame(b"waits"))
         listener = served.server.listeners["PLAINTEXT"]
-        await until(lambda: any(listener._waiting.values()))
+        await until(lambda: any(listener._waiting_connections.values()))
         waiting.close()
-        await until(lambda: not listener._waiting)
+        await until(lambda: not listener._waiting_connections)
         assert handler.handled == [b"first"]
 
 

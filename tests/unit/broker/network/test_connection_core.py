@@ -58,7 +58,7 @@ class Peer:
         return self.core.next_request(CONNECTION, 0, 0)
 
     def take(self) -> Request:
-        """Take the next request in hand, within a turn."""
+        """Take the next current request, within a turn."""
         assert self.core.begin_turn()
         request = self.next_request()
         assert request is not None
@@ -320,7 +320,7 @@ class ConnectionModel(RuleBasedStateMachine):
         super().__init__()
         self.limit = pending_responses.PENDING_RESPONSES_MAX
         pending_responses.PENDING_RESPONSES_MAX = self.PARKED_MAX  # type: ignore[misc]
-        self.memory = RequestMemory(400, is_kafkas=True)
+        self.memory = RequestMemory(400, counts_all_requests=True)
         self.peer = Peer(self.memory)
         self.core = self.peer.core
         self.other = Admission(self.memory, lambda: 0, lambda: None)

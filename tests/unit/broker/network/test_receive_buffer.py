@@ -33,7 +33,7 @@ def feed(buffer: ReceiveBuffer, data: bytes) -> int:
     room = buffer.writable()
     count = min(len(room), len(data))
     room[:count] = data[:count]
-    buffer.received(count)
+    buffer.on_received(count)
     return count
 
 

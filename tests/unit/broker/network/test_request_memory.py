@@ -89,7 +89,7 @@ def test_a_request_that_is_decoded_counts_for_the_objects_of_its_message() -> No
     assert memory.cost_of(MIB, ApiKey.PRODUCE) == MIB
     assert memory.cost_of(MIB, ApiKey.METADATA) == MESSAGE_FACTOR * MIB
     assert memory.cost_of(50 * MIB, ApiKey.FETCH) == 50 * MIB + MESSAGE_BYTES_MAX
-    assert RequestMemory(512 * MIB, is_kafkas=True).cost_of(MIB, ApiKey.METADATA) == MIB
+    assert RequestMemory(512 * MIB, counts_all_requests=True).cost_of(MIB, ApiKey.METADATA) == MIB
 
 
 def buffered_bytes(served: Served) -> int:

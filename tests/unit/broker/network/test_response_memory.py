@@ -32,7 +32,7 @@ async def test_beyond_the_limit_the_connections_with_the_largest_unread_response
         await until(lambda: len(memory._connections) == 4)
         for _ in range(10):
             await unread(served, 7 * MIB)
-        await until(lambda: memory.closed == 9 and served.server.quota.count == 5)
+        await until(lambda: memory.closed_connections == 9 and served.server.quota.count == 5)
         assert memory.used_bytes <= 16 * MIB
         assert sum(connection.unsent_bytes for connection in served.server.connections()) <= 16 * MIB
         for client in small:
@@ -51,7 +51,7 @@ async def test_a_client_that_reads_large_responses_leaves_nothing_counted() -> N
         await until(lambda: served.server.response_memory.used_bytes == 0)
         client.close()
         await until(lambda: served.server.quota.count == 0)
-        assert served.server.response_memory.closed == 0
+        assert served.server.response_memory.closed_connections == 0
 
 
 @on_both_loops

@@ -19,9 +19,9 @@ from tests.support.loops.both_loops import on_both_loops, until
 from tests.support.network.loopback_server import echo, frame, serving
 from tidelog.base.clock import SystemClock
 from tidelog.broker.network.config import NetworkConfig
-from tidelog.broker.network.kept_files import KeptFiles
 from tidelog.broker.network.request import Request, ResponsePart
 from tidelog.broker.network.response_writer import SENDFILE_BYTES, ResponseWriter
+from tidelog.broker.network.shared_descriptors import SharedDescriptors
 from tidelog.broker.network.socket_watcher import SocketWatcher
 from tidelog.storage.disk.descriptor_pool import DescriptorPool
 from tidelog.storage.disk.files import File, OsFileSystem
@@ -202,7 +202,7 @@ async def test_a_truncated_file_ends_the_connection_and_is_logged(
                 with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
                     await client.receive()
                 await until(lambda: served.server.quota.count == 0)
-            assert any("promised were" in record.getMessage() for record in caplog.records)
+            assert any("the response needs" in record.getMessage() for record in caplog.records)
 
 
 @on_both_loops
@@ -248,11 +248,11 @@ async def test_a_large_fetch_that_is_not_read_holds_no_descriptor_but_its_socket
             await client.send(frame(b"fetch"))
         await until(lambda: all(each.unsent_bytes for each in served.server.connections()))
         assert len(os.listdir("/proc/self/fd")) <= before + 1
-        assert len(served.server.kept_files) == 1
+        assert len(served.server.shared_descriptors) == 1
         for client in clients:
             client.reset()
         await until(lambda: served.server.quota.count == 0)
-        assert len(served.server.kept_files) == 0
+        assert len(served.server.shared_descriptors) == 0
 
 
 @on_both_loops
@@ -351,13 +351,18 @@ async def test_with_tls_slices_are_read_piece_by_piece_as_the_transport_drains(
     ready: list[bool] = []
     watcher = SocketWatcher(asyncio.get_running_loop(), SystemClock())
     writer = ResponseWriter(
-        transport, socket.socket(), watcher, KeptFiles(), lambda: ready.append(True), lambda error: None
+        transport,
+        socket.socket(),
+        watcher,
+        SharedDescriptors(),
+        lambda: ready.append(True),
+        lambda error: None,
     )
     transport.writer = writer
     writer.write([b"head", FileSlice(file, 5, 4 * MEBIBYTE), b"tail", FileSlice(file, 9, 70_000)])
     writer.flush()
     largest = transport.held
-    while writer.blocked:
+    while writer.is_blocked:
         transport.drain()
         largest = max(largest, transport.held)
     assert digest(bytes(transport.sent)) == digest(

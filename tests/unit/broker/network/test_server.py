@@ -62,7 +62,7 @@ async def test_a_port_in_use_is_named_in_the_error() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         server = NetworkServer(NetworkConfig())
-        with pytest.raises(OSError, match=rf"listener PLAINTEXT cannot bind to 127.0.0.1:{port}"):
+        with pytest.raises(OSError, match=rf"Listener PLAINTEXT cannot bind to 127.0.0.1:{port}"):
             server.bind(ListenerConfig(name="PLAINTEXT", host="127.0.0.1", port=port), echo)
     await server.close()
 
@@ -172,11 +172,11 @@ async def test_changed_limits_let_those_who_wait_in_and_close_those_too_many() -
         assert await first.ask(b"1") == b"1"
         second = await served.connect()
         await second.send(frame(b"2"))
-        served.server.use_limits(NetworkConfig(max_connections=5), {})
+        served.server.update_limits(NetworkConfig(max_connections=5), {})
         assert await second.receive() == b"2"
-        served.server.use_limits(NetworkConfig(max_connections=1), {})
+        served.server.update_limits(NetworkConfig(max_connections=1), {})
         await until(lambda: served.server.quota.count == 1)
-        served.server.use_limits(NetworkConfig(), {"PLAINTEXT": 1})
+        served.server.update_limits(NetworkConfig(), {"PLAINTEXT": 1})
         third = await served.connect()
         await third.send(frame(b"3"))
         await served.connect()

@@ -52,7 +52,7 @@ class Worker:
         self._served.append(self.name)
         self._turns_left -= 1
         if self._turns_left:
-            self._turns.wait(self, is_busy=True)
+            self._turns.enqueue(self, is_busy=True)
 
 
 def test_the_turn_of_a_connection_is_the_shorter_the_more_are_busy() -> None:
@@ -61,7 +61,7 @@ def test_the_turn_of_a_connection_is_the_shorter_the_more_are_busy() -> None:
     lengths = []
     for number in range(1_000):
         lengths.append(turns.turn_ns())
-        turns.wait(Worker(str(number), loop, turns, []), is_busy=True)
+        turns.enqueue(Worker(str(number), loop, turns, []), is_busy=True)
     assert lengths[0] == TURN_NS_MAX
     assert lengths == sorted(lengths, reverse=True)
     assert lengths[199] * 200 <= ROUND_NS
@@ -73,7 +73,7 @@ def test_the_loop_looks_for_requests_after_each_slice_and_everybody_gets_a_turn(
     turns = Turns(loop, loop.call_soon)
     served: list[str] = []
     for number in range(200):
-        turns.wait(Worker(str(number), loop, turns, served, turns_left=3), is_busy=True)
+        turns.enqueue(Worker(str(number), loop, turns, served, turns_left=3), is_busy=True)
     loop_turns = 0
     while loop.called:
         before = loop.now_ns
@@ -89,9 +89,9 @@ def test_connections_that_were_idle_are_served_before_busy_ones_which_are_served
     turns = Turns(loop, loop.call_soon)
     served: list[str] = []
     for _ in range(100):
-        turns.wait(Worker("busy", loop, turns, served), is_busy=True)
+        turns.enqueue(Worker("busy", loop, turns, served), is_busy=True)
     for _ in range(100):
-        turns.wait(Worker("idle", loop, turns, served), is_busy=False)
+        turns.enqueue(Worker("idle", loop, turns, served), is_busy=False)
     loop.run()
     assert served[:-1] == ["idle"] * (len(served) - 1)
     assert served[-1] == "busy"
@@ -110,8 +110,8 @@ def test_a_connection_that_fails_in_its_turn_does_not_keep_others_from_theirs() 
         def next_turn(self) -> None:
             raise AssertionError("it failed")
 
-    turns.wait(Failing("failing", loop, turns, served), is_busy=True)
-    turns.wait(Worker("other", loop, turns, served), is_busy=True)
+    turns.enqueue(Failing("failing", loop, turns, served), is_busy=True)
+    turns.enqueue(Worker("other", loop, turns, served), is_busy=True)
     with pytest.raises(AssertionError, match="it failed"):
         loop.run()
     loop.run()

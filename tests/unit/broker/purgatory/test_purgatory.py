@@ -43,7 +43,7 @@ class Operation(DelayedOperation):
             raise self.error_on_complete
 
     def release(self) -> None:
-        assert self.completed, "an operation that still waits keeps what it has"
+        assert self.is_completed, "an operation that still waits keeps what it has"
         self.releases += 1
 
     def on_failure(self, error: Exception) -> None:
@@ -260,7 +260,7 @@ def test_beyond_the_limit_in_bytes_the_largest_operations_expire_early_and_small
     assert [each.completions for each in large] == [1, 0, 0], "the oldest of the largest"
     assert memory.used_bytes == 40 * 500 + 2 * 40_000
     assert (memory.expired_early, fetches.expired) == (1, 1)
-    assert not any(each.completed for each in small)
+    assert not any(each.is_completed for each in small)
     for each in (*small, *large):
         each.cancel()
     assert memory.used_bytes == 0
@@ -326,10 +326,10 @@ class PurgatoryMachine(RuleBasedStateMachine):
 
     @invariant()
     def counts_add_up(self) -> None:
-        pending = [operation for operation in self.operations if not operation.completed]
+        pending = [operation for operation in self.operations if not operation.is_completed]
         assert self.purgatory.delayed == len(pending) == len(self.timers)
-        assert all(operation.completions == operation.completed for operation in self.operations)
-        assert all(operation.releases <= operation.completed for operation in self.operations)
+        assert all(operation.completions == operation.is_completed for operation in self.operations)
+        assert all(operation.releases <= operation.is_completed for operation in self.operations)
         lists = self.purgatory._watchers.values()
         assert all(lists), "a key without operations is dropped"
         assert self.purgatory.watched == sum(map(len, lists))

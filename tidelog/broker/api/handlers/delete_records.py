@@ -82,7 +82,7 @@ class DeleteRecordsHandler:
         try:
             yield from self._purgatory.watch_in_steps(operation, waiting)
             for name in waiting:
-                if operation.completed or operation.try_complete_at(name):
+                if operation.is_completed or operation.try_complete_at(name):
                     break
                 yield None
         except BaseException:

@@ -160,8 +160,10 @@ class FetchHandler:
         if options.remote is not None:
             limits.remote = options.remote.reader
         limits.leader_only = request.header.api_version < FIRST_VERSION_WITH_RACK
-        if view.rack_id and options.near_replicas is not None:
-            limits.preferred_replica = options.near_replicas.for_client(view.rack_id, request.listener)
+        if view.rack_id and options.preferred_read_replicas is not None:
+            limits.preferred_replica = options.preferred_read_replicas.for_client(
+                view.rack_id, request.listener
+            )
         return limits
 
     def _park(
@@ -198,7 +200,7 @@ class FetchHandler:
         try:
             yield from self._purgatory.watch_in_steps(operation, requested)
             for number, (key, each) in enumerate(requested.items(), 1):
-                if operation.completed or operation.check_one(key, each):
+                if operation.is_completed or operation.check_one(key, each):
                     return
                 if not number % PARTITIONS_PER_STEP:
                     yield None
@@ -220,7 +222,7 @@ class FetchHandler:
                 steps = self._read_and_complete_in_steps(request, context, limits)
                 self._run(request, steps, on_steps_failed)
                 return
-            read = read_partitions(self._replicas, context.partitions, limits, is_recorded=False)
+            read = read_partitions(self._replicas, context.partitions, limits, records_positions=False)
             self._complete(request, context, read, limits)
 
         def on_steps_failed(error: Exception) -> None:
@@ -236,7 +238,7 @@ class FetchHandler:
     def _read_and_complete_in_steps(
         self, request: Request, context: FetchContext, limits: FetchLimits
     ) -> Steps[None]:
-        read = yield from read_in_steps(self._replicas, context.partitions, limits, is_recorded=False)
+        read = yield from read_in_steps(self._replicas, context.partitions, limits, records_positions=False)
         yield from self._complete_in_steps(request, context, read, limits)
 
     def _read_remote(

@@ -52,8 +52,8 @@ from tidelog.broker.api.handlers.services import Services
 from tidelog.broker.api.handlers.sync_group import SyncGroupHandler
 from tidelog.broker.api.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from tidelog.broker.api.handlers.write_txn_markers import MarkerPurgatories, WriteTxnMarkersHandler
-from tidelog.broker.fetching.fetch_options import FetchOptions, FollowerThrottle, NearReplicas
-from tidelog.broker.fetching.replica_selector import selector_named
+from tidelog.broker.fetching.fetch_options import FetchOptions, FollowerThrottle, PreferredReadReplicas
+from tidelog.broker.fetching.replica_selector import find_selector
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.observability.logger_levels import LoggerLevels
 from tidelog.broker.partitions.current_leaders import CurrentLeaders
@@ -136,11 +136,13 @@ def _register_data(dispatcher: Dispatcher, services: Services) -> None:
 
 def _fetch_options(services: Services) -> FetchOptions:
     config = services.config
-    selector = selector_named(config.replica_selector_class)
+    selector = find_selector(config.replica_selector_class)
     return FetchOptions(
         max_bytes=config.fetch_max_bytes,
         slices=services.slices,
-        near_replicas=None if selector is None else NearReplicas(selector, lambda: services.image().brokers),
+        preferred_read_replicas=None
+        if selector is None
+        else PreferredReadReplicas(selector, lambda: services.image().brokers),
         throttle=FollowerThrottle(services.throttles.leader, services.clock),
         remote=services.remote,
     )

@@ -22,7 +22,7 @@ class BrokerNetwork:
         self._is_closed = False
         config = context.config
         self.server = NetworkServer(network_config(config), clock=context.clock)
-        self.server.socket_refusal = self._refusal_reason
+        self.server.refusal_reason = self._refusal_reason
         self.limits = ConnectionLimits(self.server, context.threads.housekeeping)
         self.channel = RequestChannel(config.queued_max_requests)
         self.dispatcher = Dispatcher(self.channel, context.metrics.requests, context.clock, context.slices)

@@ -16,7 +16,7 @@ from concurrent.futures import Executor
 
 from tidelog.base.config_definition import ConfigError
 from tidelog.broker.config.node_config import BrokerConfig
-from tidelog.broker.network.config import NetworkConfig, names_hosts
+from tidelog.broker.network.config import NetworkConfig, has_host_names
 from tidelog.broker.network.server import NetworkServer
 from tidelog.broker.node.wiring.network_settings import listener_limit, network_config
 
@@ -34,7 +34,7 @@ class ConnectionLimits:
 
     def follow(self, config: BrokerConfig) -> None:
         """Apply the limits in `config`, at once unless they contain host names."""
-        if not names_hosts(config.max_connections_per_ip_overrides):
+        if not has_host_names(config.max_connections_per_ip_overrides):
             self._next = None
             self._apply(config, lambda: network_config(config))
             return
@@ -72,4 +72,4 @@ class ConnectionLimits:
         except ConfigError as error:
             logger.error("cannot change the connection limits: %s", error)
             return
-        network.use_limits(changed, {name: listener_limit(config, name) for name in network.listeners})
+        network.update_limits(changed, {name: listener_limit(config, name) for name in network.listeners})

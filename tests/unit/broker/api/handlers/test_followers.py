@@ -19,9 +19,9 @@ from tidelog.broker.api.handlers.list_offsets import LATEST, ListOffsetsHandler
 from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from tidelog.broker.api.handlers.produce import ProduceHandler
 from tidelog.broker.api.handlers.produce_append import ProduceAppender
-from tidelog.broker.fetching.fetch_options import FetchOptions, FollowerThrottle, NearReplicas
+from tidelog.broker.fetching.fetch_options import FetchOptions, FollowerThrottle, PreferredReadReplicas
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
-from tidelog.broker.fetching.replica_selector import same_rack, selector_named
+from tidelog.broker.fetching.replica_selector import find_selector, same_rack
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.network.request import ClientInformation
 from tidelog.broker.network.request_context import RequestContext
@@ -117,7 +117,7 @@ class Cluster:
             FetchOptions(
                 max_bytes=50_000_000,
                 slices=Slices(self.replicas.clock),
-                near_replicas=NearReplicas(same_rack, lambda: self.replicas.image.brokers),
+                preferred_read_replicas=PreferredReadReplicas(same_rack, lambda: self.replicas.image.brokers),
                 throttle=FollowerThrottle(self.quota, self.replicas.clock),
             ),
         )
@@ -492,10 +492,10 @@ def test_a_reader_is_not_sent_to_a_replica_that_lags_is_fenced_or_lacks_the_offs
 
 def test_selectors_are_known_by_kafkas_names() -> None:
     prefix = "org.apache.kafka.common.replica."
-    assert selector_named(prefix + "RackAwareReplicaSelector") is same_rack
-    assert selector_named(prefix + "LeaderSelector") is selector_named(None) is None
+    assert find_selector(prefix + "RackAwareReplicaSelector") is same_rack
+    assert find_selector(prefix + "LeaderSelector") is find_selector(None) is None
     with pytest.raises(ConfigError):
-        selector_named("com.example.Mine")
+        find_selector("com.example.Mine")
 
 
 # -- the other questions
