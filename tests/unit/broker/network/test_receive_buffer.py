@@ -12,6 +12,7 @@ from tidelog.broker.network.memory import SpareMemory
 from tidelog.broker.network.receive_buffer import (
     FIRST_BYTES,
     GRANT_BYTES,
+    MAPPED_BYTES,
     NORMAL_BYTES,
     InvalidFrameError,
     ReceiveBuffer,
@@ -254,3 +255,19 @@ def test_requests_behind_one_another_are_copied_a_few_times_at_most_and_need_no_
     assert received
     assert buffer.copied <= 4 * len(data)
     assert largest <= max(NORMAL_BYTES, 3 * size + GRANT_BYTES)
+
+
+@pytest.mark.parametrize("is_referenced", [False, True])
+def test_a_buffer_of_more_than_4_mib_grows_without_a_copy_unless_an_earlier_frame_is_referenced(
+    is_referenced: bool,
+) -> None:
+    buffer = CountingBuffer(100 * MEBIBYTE, SpareMemory(0))
+    body = bytes(range(256)) * (40 * MEBIBYTE // 256)
+    data, position = framed(body), 0
+    views = []
+    while position < len(data):
+        position += feed(buffer, data[position : position + MEBIBYTE])
+        if is_referenced:
+            views.append(buffer.writable())
+    assert buffer.next_frame() == body
+    assert (buffer.copied > 2 * MAPPED_BYTES) == is_referenced
