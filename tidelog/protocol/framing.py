@@ -80,16 +80,18 @@ def encode_request(
     api_key: int, api_version: int, correlation_id: int, client_id: str | None, message: ApiMessage
 ) -> bytes:
     """Return a whole request frame with its size; ValueError if the version cannot express `message`."""
-    assert message.api_key == api_key, f"{type(message).__name__} is not of api key {api_key}"
-    client_id_bytes = b"" if client_id is None else client_id.encode()
-    if len(client_id_bytes) > _LONGEST_CLIENT_ID:
-        raise ValueError(f"client id of {len(client_id_bytes)} bytes, over {_LONGEST_CLIENT_ID}")
-    length = -1 if client_id is None else len(client_id_bytes)
-    frame = bytearray(_REQUEST.pack(0, api_key, api_version, correlation_id, length))
-    frame += client_id_bytes
-    if request_header_version(api_key, api_version) > 1:
-        frame.append(_NO_TAGGED_FIELDS)
-    return _finish(frame, message, api_version)
+    start = _request_start(api_key, api_version, correlation_id, client_id, message)
+    return _finish(start, message, api_version)
+
+
+def encode_request_in_steps(
+    api_key: int, api_version: int, correlation_id: int, client_id: str | None, message: ApiMessage
+) -> Steps[bytearray]:
+    """Return what `encode_request` does, for a message that is large."""
+    frame = _request_start(api_key, api_version, correlation_id, client_id, message)
+    yield from encode_in_steps(message, api_version, frame)
+    _SIZE.pack_into(frame, 0, len(frame) - SIZE_BYTES)
+    return frame
 
 
 def encode_response(api_key: int, api_version: int, correlation_id: int, message: ApiMessage) -> bytes:
@@ -116,6 +118,21 @@ def encode_response_in_steps(
             yield Heavy.BEGINS
         yield step
     _SIZE.pack_into(frame, 0, len(frame) - SIZE_BYTES)
+    return frame
+
+
+def _request_start(
+    api_key: int, api_version: int, correlation_id: int, client_id: str | None, message: ApiMessage
+) -> bytearray:
+    assert message.api_key == api_key, f"{type(message).__name__} is not of api key {api_key}"
+    client_id_bytes = b"" if client_id is None else client_id.encode()
+    if len(client_id_bytes) > _LONGEST_CLIENT_ID:
+        raise ValueError(f"client id of {len(client_id_bytes)} bytes, over {_LONGEST_CLIENT_ID}")
+    length = -1 if client_id is None else len(client_id_bytes)
+    frame = bytearray(_REQUEST.pack(0, api_key, api_version, correlation_id, length))
+    frame += client_id_bytes
+    if request_header_version(api_key, api_version) > 1:
+        frame.append(_NO_TAGGED_FIELDS)
     return frame
 
 

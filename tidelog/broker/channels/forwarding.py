@@ -29,9 +29,10 @@ from tidelog.broker.channels.controller_channel import ControllerChannel
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_context import RequestContext
-from tidelog.protocol.codec import decode_prefix
+from tidelog.broker.scheduling.slices import Slices
+from tidelog.protocol.codec import decode_in_steps
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
-from tidelog.protocol.framing import SIZE_BYTES, encode_request, read_response_header
+from tidelog.protocol.framing import SIZE_BYTES, encode_request_in_steps, read_response_header
 from tidelog.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from tidelog.protocol.principal_data import encode_principal
 from tidelog.protocol.registry import APIS, FORWARDABLE, Api, ApiKey
@@ -51,6 +52,7 @@ class Forwarder:
         self,
         channel: ControllerChannel,
         tasks: RequestChannel,
+        slices: Slices,
         clock: Clock,
         timeout_ms: int,
         wait_for_partitions: Callable[[], Awaitable[None]] | None = None,
@@ -62,6 +64,7 @@ class Forwarder:
         """
         self._channel = channel
         self._tasks = tasks
+        self._slices = slices
         self._clock = clock
         self._timeout_ms = timeout_ms
         self._wait_for_partitions = wait_for_partitions
@@ -89,15 +92,17 @@ class Forwarder:
 
         Errors: KafkaError REQUEST_TIMED_OUT, UNKNOWN_SERVER_ERROR.
         """
+        complete = self._slices.complete
         key, version, correlation_id, client_id = context.header
-        frame = encode_request(key, version, correlation_id, client_id, message)[SIZE_BYTES:]
+        encoding = encode_request_in_steps(key, version, correlation_id, client_id, message)
+        frame = bytes(memoryview(await complete(encoding))[SIZE_BYTES:])
         answer = await self._send(_envelope(frame, context.principal, context.peer))
         if answer.error_code or answer.response_data is None:
             raise _failure(key, answer)
         data = memoryview(answer.response_data)
         try:
             _, position = read_response_header(data, key, version)
-            return decode_prefix(response, data, version, position)[0]
+            return await complete(decode_in_steps(response, data[position:], version))
         except DecodeError as error:
             text = f"the controller's response to {APIS[key].name} cannot be decoded: {error}"
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error

@@ -38,7 +38,7 @@ INITIAL_EPOCH = 0
 MIN_EVICTION_AGE_MS = 120_000
 SESSION_PARTITIONS_MAX: Final = 20_000
 PARTITIONS_MAX: Final = 100_000
-"""About 40 MB."""
+"""About 50 MB."""
 
 _PARTITIONS_PER_STEP: Final = 500
 
@@ -46,35 +46,12 @@ PartitionKey = tuple[str | UUID, int]
 
 
 @dataclass(slots=True)
-class CachedPartition:
-    """One partition of a session: its last request, and the offsets of its last response."""
-
-    requested: FetchPartition
-    high_watermark: int = -1
-    log_start_offset: int = -1
-
-    def must_send(self, result: FetchPartitionResult) -> bool:
-        """Return whether an incremental response must contain `result`, and record it as sent."""
-        must_send = (
-            result.error_code != 0
-            or bool(result.records_length)
-            or result.high_watermark != self.high_watermark
-            or result.log_start_offset != self.log_start_offset
-            or result.preferred_read_replica != -1
-            or result.diverging_epoch is not None
-        )
-        if result.error_code:
-            # The reader has no offsets after an error, so the next result must be sent.
-            self.high_watermark = -1
-        else:
-            self.high_watermark = result.high_watermark
-            self.log_start_offset = result.log_start_offset
-        return must_send
-
-
-@dataclass(slots=True)
 class FetchSession:
-    """The partitions of one reader, in the order in which the next fetch serves them."""
+    """The partitions of one reader, in the order in which the next fetch serves them.
+
+    A session has one object per partition that the garbage collector visits: a collection of all sessions
+    would else hold the event loop for more than 20 ms.
+    """
 
     session_id: int
     uses_topic_ids: bool
@@ -82,19 +59,34 @@ class FetchSession:
     created_ms: int
     last_used_ms: int
     next_epoch: int = 1
-    partitions: dict[PartitionKey, CachedPartition] = field(default_factory=dict)
+    partitions: dict[PartitionKey, FetchPartition] = field(default_factory=dict)
+    """The last request of each partition."""
+    sent_offsets: dict[PartitionKey, tuple[int, int]] = field(default_factory=dict)
+    """High watermark and log start offset of each partition in the last response; none after an error."""
 
     def update(self, request: FetchRequestView) -> None:
         """Add, change and remove partitions, as listed in an incremental request."""
         for partition in request.partitions:
-            key = partition_key(partition)
-            cached = self.partitions.get(key)
-            if cached is None:
-                self.partitions[key] = CachedPartition(partition)
-            else:
-                cached.requested = partition
-        for topic, index in request.forgotten:
-            self.partitions.pop((topic, index), None)
+            self.partitions[partition_key(partition)] = partition
+        for key in request.forgotten:
+            self.partitions.pop(key, None)
+            self.sent_offsets.pop(key, None)
+
+    def must_send(self, key: PartitionKey, result: FetchPartitionResult) -> bool:
+        """Return whether an incremental response must contain `result`, and record it as sent."""
+        if result.error_code:
+            # The reader has no offsets after an error, so the next result must be sent.
+            self.sent_offsets.pop(key, None)
+            return True
+        offsets = (result.high_watermark, result.log_start_offset)
+        if self.sent_offsets.get(key) != offsets:
+            self.sent_offsets[key] = offsets
+            return True
+        return (
+            bool(result.records_length)
+            or result.preferred_read_replica != -1
+            or result.diverging_epoch is not None
+        )
 
 
 def partition_key(partition: FetchPartition) -> PartitionKey:
@@ -147,10 +139,9 @@ class FetchContext:
         selected = []
         for requested, result in results:
             key = partition_key(requested)
-            cached = session.partitions.get(key)
-            if cached is None:
+            if key not in session.partitions:
                 continue
-            if cached.must_send(result) or not self.is_incremental:
+            if session.must_send(key, result) or not self.is_incremental:
                 selected.append((requested, result))
             if result.records_length and self.is_incremental:
                 session.partitions[key] = session.partitions.pop(key)
@@ -210,8 +201,7 @@ class FetchSessionCache:
             return FetchContext(())
         session.next_epoch = session.next_epoch + 1 if session.next_epoch < 0x7FFFFFFF else 1
         session.last_used_ms = now_ms
-        requested = [cached.requested for cached in session.partitions.values()]
-        return FetchContext(requested, session, is_incremental=True)
+        return FetchContext(list(session.partitions.values()), session, is_incremental=True)
 
     def _update(self, session: FetchSession, request: FetchRequestView) -> None:
         """Add, change and remove partitions; close the session if it exceeds the bounds."""
@@ -245,7 +235,7 @@ class FetchSessionCache:
             session_id = self._new_session_id()
         session = FetchSession(session_id, version >= 13, is_follower, now_ms, now_ms)
         for partition in requested:
-            session.partitions[partition_key(partition)] = CachedPartition(partition)
+            session.partitions[partition_key(partition)] = partition
         self._sessions[session_id] = session
         self._partition_count += len(session.partitions)
         return session

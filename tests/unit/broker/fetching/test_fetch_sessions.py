@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from itertools import count
 
 import pytest
@@ -254,3 +255,15 @@ def test_as_many_idle_sessions_are_evicted_as_are_in_the_way() -> None:
     context = cache.context(request(many(SESSION_PARTITIONS_MAX)), VERSION, IDLE_MS)
     assert context.session_id == 11
     assert (len(cache), cache.partition_count) == (9, PARTITIONS_MAX)
+
+
+def test_a_garbage_collection_visits_one_object_for_each_partition_of_a_session() -> None:
+    """A collection of 100,000 partitions with two objects each held the event loop for 24 ms."""
+    cache = FetchSessionCache(1000, count(1).__next__)
+    gc.collect()
+    before = len(gc.get_objects())
+    opened = cache.context(request(many(1000)), VERSION, 0)
+    opened.select([(partition, result()) for partition in opened.partitions])
+    del opened
+    gc.collect()
+    assert len(gc.get_objects()) - before < 1000 + 50

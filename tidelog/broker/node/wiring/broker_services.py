@@ -68,6 +68,7 @@ def create_services(
         forwarder=Forwarder(
             quorum.access.forwarding,
             network.channel,
+            context.slices,
             context.clock,
             config.request_timeout_ms,
             logs.log_work.wait_until_done,
