@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from types import TracebackType
 
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.storage.disk.errors import CorruptFile, InterruptedChange, StorageFailure, is_descriptor_shortage
@@ -31,13 +31,9 @@ class LogFailures:
         if self.failure is None or isinstance(self.failure, InterruptedChange):
             self.failure = failure
 
-    @contextmanager
-    def storage_errors(self, operation: str, *, is_final: bool = False) -> Iterator[None]:
-        """Convert errors of the disk to a KafkaError that names the file; see `storage_error`."""
-        try:
-            yield
-        except (OSError, StorageFailure, CorruptFile, DecodeError) as error:
-            raise self.storage_error(operation, error, is_final=is_final) from error
+    def storage_errors(self, operation: str, *, is_final: bool = False) -> StorageErrors:
+        """Return a context that converts errors of the disk to a KafkaError; see `storage_error`."""
+        return StorageErrors(self, operation, is_final)
 
     def storage_error(self, operation: str, error: Exception, *, is_final: bool = False) -> KafkaError:
         """Return the error for the response.
@@ -98,3 +94,26 @@ class LogFailures:
                 raise
             self.failure = InterruptedChange(self._directory, operation, str(error))
             raise self.failure from error
+
+
+class StorageErrors:
+    """A context of one operation: errors of the disk leave it as a KafkaError that names the file.
+
+    It is a class, because each read enters it, and a generator's context costs five calls more.
+    """
+
+    __slots__ = ("_failures", "_is_final", "_operation")
+
+    def __init__(self, failures: LogFailures, operation: str, is_final: bool) -> None:
+        self._failures = failures
+        self._operation = operation
+        self._is_final = is_final
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Raise the KafkaError that stands for `error` if that is one of the disk."""
+        if isinstance(error, OSError | StorageFailure | CorruptFile | DecodeError):
+            raise self._failures.storage_error(self._operation, error, is_final=self._is_final) from error

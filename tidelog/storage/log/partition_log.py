@@ -21,7 +21,7 @@ Source: UnifiedLog and LocalLog of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
@@ -39,7 +39,7 @@ from tidelog.storage.log import segment_replacement
 from tidelog.storage.log.append import AppendInfo, read_assigned_batches
 from tidelog.storage.log.appender import LogAppender
 from tidelog.storage.log.durability import Durability
-from tidelog.storage.log.failures import LogFailures
+from tidelog.storage.log.failures import LogFailures, StorageErrors
 from tidelog.storage.log.flush import FlushPlan
 from tidelog.storage.log.leader_epoch_file_cache import LeaderEpochFileCache
 from tidelog.storage.log.log_offsets import LogOffsets
@@ -675,8 +675,8 @@ class PartitionLog:
 
     # -- failures
 
-    def storage_errors(self, operation: str, *, is_final: bool = False) -> AbstractContextManager[None]:
-        """Convert errors of the disk to a KafkaError that names the file; see LogFailures.storage_error."""
+    def storage_errors(self, operation: str, *, is_final: bool = False) -> StorageErrors:
+        """Return a context that converts errors of the disk; see LogFailures.storage_error."""
         return self._failures.storage_errors(operation, is_final=is_final)
 
     def storage_error(self, operation: str, error: Exception, *, is_final: bool = False) -> KafkaError:

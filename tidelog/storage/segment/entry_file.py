@@ -8,7 +8,7 @@ recovery restores from the segment.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import struct
 from typing import Final
 
 from tidelog.storage.disk.errors import CorruptIndex
@@ -80,24 +80,26 @@ class EntryFile:
         self.count = min(self.count, count)
         self._written = min(self._written, count)
 
-    def first_slot_where(self, is_past: Callable[[bytes | bytearray, int], bool]) -> int:
-        """Return the first slot whose entry is past the target; `count` if none is.
+    def first_slot_above(self, field: struct.Struct, field_at: int, value: int) -> int:
+        """Return the first slot whose field is above `value`; `count` if none is.
 
-        `is_past(buffer, position)` reads an entry in place and must be false, then true, along the array.
+        `field` is an integer that starts `field_at` bytes after the start of its entry. The entries must be
+        sorted by it.
         """
-        low, high = 0, self.count
-        block_count = _BLOCK_BYTES // self.entry_size
+        low, high, size = 0, self.count, self.entry_size
+        block_count = _BLOCK_BYTES // size
         entries = self._entries
         while low < high:
             if entries is None and high - low <= block_count:
-                return self._search_block(low, high, is_past)
+                return self._search_block(low, high, field, field_at, value)
             middle = (low + high) // 2
-            past = (
-                is_past(self._read(middle * self.entry_size, self.entry_size), 0)
+            entry_at = middle * size
+            (found,) = (
+                field.unpack_from(self._read(entry_at, size), field_at)
                 if entries is None
-                else is_past(entries, middle * self.entry_size)
+                else field.unpack_from(entries, entry_at + field_at)
             )
-            if past:
+            if found > value:
                 high = middle
             else:
                 low = middle + 1
@@ -121,12 +123,12 @@ class EntryFile:
                 self.file.path, f"its {size} bytes are not a multiple of the entry size {self.entry_size}"
             )
 
-    def _search_block(self, low: int, high: int, is_past: Callable[[bytes | bytearray, int], bool]) -> int:
+    def _search_block(self, low: int, high: int, field: struct.Struct, field_at: int, value: int) -> int:
         first, size = low, self.entry_size
         block = self._read(low * size, (high - low) * size)
         while low < high:
             middle = (low + high) // 2
-            if is_past(block, (middle - first) * size):
+            if field.unpack_from(block, (middle - first) * size + field_at)[0] > value:
                 high = middle
             else:
                 low = middle + 1

@@ -24,7 +24,8 @@ ENTRY_SIZE: Final = 8
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
 _ENTRY: Final = struct.Struct(">ii")
-_FIRST: Final = struct.Struct(">i").unpack_from
+_INT32: Final = struct.Struct(">i")
+_POSITION_AT: Final = 4
 
 
 class OffsetPosition(NamedTuple):
@@ -64,18 +65,17 @@ class OffsetIndex(SegmentIndex):
 
     def lookup(self, offset: Offset) -> OffsetPosition:
         """Return the entry with the largest offset <= `offset`; (base_offset, 0) if there is none."""
-        relative = offset - self.base_offset
-        slot = self._entries.first_slot_where(lambda buffer, at: _FIRST(buffer, at)[0] > relative)
+        slot = self._entries.first_slot_above(_INT32, 0, offset - self.base_offset)
         return self.entry(slot - 1) if slot else OffsetPosition(self.base_offset, 0)
 
     def first_at_or_after_position(self, position: int) -> OffsetPosition | None:
         """Return the first entry at or after a position of the segment; None if there is none."""
-        slot = self._entries.first_slot_where(lambda buffer, at: _FIRST(buffer, at + 4)[0] >= position)
+        slot = self._entries.first_slot_above(_INT32, _POSITION_AT, position - 1)
         return self.entry(slot) if slot < self._entries.count else None
 
     def last_at_or_before_position(self, position: int) -> OffsetPosition | None:
         """Return the last entry at or before a position of the segment; None if there is none."""
-        slot = self._entries.first_slot_where(lambda buffer, at: _FIRST(buffer, at + 4)[0] > position)
+        slot = self._entries.first_slot_above(_INT32, _POSITION_AT, position)
         return self.entry(slot - 1) if slot else None
 
     def entry(self, slot: int) -> OffsetPosition:
@@ -93,8 +93,7 @@ class OffsetIndex(SegmentIndex):
         """Remove the entries of `offset` and above."""
         if not self.entry_count or self.last_offset < offset:
             return
-        relative = offset - self.base_offset
-        self._cut(self._entries.first_slot_where(lambda buffer, at: _FIRST(buffer, at)[0] >= relative))
+        self._cut(self._entries.first_slot_above(_INT32, 0, offset - self.base_offset - 1))
 
     def sanity_check(self) -> None:
         """Raise CorruptIndex if the size or the last entry is impossible (as fast as Kafka's check)."""

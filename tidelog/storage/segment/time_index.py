@@ -25,8 +25,9 @@ ENTRY_SIZE: Final = 12
 NO_TIMESTAMP: Final = -1
 
 _ENTRY: Final = struct.Struct(">qi")
-_TIMESTAMP: Final = struct.Struct(">q").unpack_from
-_OFFSET: Final = struct.Struct(">i").unpack_from
+_TIMESTAMP: Final = struct.Struct(">q")
+_OFFSET: Final = struct.Struct(">i")
+_OFFSET_AT: Final = 8
 _MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
 
@@ -79,7 +80,7 @@ class TimeIndex(SegmentIndex):
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """Return the entry with the largest timestamp <= `timestamp`; (-1, base_offset) if there is none."""
-        slot = self._entries.first_slot_where(lambda buffer, at: _TIMESTAMP(buffer, at)[0] > timestamp)
+        slot = self._entries.first_slot_above(_TIMESTAMP, 0, timestamp)
         return self.entry(slot - 1) if slot else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def entry(self, slot: int) -> TimestampOffset:
@@ -97,8 +98,7 @@ class TimeIndex(SegmentIndex):
         """Remove the entries of `offset` and above."""
         if not self.entry_count or self.last_entry.offset < offset:
             return
-        relative = offset - self.base_offset
-        self._cut(self._entries.first_slot_where(lambda buffer, at: _OFFSET(buffer, at + 8)[0] >= relative))
+        self._cut(self._entries.first_slot_above(_OFFSET, _OFFSET_AT, offset - self.base_offset - 1))
 
     def sanity_check(self) -> None:
         """Raise CorruptIndex if size, first or last entry is impossible (as fast as Kafka's check)."""

@@ -28,7 +28,7 @@ ENTRY_SIZE: Final = 34
 VERSION: Final = 0
 
 _ENTRY: Final = struct.Struct(">hqqqq")
-_LAST_OFFSET: Final = struct.Struct(">q").unpack_from
+_LAST_OFFSET: Final = struct.Struct(">q")
 _LAST_OFFSET_AT: Final = 18
 _UNBOUNDED: Final = 2**62
 _BLOCK_ENTRIES: Final = 128
@@ -102,9 +102,7 @@ class TransactionIndex(SegmentIndex):
                 )
 
     def _first_slot_at_or_above(self, offset: Offset) -> int:
-        return self._entries.first_slot_where(
-            lambda buffer, at: _LAST_OFFSET(buffer, at + _LAST_OFFSET_AT)[0] >= offset
-        )
+        return self._entries.first_slot_above(_LAST_OFFSET, _LAST_OFFSET_AT, offset - 1)
 
     def _entries_from(self, slot: int) -> Iterator[AbortedTransaction]:
         while slot < self._entries.count:
@@ -117,4 +115,6 @@ class TransactionIndex(SegmentIndex):
 
     def _note_last(self) -> None:
         count = self._entries.count
-        self.last_offset = _LAST_OFFSET(self._entries.entry(count - 1), _LAST_OFFSET_AT)[0] if count else None
+        self.last_offset = (
+            _LAST_OFFSET.unpack_from(self._entries.entry(count - 1), _LAST_OFFSET_AT)[0] if count else None
+        )
