@@ -165,7 +165,7 @@ class Partition:
         ended = self._open.pop(marking.producer_id, [])
         assert (completed is not None) == bool(ended), f"{completed} ended {ended}"
         if completed is not None:
-            self._state.complete_transaction(completed)
+            self._state.transactions.complete(completed)
             self.ended.update(dict.fromkeys(ended, marking.is_commit))
         return ErrorCode.NONE
 

@@ -77,6 +77,7 @@ def check_producers(log: PartitionLog) -> None:
             assert known.last_offset == entry.last_offset
     if is_whole:
         assert log.producers.producers.keys() == replayed.producers.keys()
-        assert log.producers.first_undecided_offset == replayed.first_undecided_offset
+        undecided = replayed.transactions.first_undecided_offset
+        assert log.producers.transactions.first_undecided_offset == undecided
     for transaction in aborted:
         assert transaction.last_offset < log.log_end_offset

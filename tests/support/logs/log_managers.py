@@ -11,6 +11,7 @@ from tests.support.logs.partition_logs import NOW_MS
 from tidelog.protocol.ids import TopicPartition
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.directories.log_manager import LogManager
+from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.log.partition_log import PartitionLog
 
 TOPIC_ID = UUID(int=1)
@@ -36,3 +37,17 @@ def found(manager: LogManager, topic_partition: TopicPartition = EVENTS) -> Part
     log = manager.get(topic_partition)
     assert log is not None
     return log
+
+
+def remove_deleted_files(manager: LogManager, now_ms: int) -> int:
+    """Remove the files and directories that were deleted file.delete.delay.ms ago; return their number."""
+    removed = 0
+    for work in manager.planned_removals(now_ms):
+        try:
+            outcome = work.run()
+        except (OSError, StorageFailure) as error:
+            manager.work_failed(work, error)
+        else:
+            assert isinstance(outcome, int)
+            removed += outcome
+    return removed

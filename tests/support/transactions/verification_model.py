@@ -167,8 +167,8 @@ class World:
 
     def check_end(self) -> None:
         """Nothing is in flight any more: every transaction has ended as its client knows, and none hangs."""
-        if self.state.first_undecided_offset is not None:
-            raise Violation(f"a transaction hangs at offset {self.state.first_undecided_offset}")
+        if self.state.transactions.first_undecided_offset is not None:
+            raise Violation(f"a transaction hangs at offset {self.state.transactions.first_undecided_offset}")
         if self.bench.state not in AT_REST:
             raise Violation(f"the coordinator waits: {self.bench.metadata}")
         if len(self.outcomes) != len(self.scenario.versions):
@@ -349,7 +349,7 @@ class World:
             completed = self.state.update(header, offset, marker, transaction_version=version)
             self.state.update_map_end_offset(offset + 1)
             if completed is not None:
-                self.state.complete_transaction(completed)
+                self.state.transactions.complete(completed)
                 for record in self.log:
                     if record.ended_by is None:
                         record.ended_by = self._transaction_of[id(marking)]

@@ -20,6 +20,7 @@ from tests.support.disks.crash_file_system import CrashFileSystem, SimulatedCras
 from tests.support.disks.crash_images import EVERY_SURVIVAL, Survival
 from tests.support.disks.crash_points import CrashPoint, crash_points
 from tests.support.logs.log_checks import check_log
+from tests.support.logs.log_managers import remove_deleted_files
 from tests.support.logs.partition_logs import (
     NOW_MS,
     TOPIC_PARTITION,
@@ -108,7 +109,7 @@ class Driver:
         self.log.advance_high_watermark(self.log.log_end_offset)
         self.progress.append(("start", self.log.log_end_offset))
         self.manager.apply_retention(NOW_MS)
-        self.manager.delete_expired(NOW_MS + self.random.choice([0, 5_000]))
+        remove_deleted_files(self.manager, NOW_MS + self.random.choice([0, 5_000]))
 
     def roll(self) -> None:
         self.log.roll(NOW_MS)

@@ -9,7 +9,15 @@ from uuid import UUID
 import pytest
 
 from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.logs.log_managers import CONFIG, EVENTS, TOPIC_ID, create, found, started
+from tests.support.logs.log_managers import (
+    CONFIG,
+    EVENTS,
+    TOPIC_ID,
+    create,
+    found,
+    remove_deleted_files,
+    started,
+)
 from tests.support.logs.partition_logs import NOW_MS, append, values_of
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import TopicPartition
@@ -32,8 +40,8 @@ class TestDeletion:
         assert manager.get(EVENTS) is None
         assert f"events-0.{1:032x}-delete" in disk.listdir("/a")
         assert b"events" not in disk.read("/a/recovery-point-offset-checkpoint")
-        assert manager.delete_expired(NOW_MS + 59_999) == 0
-        assert manager.delete_expired(NOW_MS + 60_000) == 1
+        assert remove_deleted_files(manager, NOW_MS + 59_999) == 0
+        assert remove_deleted_files(manager, NOW_MS + 60_000) == 1
         assert not [name for name in disk.listdir("/a") if name.startswith("events")]
 
     def test_deletion_is_finished_after_a_restart(self, disk: CrashFileSystem) -> None:
@@ -41,7 +49,7 @@ class TestDeletion:
         create(manager)
         manager.delete_all([EVENTS], NOW_MS)
         manager = started(disk)
-        assert manager.delete_expired(NOW_MS) == 1
+        assert remove_deleted_files(manager, NOW_MS) == 1
         assert not [name for name in disk.listdir("/a") if name.startswith("events")]
 
     def test_a_topic_can_be_made_again_at_once(self, disk: CrashFileSystem) -> None:

@@ -167,8 +167,9 @@ class ProducersOfOneLog(RuleBasedStateMachine):
                 for who, first, last in self.transactions()
                 if first < written.offset and (last is None or last > written.offset)
             ]
-            assert self.real.last_stable_offset_after(completed) == min([*others, written.offset + 1])
-            self.real.complete_transaction(completed)
+            stable = self.real.transactions.last_stable_offset_after(completed)
+            assert stable == min([*others, written.offset + 1])
+            self.real.transactions.complete(completed)
 
     @rule(share=st.floats(0, 1))
     def the_high_watermark_advances(self, share: float) -> None:
@@ -219,13 +220,15 @@ class ProducersOfOneLog(RuleBasedStateMachine):
     def stable_offsets_are_those_of_the_log(self) -> None:
         transactions = self.transactions()
         undecided = min((first for _, first, last in transactions if last is None), default=None)
-        assert self.real.first_undecided_offset == undecided
+        assert self.real.transactions.first_undecided_offset == undecided
         unstable = [
             first
             for _, first, last in transactions
             if last is None or (last >= self.high_watermark and last >= self.loaded_from)
         ]
-        assert self.real.first_unstable_offset(self.high_watermark) == min(unstable, default=None)
+        assert self.real.transactions.first_unstable_offset(self.high_watermark) == min(
+            unstable, default=None
+        )
 
 
 TestProducersOfOneLog = ProducersOfOneLog.TestCase

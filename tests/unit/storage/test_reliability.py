@@ -14,6 +14,7 @@ import pytest
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import EVERY_SURVIVAL
 from tests.support.disks.crash_points import crash_points
+from tests.support.logs.log_managers import remove_deleted_files
 from tests.support.logs.partition_logs import NOW_MS, append, batch, end_marker, open_log, values_of
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.compression import Compression
@@ -111,7 +112,7 @@ def test_kafka_15352_the_log_start_is_durable_before_any_segment_is_touched() ->
         manager = LogManager(disk, ["/data"])
         manager.start(NOW_MS, lambda _: config)
         assert manager.apply_retention(NOW_MS) > 1
-        manager.delete_expired(NOW_MS)
+        remove_deleted_files(manager, NOW_MS)
 
     for point in crash_points(prepare, retain, (*EVERY_SURVIVAL, 1, 2, 3, 4, 5)):
         manager = LogManager(point.disk, ["/data"])

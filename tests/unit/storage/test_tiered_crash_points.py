@@ -18,6 +18,7 @@ from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import EVERY_SURVIVAL, Survival
 from tests.support.disks.crash_points import CrashPoint, crash_points
 from tests.support.logs.log_checks import check_log
+from tests.support.logs.log_managers import remove_deleted_files
 from tests.support.logs.partition_logs import NOW_MS, TOPIC_PARTITION, all_records, batch
 from tidelog.protocol.record import Record
 from tidelog.storage.config.log_config import LogConfig
@@ -115,7 +116,7 @@ class Driver:
 
     def retain(self) -> None:
         self.manager.apply_retention(NOW_MS)
-        self.manager.delete_expired(NOW_MS + self.random.choice([0, 5_000]))
+        remove_deleted_files(self.manager, NOW_MS + self.random.choice([0, 5_000]))
 
     def truncate(self) -> None:
         lowest = max(self.log.local_log_start_offset, self.log.highest_offset_in_remote_storage + 1)

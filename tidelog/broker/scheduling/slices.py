@@ -88,24 +88,20 @@ class Slices:
     def __init__(self, clock: Clock, executor: Executor | None = None, slice_ns: int = SLICE_NS) -> None:
         """Use `executor` for functions that steps yield, or the loop's own executor if it is None."""
         self.count = 0
+        self.heavy = 0
+        """The number of pieces of work that hold much memory now; at most HEAVY_MAX."""
         self._now_ns = clock.monotonic_ns
         self._executor = executor
         self._slice_ns = slice_ns
         self._ready: deque[Work] = deque()
         self._waiting_to_be_heavy: deque[Work] = deque()
         self._in_threads: set[Work] = set()
-        self._heavy = 0
         self._is_scheduled = False
 
     @property
     def pending(self) -> int:
         """The number of pieces of work that have started and not ended."""
         return len(self._ready) + len(self._waiting_to_be_heavy) + len(self._in_threads)
-
-    @property
-    def heavy(self) -> int:
-        """The number of pieces of work that hold much memory now; at most HEAVY_MAX."""
-        return self._heavy
 
     def start(
         self, steps: Steps[T], on_completed: Callable[[T], None], on_failed: Callable[[Exception], None]
@@ -179,8 +175,8 @@ class Slices:
     def _can_continue(self, work: Work, step: Step) -> bool:
         """Return whether the next step may run at once; otherwise the work waits."""
         if step is Heavy.BEGINS:
-            if self._heavy < HEAVY_MAX:
-                self._heavy += 1
+            if self.heavy < HEAVY_MAX:
+                self.heavy += 1
                 work.is_heavy = True
                 return True
             self._waiting_to_be_heavy.append(work)
@@ -208,11 +204,11 @@ class Slices:
         if not work.is_heavy:
             return
         work.is_heavy = False
-        self._heavy -= 1
+        self.heavy -= 1
         if self._waiting_to_be_heavy:
             following = self._waiting_to_be_heavy.popleft()
             following.is_heavy = True
-            self._heavy += 1
+            self.heavy += 1
             self._ready.append(following)
             self._schedule()
 

@@ -27,13 +27,11 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, TypeAlias
 from uuid import UUID
 
+from tidelog.cluster.replication.aux_build import AuxBuild, AuxStep, RemoteSegment
 from tidelog.cluster.replication.follower_state import (
-    AuxBuild,
-    AuxStep,
     Delayed,
     FetchAuxiliary,
     FollowedPartition,
-    RemoteSegment,
     RestartAt,
     RestartFromRemote,
 )
@@ -85,9 +83,8 @@ class AuxBuilder:
         """Handle the requested offset, and the epoch in which it was or will be written."""
         build = _of(partition)
         if build.step is AuxStep.LOG_START:
-            build.log_start_offset = offset
             is_last = self.begins_at_last_tiered_offset(partition)
-            build.step = AuxStep.PENDING_UPLOAD if is_last else AuxStep.LOCAL_START
+            build.set_log_start(offset, begins_at_last_tiered_offset=is_last)
             return None
         if build.step is AuxStep.PENDING_UPLOAD and offset < 0:
             # Before its first upload a new leader reads the end offset of the tier.
@@ -104,17 +101,12 @@ class AuxBuilder:
         """Ask where the epoch before `offset` ends, to find the remote segment before it (KIP-405)."""
         if epoch < 0:
             return self.wait(partition, f"the leader knows of no epoch for its offset {offset}", now_ms)
-        build.start_offset, build.start_epoch = offset, epoch
-        build.step = AuxStep.EPOCH_END
+        build.set_start(offset, epoch)
         return None
 
     def skip_pending_upload(self, partition: FollowedPartition) -> bool:
         """Return True if the first local offset is requested instead of an offset unknown to old leaders."""
-        build = partition.aux
-        if build is None or build.step is not AuxStep.PENDING_UPLOAD:
-            return False
-        build.step = AuxStep.LOCAL_START
-        return True
+        return partition.aux is not None and partition.aux.skip_pending_upload()
 
     def on_epoch_end(
         self, partition: FollowedPartition, epoch: LeaderEpoch, end_offset: Offset, now_ms: int
@@ -122,13 +114,11 @@ class AuxBuilder:
         """Handle the end of `epoch` at the leader, the largest epoch up to the requested one."""
         build = _of(partition)
         if build.step is AuxStep.EPOCH_END:
-            # An epoch without records lies between two others: the response contains the one that has some.
-            build.epoch = epoch if end_offset >= build.start_offset else build.start_epoch
+            build.set_epoch_end(epoch, end_offset)
             return self._find_segment(partition, build, now_ms)
-        assert build.step is AuxStep.SEGMENT_EPOCH and build.segment is not None, build
-        is_same_epoch = epoch == build.segment.segment_leader_epochs[-1][0]
-        build.is_segment_of_leader = is_same_epoch and end_offset > build.segment.end_offset
-        return _fetch(partition, build, build.segment)
+        build.set_segment_epoch_end(epoch, end_offset)
+        assert build.segment is not None, build
+        return FetchAuxiliary(partition, build, build.segment)
 
     def _find_segment(
         self, partition: FollowedPartition, build: AuxBuild, now_ms: int
@@ -143,11 +133,8 @@ class AuxBuilder:
             return self.wait(
                 partition, f"no remote segment with offset {last} of epoch {build.epoch} is known yet", now_ms
             )
-        build.segment = segment
-        if self._is_known_to_leader(segment, last):
-            return _fetch(partition, build, segment)
-        build.step = AuxStep.SEGMENT_EPOCH
-        return None
+        build.set_segment(segment, is_known_to_leader=self._is_known_to_leader(segment, last))
+        return FetchAuxiliary(partition, build, segment) if build.waits_for_tier else None
 
     def _is_known_to_leader(self, segment: RemoteSegment, last: Offset) -> bool:
         """Return whether the leader has the whole segment, as it does if the segment ends at `last`."""
@@ -198,11 +185,6 @@ class AuxBuilder:
 def _of(partition: FollowedPartition) -> AuxBuild:
     assert partition.aux is not None, f"{partition.topic_partition} is {partition.state}"
     return partition.aux
-
-
-def _fetch(partition: FollowedPartition, build: AuxBuild, segment: RemoteSegment) -> FetchAuxiliary:
-    build.step = AuxStep.AUXILIARY
-    return FetchAuxiliary(partition, build, segment)
 
 
 def _producers_at(snapshot: bytes, offset: Offset) -> bytes:

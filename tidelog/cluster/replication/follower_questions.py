@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from tidelog.cluster.replication.follower_state import AuxStep, FollowedPartition, ReplicaState
+from tidelog.cluster.replication.aux_build import AuxStep
+from tidelog.cluster.replication.follower_state import FollowedPartition, ReplicaState
 from tidelog.protocol.ids import BrokerId, LeaderEpoch, TopicPartition
 from tidelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -69,7 +70,7 @@ def question_of(partition: FollowedPartition) -> Question | None:
     if state is ReplicaState.RESETTING:
         return OffsetAt(LATEST_TIMESTAMP if partition.leader_end_offset is None else EARLIEST_TIMESTAMP)
     build = partition.aux
-    if build is None or build.step is AuxStep.AUXILIARY:
+    if build is None or build.waits_for_tier:
         return None
     if build.step is AuxStep.EPOCH_END:
         return EndOfEpoch(max(0, build.start_epoch - 1))

@@ -21,28 +21,28 @@ Source: PartitionFetchState and TierStateMachine of Apache Kafka, KIP-101, KIP-2
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
+from tidelog.cluster.replication.aux_build import AuxBuild, RemoteSegment
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
+from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 
 
 class ReplicaState(Enum):
-    """The next request of a follower to the leader."""
+    """What a follower requests next."""
 
     TRUNCATING = auto()
-    """Where its last epoch ends (OffsetForLeaderEpoch)."""
+    """The end of its last leader epoch (OffsetForLeaderEpoch)."""
     FETCHING = auto()
     """The records from the end of its log on (Fetch)."""
     RESETTING = auto()
-    """Where the leader's log starts and ends (ListOffsets)."""
+    """The start and the end of the leader's log (ListOffsets)."""
     BUILDING_REMOTE_LOG_AUX = auto()
-    """Where it may begin, and the remote tier what came before that; see follower_aux."""
+    """The offset to restart at, and the auxiliary state before it from the remote tier; see follower_aux."""
 
 
 _LEGAL: Final[dict[ReplicaState, frozenset[ReplicaState]]] = {
@@ -87,52 +87,6 @@ class LocalLog(Protocol):
     @property
     def remote_log_enabled(self) -> bool:
         """Whether the log is tiered."""
-
-
-class AuxStep(Enum):
-    """The steps of BUILDING_REMOTE_LOG_AUX, in this order; after an error the first step is next."""
-
-    LOG_START = auto()
-    """Ask the leader where its log starts."""
-    PENDING_UPLOAD = auto()
-    """Ask it for the first offset that is not in the tier, only in KIP-1023 ..."""
-    LOCAL_START = auto()
-    """... or for its first local offset."""
-    EPOCH_END = auto()
-    """Ask where the epoch before the one of that offset ends: which epoch does the tier end with?"""
-    SEGMENT_EPOCH = auto()
-    """Ask whether a remote segment that reaches beyond that offset is the leader's."""
-    AUXILIARY = auto()
-    """Read the leader epochs and the producers from the tier."""
-
-
-class RemoteSegment(Protocol):
-    """A segment in the remote tier; a RemoteLogSegmentMetadata is one."""
-
-    @property
-    def end_offset(self) -> Offset:
-        """Its last offset, inclusive."""
-
-    @property
-    def segment_leader_epochs(self) -> Sequence[tuple[LeaderEpoch, Offset]]:
-        """The epochs of its records and where they start; at least one."""
-
-
-@dataclass(slots=True, eq=False)
-class AuxBuild:
-    """The progress of a build: the log restarts at `start_offset`, in the leader's `start_epoch`.
-
-    `epoch` is the epoch of the offset before, which `segment` contains.
-    """
-
-    step: AuxStep = AuxStep.LOG_START
-    log_start_offset: Offset = 0
-    start_offset: Offset = 0
-    start_epoch: LeaderEpoch = NO_LEADER_EPOCH
-    epoch: LeaderEpoch = NO_LEADER_EPOCH
-    segment: RemoteSegment | None = None
-    is_segment_of_leader: bool = True
-    """Whether all of the segment is in the leader's log, and not only the part below `start_offset`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -198,7 +152,7 @@ class FollowedPartition:
     @property
     def waits_for_tier(self) -> bool:
         """Whether the next step depends on the remote tier."""
-        return self.aux is not None and self.aux.step is AuxStep.AUXILIARY
+        return self.aux is not None and self.aux.waits_for_tier
 
     @property
     def is_in_sync(self) -> bool:

@@ -152,7 +152,9 @@ class LogDirectory:
             _log.error("partition %s in %s cannot be used: %s", topic_partition, self.path, damage)
             self.damaged[topic_partition] = str(damage)
             return
-        except AssertionError as bug:
+        except (OSError, KafkaError):
+            raise  # The disk has failed, which concerns the whole directory.
+        except Exception as bug:
             # A bug, which concerns only this partition: the others can be used.
             _log.exception("partition %s in %s cannot be opened", topic_partition, self.path)
             self.damaged[topic_partition] = f"it cannot be opened: {bug}"
@@ -389,7 +391,9 @@ class LogDirectory:
         for log in self.logs.values():
             try:
                 log.close(clean=True, now_ms=now_ms)
-            except AssertionError:
+            except (OSError, KafkaError):
+                raise  # The disk has failed, which concerns the whole directory.
+            except Exception:
                 # A bug: the next start verifies this log; the other logs are closed nevertheless.
                 _log.exception("%s cannot be closed cleanly", log.directory)
                 clean = False

@@ -1,9 +1,8 @@
 """All logs of a node, in the directories of `log.dirs`: opening, creating, deleting and maintaining them.
 
-This is a core: a scheduler calls `apply_retention`, `delete_expired`, the checkpoints and the flush work at
-their intervals. A directory whose disk fails goes offline with its partitions; the node continues while
-another one is online. A lack of file descriptors is not a failure of a disk: an operation that needs one is
-refused, or executed later.
+This is a core: a scheduler calls retention, removals, checkpoints and flushes at their intervals. A directory
+whose disk fails goes offline with its partitions; the node continues while another one is online. A lack of
+file descriptors is not a failure of a disk: an operation that needs one is refused, or executed later.
 
 Errors: KafkaError KAFKA_STORAGE_ERROR for a partition that is on a failed or damaged disk.
 Source: kafka.log.LogManager of Apache Kafka 4.3; KIP-112 (JBOD), KIP-858.
@@ -293,21 +292,8 @@ class LogManager:
         """Delete expired segments of every log; return their number (log.retention.check.interval.ms)."""
         return self._sum(lambda directory: directory.apply_retention(now_ms))
 
-    def delete_expired(self, now_ms: int) -> int:
-        """Remove files and directories that were deleted file.delete.delay.ms ago; return their number."""
-
-        def remove(directory: LogDirectory) -> int:
-            paths = directory.take_expired(now_ms)
-            try:
-                return directory.remove(paths)
-            except OSError:
-                directory.put_back_expired(paths, now_ms)
-                raise
-
-        return self._sum(remove)
-
     def planned_removals(self, now_ms: int) -> list[DirectoryWork]:
-        """Return the work of `delete_expired`, for another thread."""
+        """Return the removals of files that were deleted file.delete.delay.ms ago, for another thread."""
         return [
             DirectoryWork(
                 each,

@@ -185,12 +185,12 @@ class LogAppender:
             if completed is None:
                 continue
             if completed.is_aborted:
-                stable = producers.last_stable_offset_after(completed)
+                stable = producers.transactions.last_stable_offset_after(completed)
                 aborted = AbortedTransaction(
                     completed.producer_id, completed.first_offset, completed.last_offset, stable
                 )
                 with self._failures.storage_errors("append", is_final=True):
                     segment.txn_index.append(aborted)
-            producers.complete_transaction(completed)
+            producers.transactions.complete(completed)
         if are_transactional:
             self._offsets.update_first_unstable_offset()

@@ -122,7 +122,7 @@ class LogOffsets:
 
     def update_first_unstable_offset(self) -> None:
         """Derive the last stable offset again, after offsets or transactions have changed."""
-        unstable = self._producers.first_unstable_offset(self.high_watermark)
+        unstable = self._producers.transactions.first_unstable_offset(self.high_watermark)
         self._first_unstable_offset = None if unstable is None else max(unstable, self.log_start_offset)
 
     # -- truncation

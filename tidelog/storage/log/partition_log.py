@@ -47,7 +47,7 @@ from tidelog.storage.log.log_segments import LogSegments
 from tidelog.storage.log.lookup import RecordPlace
 from tidelog.storage.log.observer import LogObserver, NoObserver
 from tidelog.storage.log.opening import CheckpointedState, LogLocation, LogOptions
-from tidelog.storage.log.read import OffsetMetadata, ReadResult
+from tidelog.storage.log.read import ReadResult
 from tidelog.storage.log.remote_border import RemoteBorder
 from tidelog.storage.log.retention import LogBounds, RetentionLimits, expired_segments
 from tidelog.storage.log.settings import LogSettings
@@ -67,7 +67,6 @@ __all__ = ["AppendInfo", "FileSlice", "FlushPlan", "PartitionLog", "ReadResult",
 
 _CLIENT: Final = AppendOrigin.CLIENT
 _RAFT: Final = AppendOrigin.RAFT
-_UNKNOWN_PLACE: Final = -1
 
 
 class PartitionLog:
@@ -403,26 +402,18 @@ class PartitionLog:
             offsets.require_local(offset)
         if upper_bound is None or upper_bound > log_end_offset:
             upper_bound = log_end_offset
-        place = OffsetMetadata(offset, _UNKNOWN_PLACE, _UNKNOWN_PLACE)
         records: FileSlice | None = None
         aborted: list[AbortedTransaction] | None = [] if with_aborted_transactions else None
         if offset < upper_bound:
             with self._failures.storage_errors("read"):
                 found = log_read.find_range(self.segments, offset, max_bytes, upper_bound, at_least_one)
-                if found is not None:
-                    place = OffsetMetadata(offset, found.segment.base_offset, found.start)
-                    if found.end > found.start:
-                        file = found.segment.file
-                        records = FileSlice(file, found.start, found.end - found.start, file.held())
-                        if with_aborted_transactions:
-                            aborted = log_read.aborted_transactions(self.segments, offset, found.end_offset)
+                if found is not None and found.end > found.start:
+                    file = found.segment.file
+                    records = FileSlice(file, found.start, found.end - found.start, file.held())
+                    if with_aborted_transactions:
+                        aborted = log_read.aborted_transactions(self.segments, offset, found.end_offset)
         return ReadResult(
-            place,
-            offsets.high_watermark,
-            offsets.log_start_offset,
-            offsets.last_stable_offset,
-            records,
-            aborted,
+            offsets.high_watermark, offsets.log_start_offset, offsets.last_stable_offset, records, aborted
         )
 
     def readable_bytes(self, offset: Offset, upper_bound: Offset) -> int:

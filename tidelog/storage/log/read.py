@@ -20,19 +20,10 @@ from tidelog.storage.segment.segments import Segments
 from tidelog.storage.segment.txn_index import AbortedTransaction
 
 
-class OffsetMetadata(NamedTuple):
-    """An offset, the base offset of its segment, and the position of its batch there in bytes."""
-
-    offset: Offset
-    segment_base_offset: Offset
-    position: int
-
-
 @dataclass(slots=True)
 class ReadResult:
     """The result of one read of a partition, with the offsets for the response."""
 
-    start_offset_metadata: OffsetMetadata
     high_watermark: Offset
     log_start_offset: Offset
     last_stable_offset: Offset

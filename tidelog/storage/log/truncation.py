@@ -143,8 +143,7 @@ class LogTruncation:
             self._epochs.replace(leader_epochs, log_start_offset, local_log_start_offset)
 
         def restore_producers() -> None:
-            for entry in producers:
-                self._producers.load_entry(entry)
+            self._producers.load_entries(producers)
             self._producers.take_snapshot(sync=True)
 
         def start() -> None:

@@ -5,19 +5,17 @@ The append path of a log, for each batch that has a producer id:
     duplicate = producers.check(header, first_offset, origin, marker)    # raises KafkaError; changes nothing
     ... write the batch ...
     completed = producers.update(header, first_offset, marker)
-    if completed: index an aborted one with producers.last_stable_offset_after(completed), then call
-                  producers.complete_transaction(completed)
+    if completed: index an aborted one with producers.transactions.last_stable_offset_after(completed),
+                  then call producers.transactions.complete(completed)
 
 Source: ProducerStateManager of Apache Kafka 4.3; KIP-98, KIP-360, KIP-890.
 """
 
 from __future__ import annotations
 
-from bisect import insort
-from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from tidelog.protocol.batch import ATTRIBUTE_CONTROL, BatchHeader
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -25,6 +23,7 @@ from tidelog.protocol.ids import Offset, ProducerEpoch, ProducerId, TopicPartiti
 from tidelog.protocol.transaction_marker import EndTransactionMarker
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.disk.files import FileSystem
+from tidelog.storage.producers.open_transactions import CompletedTransaction, OpenTransactions
 from tidelog.storage.producers.producer_entry import BatchMetadata, ProducerEntry
 from tidelog.storage.producers.snapshot_files import SnapshotFiles
 from tidelog.storage.producers.verification import NO_VERIFICATION, Verification
@@ -36,27 +35,11 @@ _CLIENT: Final = AppendOrigin.CLIENT
 _REPLICATION: Final = AppendOrigin.REPLICATION
 
 
-class CompletedTransaction(NamedTuple):
-    """A transaction that a marker at `last_offset` has ended."""
-
-    producer_id: ProducerId
-    first_offset: Offset
-    last_offset: Offset
-    is_aborted: bool
-
-
-class _UnreplicatedTransaction(NamedTuple):
-    first_offset: Offset
-    last_offset: Offset
-
-
 class ProducerStateManager:
     """The state of all producers that wrote to a partition, with its snapshots on disk.
 
     It includes all batches below `map_end_offset`, and no producer has written between there and the log end.
 
-    Invariant: `_open_transactions` (first offset -> producer) ascends and has one entry per producer with
-    a `transaction_first_offset`, or whose marker is being completed; `_unreplicated` ascends.
     Bounds: producers are removed `producer_id_expiration_ms` after their last batch or marker (Kafka's
     producer.id.expiration.ms), verifications after they began; the caller runs `remove_expired` regularly.
     """
@@ -72,9 +55,8 @@ class ProducerStateManager:
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.map_end_offset: Offset = 0
         self.snapshots = SnapshotFiles(fs, directory)
+        self.transactions = OpenTransactions()
         self._producers: dict[ProducerId, ProducerEntry] = {}
-        self._open_transactions: OrderedDict[Offset, ProducerId] = OrderedDict()
-        self._unreplicated: list[_UnreplicatedTransaction] = []
         self._verifications: dict[ProducerId, Verification] = {}
         self._snapshot_offset: Offset = 0
 
@@ -82,11 +64,6 @@ class ProducerStateManager:
     def producers(self) -> Mapping[ProducerId, ProducerEntry]:
         """All known producers; a view that must not be changed."""
         return MappingProxyType(self._producers)
-
-    @property
-    def first_undecided_offset(self) -> Offset | None:
-        """Where the oldest transaction without a marker starts."""
-        return next(iter(self._open_transactions), None)
 
     def has_open_transaction(self, producer_id: ProducerId, producer_epoch: ProducerEpoch) -> bool:
         """Return whether this producer, in this epoch, has begun a transaction here and not ended it."""
@@ -99,7 +76,7 @@ class ProducerStateManager:
 
     def has_open_transaction_since(self, before_ms: int) -> bool:
         """Return whether the producer of the oldest open transaction wrote nothing since `before_ms`."""
-        producer_id = next(iter(self._open_transactions.values()), None)
+        producer_id = self.transactions.oldest_producer_id
         entry = None if producer_id is None else self._producers.get(producer_id)
         return entry is not None and entry.last_timestamp < before_ms
 
@@ -239,7 +216,7 @@ class ProducerStateManager:
             entry = self._producers[producer_id] = ProducerEntry(producer_id)
         if marker is None:
             if entry.add_batch(header, first_offset):
-                self._open_transactions[first_offset] = producer_id
+                self.transactions.begin(producer_id, first_offset)
                 self._verifications.pop(producer_id, None)
             return None
         verification = self._verifications.get(producer_id)
@@ -252,32 +229,6 @@ class ProducerStateManager:
             return None
         return CompletedTransaction(producer_id, started, first_offset, marker.is_abort)
 
-    def last_stable_offset_after(self, completed: CompletedTransaction) -> Offset:
-        """Return the last stable offset after `completed`: where the next open transaction starts."""
-        for first_offset, producer_id in self._open_transactions.items():
-            if producer_id != completed.producer_id:
-                return first_offset
-        return completed.last_offset + 1
-
-    def complete_transaction(self, completed: CompletedTransaction) -> None:
-        """Record that the marker is in the log and the index; replication makes its offsets stable."""
-        removed = self._open_transactions.pop(completed.first_offset, None)
-        assert removed is not None, f"{completed} of {self.topic_partition} was never started"
-        insort(self._unreplicated, _UnreplicatedTransaction(completed.first_offset, completed.last_offset))
-
-    def first_unstable_offset(self, high_watermark: Offset) -> Offset | None:
-        """Return the first offset of a transaction without a marker, or with one above the high watermark.
-
-        Transactions with a marker below the high watermark are dropped: it must not fall without a reload.
-        """
-        if self._unreplicated:
-            self._settle(high_watermark)
-        undecided = next(iter(self._open_transactions), None)
-        if not self._unreplicated:
-            return undecided
-        unreplicated = self._unreplicated[0].first_offset
-        return unreplicated if undecided is None else min(undecided, unreplicated)
-
     def remove_expired(self, now_ms: int) -> None:
         """Remove producers that have written nothing for too long and have no open transaction."""
         expired = [entry.producer_id for entry in self._producers.values() if self._is_expired(entry, now_ms)]
@@ -289,12 +240,10 @@ class ProducerStateManager:
             if now_ms - verification.begun_ms < self.producer_id_expiration_ms
         }
 
-    def load_entry(self, entry: ProducerEntry) -> None:
-        """Add a producer from a snapshot of this log or of remote storage."""
-        self._producers[entry.producer_id] = entry
-        if entry.transaction_first_offset is not None:
-            self._open_transactions[entry.transaction_first_offset] = entry.producer_id
-            self._open_transactions = OrderedDict(sorted(self._open_transactions.items()))
+    def load_entries(self, entries: Iterable[ProducerEntry]) -> None:
+        """Add producers from a snapshot of this log or of remote storage."""
+        self._producers.update((entry.producer_id, entry) for entry in entries)
+        self.transactions.load(self._producers.values())
 
     def truncate_and_reload(self, log_start_offset: Offset, log_end_offset: Offset, now_ms: int) -> None:
         """Restore the newest snapshot within the log; the caller replays from `map_end_offset` on.
@@ -313,7 +262,7 @@ class ProducerStateManager:
 
     def on_log_start_offset_incremented(self, log_start_offset: Offset) -> None:
         """Drop transactions that end below the new log start; the state includes everything below it."""
-        self._settle(log_start_offset)
+        self.transactions.drop_ended_below(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
         self._snapshot_offset = self.snapshots.offsets[-1] if self.snapshots.offsets else log_start_offset
 
@@ -345,24 +294,12 @@ class ProducerStateManager:
         self._snapshot_offset = self.map_end_offset
         return path
 
-    def remove_stray_snapshots(self, segment_base_offsets: Collection[Offset]) -> None:
-        """Delete snapshots that belong to no segment, before the state is loaded."""
-        self.snapshots.remove_strays(segment_base_offsets)
-
     def _load_newest_snapshot(self, log_start_offset: Offset, now_ms: int) -> None:
         newest = self.snapshots.read_newest()
         self.map_end_offset = self._snapshot_offset = log_start_offset if newest is None else newest[0]
         if newest is None:
             return
-        entries = [entry for entry in newest[1] if not self._is_expired(entry, now_ms)]
-        self._producers = {entry.producer_id: entry for entry in entries}
-        self._open_transactions = OrderedDict(
-            sorted(
-                (entry.transaction_first_offset, entry.producer_id)
-                for entry in entries
-                if entry.transaction_first_offset is not None
-            )
-        )
+        self.load_entries(entry for entry in newest[1] if not self._is_expired(entry, now_ms))
 
     def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
         return (
@@ -370,12 +307,7 @@ class ProducerStateManager:
             and now_ms - entry.last_timestamp >= self.producer_id_expiration_ms
         )
 
-    def _settle(self, offset: Offset) -> None:
-        if self._unreplicated:
-            self._unreplicated = [entry for entry in self._unreplicated if entry.last_offset >= offset]
-
     def _forget_all(self) -> None:
         self._producers.clear()
         self._verifications.clear()
-        self._open_transactions.clear()
-        self._unreplicated.clear()
+        self.transactions.clear()

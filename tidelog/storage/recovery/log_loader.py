@@ -224,7 +224,7 @@ class LogLoader:
         # The snapshot of the first local segment has the producers of the remote part.
         local_start = max(self.log_start_offset, segments.first.base_offset)
         start = min(self.log_start_offset if self.has_remote_part else local_start, first_unflushed)
-        producers.remove_stray_snapshots(segments.base_offsets)
+        producers.snapshots.remove_strays(segments.base_offsets)
         producers.truncate_and_reload(start, first_unflushed, self.now_ms)
         replay_producers(producers, segments, first_unflushed)
         # A log start that was raised over unflushed records raises Kafka's recovery point with it.
@@ -320,7 +320,7 @@ class LogLoader:
         log_end_offset: Offset,
     ) -> None:
         if self.clean or log_end_offset != producers.map_end_offset:
-            producers.remove_stray_snapshots(segments.base_offsets)
+            producers.snapshots.remove_strays(segments.base_offsets)
             producers.truncate_and_reload(log_start_offset, log_end_offset, self.now_ms)
             replay_producers(producers, segments, log_end_offset)
         producers.update_map_end_offset(log_end_offset)

@@ -49,13 +49,13 @@ def replay_producer(
         completed = producers.update(header, header.base_offset, marker)
         if completed is not None:
             if completed.is_aborted and segment is not None:
-                stable = producers.last_stable_offset_after(completed)
+                stable = producers.transactions.last_stable_offset_after(completed)
                 segment.txn_index.append(
                     AbortedTransaction(
                         completed.producer_id, completed.first_offset, completed.last_offset, stable
                     )
                 )
-            producers.complete_transaction(completed)
+            producers.transactions.complete(completed)
     producers.update_map_end_offset(header.next_offset)
 
 

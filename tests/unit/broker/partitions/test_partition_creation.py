@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.logs.log_managers import remove_deleted_files
 from tests.support.logs.manual_log_work import ManualLogWork
 from tests.support.logs.partition_logs import batch
 from tests.support.replicas.replica_manager import NODE, NOW_MS, Replicas
@@ -205,7 +206,7 @@ def test_a_deleted_topic_is_removed_at_once_and_retired_later(
     partition = replicas.manager.partition(TopicPartition("t", 0))
     assert (partition.topic_id, partition.log.log_end_offset) == (newer, 0)
     assert names(replicas) == ["t-0"]
-    assert replicas.logs.delete_expired(NOW_MS + 60_000) == 2
+    assert remove_deleted_files(replicas.logs, NOW_MS + 60_000) == 2
     assert b"t 0 1" not in replicas.fs.read("/data/replication-offset-checkpoint")
 
 

@@ -88,7 +88,8 @@ def test_the_answer_carries_the_offsets_of_the_log(log: PartitionLog) -> None:
     log.advance_log_start_offset(3)
     result = log.read(3, 100)
     assert (result.log_start_offset, result.high_watermark, result.last_stable_offset) == (3, 24, 24)
-    assert result.start_offset_metadata == (3, 0, batch_bytes(log))
+    assert result.records is not None
+    assert (result.records.file, result.records.position) == (log.segments.first.file, batch_bytes(log))
 
 
 def test_a_gap_is_read_across() -> None:

@@ -11,8 +11,9 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.transaction_marker import EndTransactionMarker
 from tidelog.storage.append_origin import AppendOrigin
+from tidelog.storage.producers.open_transactions import CompletedTransaction
 from tidelog.storage.producers.producer_entry import BatchMetadata, ProducerEntry
-from tidelog.storage.producers.producer_state import CompletedTransaction, ProducerStateManager
+from tidelog.storage.producers.producer_state import ProducerStateManager
 
 TRANSCRIPT = GOLDEN_FILES / "storage" / "producers.transcript"
 HIGHEST_SEQUENCE = 2**31 - 1
@@ -71,13 +72,13 @@ class Log:
         self.producers.update_map_end_offset(self.end)
         if completed is None:
             return None
-        last_stable_offset = self.producers.last_stable_offset_after(completed)
-        self.producers.complete_transaction(completed)
+        last_stable_offset = self.producers.transactions.last_stable_offset_after(completed)
+        self.producers.transactions.complete(completed)
         return completed, last_stable_offset
 
     @property
     def first_unstable_offset(self) -> int | None:
-        return self.producers.first_unstable_offset(self.high_watermark)
+        return self.producers.transactions.first_unstable_offset(self.high_watermark)
 
 
 @pytest.fixture
@@ -161,7 +162,7 @@ def test_it_answers_as_kafkas_producer_state_manager_did(log: Log) -> None:
         if entry != "none":
             assert show_entry(log.producers.producers.get(int(entry.split()[0]))) == entry, where
         assert show(log.first_unstable_offset) == unstable, where
-        assert show(log.producers.first_undecided_offset) == undecided, where
+        assert show(log.producers.transactions.first_undecided_offset) == undecided, where
 
 
 # -- duplicates and order
@@ -327,7 +328,7 @@ def test_the_oldest_open_transaction_holds_the_stable_offset(log: Log) -> None:
     log.data(3, 0, 0, transactional=True)
     assert (log.marker(2, 0) or pytest.fail("nothing completed"))[1] == 0
     assert (log.marker(1, 0) or pytest.fail("nothing completed"))[1] == 2
-    assert (log.first_unstable_offset, log.producers.first_undecided_offset) == (0, 2)
+    assert (log.first_unstable_offset, log.producers.transactions.first_undecided_offset) == (0, 2)
     log.high_watermark = log.end
     assert log.first_unstable_offset == 2
 
@@ -453,7 +454,7 @@ def test_a_moved_log_start_settles_transactions_below_it(log: Log) -> None:
 
 
 def test_entries_from_the_remote_tier_are_taken_in_order(log: Log) -> None:
-    log.producers.load_entry(ProducerEntry(2, 0, transaction_first_offset=70))
-    log.producers.load_entry(ProducerEntry(1, 0, transaction_first_offset=30))
-    log.producers.load_entry(ProducerEntry(3, 0))
+    later = ProducerEntry(2, 0, transaction_first_offset=70)
+    earlier = ProducerEntry(1, 0, transaction_first_offset=30)
+    log.producers.load_entries([later, earlier, ProducerEntry(3, 0)])
     assert log.first_unstable_offset == 30
