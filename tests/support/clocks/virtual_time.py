@@ -1,45 +1,35 @@
-"""A clock and timers that move only when a test says so."""
+"""Virtual time: a clock with timers that expire only when a test lets time pass."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from tests.support.clocks.manual_clock import NOW_MS, ManualClock
 from tidelog.broker.purgatory.timers import Timers
 from tidelog.broker.purgatory.timing_wheel import TimerEntry
 
 
-class VirtualTime:
-    """Both clocks and the timers of a broker; wall time runs a fixed step ahead of monotonic time."""
+class VirtualTime(ManualClock):
+    """A manual clock and the timers of a broker."""
 
-    def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
-        self._monotonic_ms = 1_000
-        self._wall_ahead_ms = wall_ms - self._monotonic_ms
-        self._timers = Timers(lambda: self._monotonic_ms)
-
-    def wall_ms(self) -> int:
-        return self._monotonic_ms + self._wall_ahead_ms
-
-    def monotonic_ms(self) -> int:
-        return self._monotonic_ms
-
-    def monotonic_ns(self) -> int:
-        return self._monotonic_ms * 1_000_000
+    def __init__(self, now_ms: int = NOW_MS) -> None:
+        super().__init__(now_ms, monotonic_ms=1_000)
+        self._timers = Timers(self.monotonic_ms)
 
     def schedule(self, delay_ms: int, callback: Callable[[], None]) -> TimerEntry:
         return self._timers.schedule(delay_ms, callback)
 
-    def step_wall_clock(self, by_ms: int) -> None:
-        """What an administrator or NTP does."""
-        self._wall_ahead_ms += by_ms
-
     def pass_time(self, duration_ms: int) -> None:
-        """Let time pass, a millisecond at a time where something is due."""
-        end_ms = self._monotonic_ms + duration_ms
+        """Advance the clock from one expiring timer to the next, and run their callbacks."""
+        end_ms = self.now_ms + duration_ms
         while True:
-            next_ms = self._timers.next_deadline_ms()
-            if next_ms is None or next_ms > end_ms:
+            deadline_ms = self._timers.next_deadline_ms()
+            if deadline_ms is None or (next_ms := self._wall_time_of(deadline_ms)) > end_ms:
                 break
-            self._monotonic_ms = max(next_ms, self._monotonic_ms)
+            self.now_ms = max(next_ms, self.now_ms)
             self._timers.advance()
-        self._monotonic_ms = end_ms
+        self.now_ms = end_ms
         self._timers.advance()
+
+    def _wall_time_of(self, deadline_ms: int) -> int:
+        return self.now_ms + deadline_ms - self.monotonic_ms()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 
+from tests.support.clocks.manual_clock import NOW_MS
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
@@ -18,7 +19,6 @@ from tidelog.storage.log.partition_log import PartitionLog
 
 TOPIC_PARTITION = TopicPartition("events", 0)
 DIRECTORY = "/data/events-0"
-NOW_MS = 1_700_000_000_000
 
 
 def batch(

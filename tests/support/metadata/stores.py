@@ -8,11 +8,11 @@ from concurrent.futures import Executor, Future
 from contextlib import asynccontextmanager
 from typing import Any
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.metadata.images import CLUSTER_ID, LISTENER, SeededRandomness
 from tests.support.metadata.single_voter_quorum import SingleVoterQuorum
 from tests.support.waiting import eventually
-from tidelog.base.clock import Clock
 from tidelog.base.randomness import new_uuid
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.channels.controller_channel import ControllerChannel
@@ -35,22 +35,6 @@ from tidelog.protocol.messages.broker_registration import BrokerRegistrationResp
 from tidelog.storage.disk.files import FileSystem
 
 DIRECTORY = "/data"
-
-
-class FixedClock(Clock):
-    """Time that stands still unless a test moves it."""
-
-    def __init__(self, now_ms: int = 1_000_000) -> None:
-        self.now_ms = now_ms
-
-    def wall_ms(self) -> int:
-        return self.now_ms
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
-
-    def monotonic_ns(self) -> int:
-        return self.now_ms * 1_000_000
 
 
 class InlineExecutor(Executor):
@@ -89,7 +73,7 @@ class InlineExecutor(Executor):
 
 
 def open_log(fs: FileSystem) -> MetadataLog:
-    return MetadataLog.open(fs, DIRECTORY, MetadataLogConfig(), FixedClock())
+    return MetadataLog.open(fs, DIRECTORY, MetadataLogConfig(), ManualClock())
 
 
 def make_replica(
@@ -101,7 +85,7 @@ def make_replica(
     slices: Slices | None = None,
 ) -> RaftNode:
     """Return a replica that is its whole quorum, not started."""
-    clock = FixedClock()
+    clock = ManualClock()
     return RaftNode(
         RaftConfig(
             node_id=1,
@@ -167,7 +151,7 @@ async def register_node(store: MetadataStore, incarnation: int = 1) -> int:
         directory_ids=[new_uuid(chance)],
     )
     channel = channel_of(store)
-    deadline = FixedClock().now_ms + 10_000
+    deadline = ManualClock().now_ms + 10_000
     registered = await channel.request(request, BrokerRegistrationResponse, deadline=deadline)
     assert registered.error_code == 0
     epoch = registered.broker_epoch
@@ -181,7 +165,7 @@ async def register_node(store: MetadataStore, incarnation: int = 1) -> int:
 
 def channel_of(store: MetadataStore, config: BrokerConfig | None = None) -> ControllerChannel:
     """Return a channel to the controller of the node of `store`."""
-    clock = FixedClock()
+    clock = ManualClock()
     controller = Controller(
         config or BrokerConfig({"node.id": "1"}),
         store,

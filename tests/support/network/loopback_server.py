@@ -24,22 +24,6 @@ def echo(request: Request) -> None:
     request.respond(frame(bytes(request.frame)))
 
 
-class FakeClock:
-    """Time that stands still until a test moves it."""
-
-    def __init__(self) -> None:
-        self.now_ms = 1_000_000
-
-    def wall_ms(self) -> int:
-        return self.now_ms
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
-
-    def monotonic_ns(self) -> int:
-        return self.now_ms * 1_000_000
-
-
 class Client:
     """One connection to the server under test."""
 

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import cast
 from uuid import UUID
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.logs.partition_logs import batch
-from tests.support.replicas.replica_manager import NOW_MS, HandClock, Replicas
+from tests.support.replicas.replica_manager import NOW_MS, Replicas
 from tests.support.replicas.replica_pair import LeaderConnection, bytes_of
 from tidelog.base.clock import SystemClock
 from tidelog.broker.partitions.partition import ACKS_ALL, Partition
@@ -40,7 +41,7 @@ THE_PARTITION = TopicPartition("t", 0)
 _SETTINGS = ControllerSettings(node_id=1)
 
 
-class RunningClock(HandClock):
+class RunningClock(ManualClock):
     """Goes by itself, and further when the test turns it."""
 
     def __init__(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from tests.support.clocks.manual_clock import NOW_MS, ManualClock
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.metadata.images import broker_registration_record
 from tidelog.broker.network.request import Request, Response
@@ -26,23 +27,6 @@ from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.segment.file_slice import FileSlice
 
 NODE = 1
-NOW_MS = 1_700_000_000_000
-
-
-class HandClock:
-    """A clock that the test turns; wall and monotonic time go together."""
-
-    def __init__(self) -> None:
-        self.now_ms = NOW_MS
-
-    def wall_ms(self) -> int:
-        return self.now_ms
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms - NOW_MS
-
-    def monotonic_ns(self) -> int:
-        return self.monotonic_ms() * 1_000_000
 
 
 class Proposals:
@@ -79,7 +63,7 @@ class Replicas:
         log_config: LogConfig | None = None,
     ) -> None:
         """`log_config` is what logs have that are there before any metadata is."""
-        self.clock = HandClock()
+        self.clock = ManualClock()
         self.proposals = Proposals()
         self.leadership = Leadership(
             node_id,

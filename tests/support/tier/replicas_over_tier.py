@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS, batch, end_marker, open_log
 from tests.support.tier.metadata_managers import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
@@ -230,22 +231,6 @@ class SteppedMetadata:
         await self.inner.close()
 
 
-@dataclass
-class TurnedClock:
-    """Both clocks, turned by the test."""
-
-    now_ms: int = NOW_MS
-
-    def wall_ms(self) -> int:
-        return self.now_ms
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms - NOW_MS
-
-    def monotonic_ns(self) -> int:
-        return self.monotonic_ms() * 1_000_000
-
-
 @dataclass(eq=False)
 class TierNode:
     """One replica and the tasks of its role; `restart` is a crash of all but the log and what is remote."""
@@ -349,7 +334,7 @@ class TierWorld:
 
     def __init__(self, replicas: int = 1, config: LogConfig = TIERED) -> None:
         self.fs = CrashFileSystem()
-        self.clock = TurnedClock()
+        self.clock = ManualClock()
         self.random = random.Random(1)
         self.settings = remote_settings()
         self.tier = CopyingTier(self.fs)

@@ -26,7 +26,6 @@ TIMEOUT_MS = 60_000
 NOW_MS = 1_000_000
 STARTED_MS = NOW_MS - 5
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
-OTHER_ID = 999
 
 
 class TransactionBench:

@@ -6,25 +6,17 @@ import logging
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tidelog.base.log_limit import LINES_MAX, PERIOD_MS, LogLimit
 
 logger = logging.getLogger("tidelog.tests.log_limit")
 
 
-class Clock:
-    """Stands still until a test moves it."""
-
-    now_ms = 0
-
-    def __call__(self) -> int:
-        return self.now_ms
-
-
 def test_so_many_lines_of_a_kind_are_logged_and_the_number_of_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    clock = Clock()
-    limit = LogLimit(clock)
+    clock = ManualClock()
+    limit = LogLimit(clock.monotonic_ms)
     with caplog.at_level(logging.INFO):
         for number in range(1_000):
             limit.log(logger, logging.WARNING, "bad connection %d", number, extra={"peer": number})
@@ -33,7 +25,7 @@ def test_so_many_lines_of_a_kind_are_logged_and_the_number_of_the_others(
         ]
         limit.report()
         assert len(caplog.records) == LINES_MAX
-        clock.now_ms = PERIOD_MS
+        clock.now_ms += PERIOD_MS
         limit.report()
         limit.report()
     assert len(caplog.records) == LINES_MAX + 1
@@ -45,7 +37,7 @@ def test_so_many_lines_of_a_kind_are_logged_and_the_number_of_the_others(
 
 
 def test_kinds_do_not_count_for_each_other(caplog: pytest.LogCaptureFixture) -> None:
-    limit = LogLimit(Clock())
+    limit = LogLimit(ManualClock().monotonic_ms)
     for number in range(50):
         limit.log(logger, logging.WARNING, "one %d", number)
     limit.log(logger, logging.ERROR, "other", error=ValueError("why"))
@@ -56,11 +48,11 @@ def test_kinds_do_not_count_for_each_other(caplog: pytest.LogCaptureFixture) -> 
 def test_the_first_line_of_a_new_period_comes_behind_the_number_of_those_left_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    clock = Clock()
-    limit = LogLimit(clock)
+    clock = ManualClock()
+    limit = LogLimit(clock.monotonic_ms)
     for number in range(LINES_MAX + 5):
         limit.log(logger, logging.WARNING, "one %d", number)
-    clock.now_ms = 2 * PERIOD_MS
+    clock.now_ms += 2 * PERIOD_MS
     limit.log(logger, logging.WARNING, "one %d", 99)
     assert [record.getMessage() for record in caplog.records[-2:]] == [
         "5 more messages were suppressed in the last 20 s, of the kind: one %d",

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.metadata.images import SeededRandomness
 from tests.support.metadata.single_controller import store_with_brokers, write
-from tests.support.metadata.stores import FixedClock
 from tests.support.waiting import eventually
 from tidelog.base.clock import Clock, SystemClock
 from tidelog.broker.config.node_config import BrokerConfig
@@ -119,12 +119,12 @@ async def test_fencing_that_the_log_refuses_is_retried_after_a_pause(
 
 async def test_a_controller_that_was_delayed_fences_no_broker_whose_heartbeats_wait() -> None:
     async with store_with_brokers(1, 2) as store:
-        clock = FixedClock()
+        clock = ManualClock()
         async with tasks(store, intervals(fences_brokers=True), session_ms=40, clock=clock) as heartbeats:
             await asyncio.sleep(0)
             clock.now_ms += 10_000
             offset = store.image.offset
-            await eventually(lambda: heartbeats.has_session(1, 101, clock.now_ms))
+            await eventually(lambda: heartbeats.has_session(1, 101, clock.monotonic_ms()))
             assert store.image.offset == offset
             clock.now_ms += 41
             await eventually(lambda: store.image.brokers[1].fenced and store.image.brokers[2].fenced)

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS, batch, open_log
-from tests.support.replicas.replica_manager import HandClock
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.storage.disk.errors import StorageFailure
@@ -40,7 +40,7 @@ class Flushes:
 
     def __init__(self, executor: ThreadPoolExecutor) -> None:
         self.failures: list[tuple[PartitionLog, StorageFailure]] = []
-        self.flusher = Flusher(executor, HandClock(), lambda log, error: self.failures.append((log, error)))
+        self.flusher = Flusher(executor, ManualClock(), lambda log, error: self.failures.append((log, error)))
 
 
 async def test_a_flush_moves_the_recovery_point_to_the_log_end(

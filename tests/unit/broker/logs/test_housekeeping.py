@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.logs.partition_logs import NOW_MS, batch
-from tests.support.replicas.replica_manager import HandClock, Replicas
+from tests.support.replicas.replica_manager import Replicas
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.logs.housekeeping import Housekeeping
@@ -23,7 +24,7 @@ class House:
     def __init__(self, executor: ThreadPoolExecutor, **configs: str) -> None:
         values = {key.replace("_", "."): value for key, value in configs.items()}
         config = BrokerConfig({"node.id": "1", "listeners": "PLAINTEXT://:9092", **values})
-        self.clock = HandClock()
+        self.clock = ManualClock()
         self.timers = Timers(self.clock.monotonic_ms)
         self.replicas = Replicas()
         self.flusher = Flusher(executor, self.clock, self.replicas.logs.disk_failed)

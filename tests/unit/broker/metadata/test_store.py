@@ -7,13 +7,13 @@ from functools import partial
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import Survival
 from tests.support.loops.both_loops import on_both_loops, until
 from tests.support.metadata.images import CLUSTER_ID, SeededRandomness, creatable
 from tests.support.metadata.stores import (
     DIRECTORY,
-    FixedClock,
     InlineExecutor,
     make_replica,
     open_log,
@@ -411,7 +411,7 @@ def store_over(quorum: FullLog) -> MetadataStore:
     snapshotter = Snapshotter(
         log,
         SnapshotSettings(),
-        clock=FixedClock(),
+        clock=ManualClock(),
         executor=InlineExecutor(),
         voters_at=lambda offset: (0, None),
         schedule=quorum.schedule,
@@ -421,7 +421,7 @@ def store_over(quorum: FullLog) -> MetadataStore:
         quorum,
         log_end_offset=lambda: log.end_offset,
         first_records=lambda: bootstrap_records(1),
-        slices=Slices(FixedClock()),
+        slices=Slices(ManualClock()),
     )
 
     def fail(error: Exception) -> None:

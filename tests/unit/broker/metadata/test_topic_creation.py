@@ -7,9 +7,10 @@ import logging
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.loops.both_loops import on_both_loops, until
-from tests.support.metadata.stores import FixedClock, InlineExecutor, channel_of, running_store
+from tests.support.metadata.stores import InlineExecutor, channel_of, running_store
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.metadata import topic_creation
 from tidelog.broker.metadata.producer_ids import ProducerIds
@@ -29,7 +30,7 @@ CONFIG = BrokerConfig(
 @on_both_loops
 async def test_a_missing_topic_is_reported_as_unknown_and_exists_later() -> None:
     async with running_store() as store:
-        creation = TopicCreation(channel_of(store), CONFIG, FixedClock())
+        creation = TopicCreation(channel_of(store), CONFIG, ManualClock())
         assert creation.request(["orders", "bad name"]) == {
             "orders": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -43,7 +44,7 @@ async def test_a_missing_topic_is_reported_as_unknown_and_exists_later() -> None
 async def test_a_topic_whose_creation_is_in_progress_is_not_created_twice() -> None:
     executor = InlineExecutor()
     async with running_store(executor=executor) as store:
-        creation = TopicCreation(channel_of(store), CONFIG, FixedClock())
+        creation = TopicCreation(channel_of(store), CONFIG, ManualClock())
         executor.held = True
         for _ in range(3):
             creation.request(["orders"])
@@ -57,7 +58,7 @@ async def test_a_topic_whose_creation_is_in_progress_is_not_created_twice() -> N
 @on_both_loops
 async def test_the_offsets_topic_gets_its_own_settings() -> None:
     async with running_store() as store:
-        creation = TopicCreation(channel_of(store), CONFIG, FixedClock())
+        creation = TopicCreation(channel_of(store), CONFIG, ManualClock())
         creation.ensure("__consumer_offsets")
         await creation.close()
         assert len(store.image.topics_by_name["__consumer_offsets"].partitions) == 7
@@ -86,7 +87,7 @@ def test_the_other_internal_topics_get_their_own_settings() -> None:
 @on_both_loops
 async def test_a_topic_that_cannot_be_created_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     async with running_store() as store:
-        creation = TopicCreation(channel_of(store), BrokerConfig({"node.id": "1"}), FixedClock())
+        creation = TopicCreation(channel_of(store), BrokerConfig({"node.id": "1"}), ManualClock())
         with caplog.at_level(logging.WARNING):
             for _ in range(3):
                 assert creation.request(["__consumer_offsets"]) == {
@@ -102,7 +103,7 @@ async def test_a_topic_that_cannot_be_created_is_reported_once(caplog: pytest.Lo
 @on_both_loops
 async def test_after_a_refusal_the_next_request_creates_the_topic(caplog: pytest.LogCaptureFixture) -> None:
     async with running_store() as store:
-        creation = TopicCreation(channel_of(store), CONFIG, FixedClock())
+        creation = TopicCreation(channel_of(store), CONFIG, ManualClock())
         store.leadership.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone")
         creation.ensure("orders")
         await creation.close()
@@ -120,7 +121,7 @@ async def test_a_stop_does_not_wait_for_a_controller_that_does_not_answer(
     monkeypatch.setattr(topic_creation, "CLOSE_TIMEOUT_S", 0.01)
     executor = InlineExecutor()
     async with running_store(executor=executor) as store:
-        creation = TopicCreation(channel_of(store), CONFIG, FixedClock())
+        creation = TopicCreation(channel_of(store), CONFIG, ManualClock())
         executor.held = True
         creation.ensure("orders")
         async with asyncio.timeout(10):
@@ -134,7 +135,7 @@ async def test_producer_ids_never_repeat_even_after_a_restart() -> None:
     allocated: list[int] = []
     for count in (1500, 5):
         async with running_store(disk) as store:
-            ids = ProducerIds(channel_of(store), 1, lambda: store.image.brokers[1].epoch, FixedClock())
+            ids = ProducerIds(channel_of(store), 1, lambda: store.image.brokers[1].epoch, ManualClock())
             allocated += await asyncio.gather(*(ids.next() for _ in range(count)))
     assert len(set(allocated)) == 1505
     assert max(allocated[:1500]) == 1499
@@ -144,7 +145,7 @@ async def test_producer_ids_never_repeat_even_after_a_restart() -> None:
 @on_both_loops
 async def test_without_a_block_producers_get_a_retriable_error() -> None:
     async with running_store() as store:
-        ids = ProducerIds(channel_of(store), 1, lambda: 999, FixedClock())
+        ids = ProducerIds(channel_of(store), 1, lambda: 999, ManualClock())
         with pytest.raises(KafkaError) as error:
             await ids.next()
         assert error.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

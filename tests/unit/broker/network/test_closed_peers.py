@@ -7,8 +7,9 @@ import os
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.loops.both_loops import on_both_loops, until
-from tests.support.network.loopback_server import Client, FakeClock, Served, echo, frame, serving
+from tests.support.network.loopback_server import Client, Served, echo, frame, serving
 from tidelog.broker.network.config import NetworkConfig
 from tidelog.broker.network.receive_buffer import NORMAL_BYTES, SPARE_FRAME_BYTES
 from tidelog.broker.network.request import Request
@@ -152,7 +153,7 @@ async def test_work_on_a_request_ends_with_the_connection_and_not_with_the_peers
 
 @on_both_loops
 async def test_a_peer_that_has_gone_does_not_keep_its_connection_while_its_request_is_worked_on() -> None:
-    clock = FakeClock()
+    clock = ManualClock()
     handler = Handler()
     async with serving(handler, clock=clock) as served:
         client = await served.connect()

@@ -9,8 +9,9 @@ import time
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.loops.both_loops import on_both_loops, until
-from tests.support.network.loopback_server import Client, FakeClock, Served, echo, frame, serving
+from tests.support.network.loopback_server import Client, Served, echo, frame, serving
 from tidelog.base.log_limit import LINES_MAX, PERIOD_MS
 from tidelog.broker.logs.descriptor_budget import raise_open_file_limit
 from tidelog.broker.network.config import NetworkConfig
@@ -119,7 +120,7 @@ async def test_a_bad_size_that_has_to_wait_for_its_turn_ends_its_connection_in_t
 async def test_many_bad_connections_are_logged_a_few_times_and_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    clock = FakeClock()
+    clock = ManualClock()
     async with serving(clock=clock) as served:
         with caplog.at_level(logging.WARNING):
             for _ in range(3 * LINES_MAX):
@@ -155,7 +156,7 @@ async def test_many_peers_claiming_huge_frames_take_no_more_memory_than_they_sen
 
 @on_both_loops
 async def test_a_peer_that_never_reads_is_bounded_and_reaped_when_idle() -> None:
-    clock = FakeClock()
+    clock = ManualClock()
     answer = frame(bytes(100_000))
 
     def handler(request: Request) -> None:
@@ -182,7 +183,7 @@ async def test_a_peer_that_never_reads_is_bounded_and_reaped_when_idle() -> None
 
 @on_both_loops
 async def test_a_peer_that_reads_slowly_is_not_idle() -> None:
-    clock = FakeClock()
+    clock = ManualClock()
     config = NetworkConfig(connections_max_idle_ms=1_000, socket_send_buffer_bytes=4_096)
     async with serving(
         lambda request: request.respond(frame(bytes(2_000_000))), config, clock=clock

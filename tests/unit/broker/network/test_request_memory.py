@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import struct
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.loops.both_loops import on_both_loops, until
-from tests.support.network.loopback_server import FakeClock, Served, echo, frame, serving
+from tests.support.network.loopback_server import Served, echo, frame, serving
 from tidelog.broker.network.config import NetworkConfig
 from tidelog.broker.network.memory import (
     MESSAGE_BYTES_MAX,
@@ -129,7 +130,7 @@ async def test_many_large_requests_take_no_more_memory_than_the_budget_and_all_a
 
 @on_both_loops
 async def test_who_claims_memory_and_sends_nothing_is_closed_once_others_wait_for_it() -> None:
-    clock = FakeClock()
+    clock = ManualClock()
     config = NetworkConfig(max_large_request_bytes=8 * MIB)
     async with serving(config=config, clock=clock) as served:
         claiming = [await served.connect() for _ in range(3)]

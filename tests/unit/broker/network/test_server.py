@@ -8,8 +8,9 @@ import socket
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.loops.both_loops import on_both_loops, until
-from tests.support.network.loopback_server import FakeClock, Served, echo, frame, serving
+from tests.support.network.loopback_server import Served, echo, frame, serving
 from tidelog.broker.network.config import ListenerConfig, NetworkConfig
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.server import NetworkServer
@@ -142,7 +143,7 @@ async def test_no_more_connections_wait_than_the_backlog_holds(caplog: pytest.Lo
 
 @on_both_loops
 async def test_a_connection_between_brokers_takes_the_place_of_the_one_that_was_idle_longest() -> None:
-    clock = FakeClock()
+    clock = ManualClock()
     server = NetworkServer(NetworkConfig(max_connections=2, inter_broker_listener="BROKERS"), clock=clock)
     for name in ("CLIENTS", "BROKERS"):
         server.bind(ListenerConfig(name=name, host="127.0.0.1", port=0), echo)
@@ -199,7 +200,7 @@ async def test_who_waits_for_a_slot_is_turned_away_at_shutdown() -> None:
 
 @on_both_loops
 async def test_idle_connections_are_closed_and_busy_ones_stay() -> None:
-    clock = FakeClock()
+    clock = ManualClock()
     config = NetworkConfig(connections_max_idle_ms=1_000)
     async with serving(config=config, clock=clock) as served:
         idle, talking = [await served.connect() for _ in range(2)]
@@ -214,7 +215,7 @@ async def test_idle_connections_are_closed_and_busy_ones_stay() -> None:
 
 @on_both_loops
 async def test_a_connection_that_only_waits_for_a_parked_request_is_idle() -> None:
-    clock = FakeClock()
+    clock = ManualClock()
     abandoned: list[Request] = []
 
     def park(request: Request) -> None:
@@ -243,7 +244,7 @@ async def test_the_sweep_runs_by_itself() -> None:
 
 @on_both_loops
 async def test_without_an_idle_limit_nobody_is_closed() -> None:
-    clock = FakeClock()
+    clock = ManualClock()
     async with serving(config=NetworkConfig(connections_max_idle_ms=-1), clock=clock) as served:
         client = await served.connect()
         assert await client.ask(b"x") == b"x"

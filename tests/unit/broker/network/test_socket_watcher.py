@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections import Counter
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.loops.both_loops import on_both_loops, until
 from tidelog.broker.network.socket_watcher import (
     BROKEN,
@@ -17,25 +18,9 @@ from tidelog.broker.network.socket_watcher import (
 )
 
 
-class Clock:
-    """Moves when the test says so."""
-
-    def __init__(self) -> None:
-        self.now_ns = 0
-
-    def monotonic_ns(self) -> int:
-        return self.now_ns
-
-    def monotonic_ms(self) -> int:
-        return self.now_ns // 1_000_000
-
-    def wall_ms(self) -> int:
-        return self.monotonic_ms()
-
-
 @on_both_loops
 async def test_sockets_that_are_always_ready_are_called_in_turn_for_a_slice_of_time() -> None:
-    clock = Clock()
+    clock = ManualClock()
     watcher = SocketWatcher(asyncio.get_running_loop(), clock)
     pairs = [socket.socketpair() for _ in range(64)]
     called: list[int] = []
@@ -43,7 +28,7 @@ async def test_sockets_that_are_always_ready_are_called_in_turn_for_a_slice_of_t
 
         def callback(events: int, number: int = number) -> None:
             called.append(number)
-            clock.now_ns += SLICE_NS // 2
+            clock.advance_ns(SLICE_NS // 2)
 
         watcher.watch(own.fileno(), WRITABLE, callback)
     turns = 0
@@ -63,7 +48,7 @@ async def test_sockets_that_are_always_ready_are_called_in_turn_for_a_slice_of_t
 
 @on_both_loops
 async def test_two_events_of_one_socket_are_watched_apart() -> None:
-    watcher = SocketWatcher(asyncio.get_running_loop(), Clock())
+    watcher = SocketWatcher(asyncio.get_running_loop(), ManualClock())
     own, other = socket.socketpair()
     events: dict[str, int] = {}
     watcher.watch(own.fileno(), PEER_CLOSED, lambda found: events.update(closed=found))

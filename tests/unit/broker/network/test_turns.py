@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.loops.both_loops import on_both_loops, until
 from tests.support.network.loopback_server import echo, frame, serving
 from tidelog.base.clock import SystemClock
@@ -15,20 +16,11 @@ from tidelog.broker.network.turns import CALLBACKS_NS, ROUND_NS, SLICE_NS, TURN_
 
 
 class Loop:
-    """A loop whose turns the test runs, with a clock that only work moves."""
+    """A loop whose iterations the test runs, with a clock that only work advances."""
 
     def __init__(self) -> None:
-        self.now_ns = 0
+        self.clock = ManualClock()
         self.called: list[Callable[[], None]] = []
-
-    def monotonic_ns(self) -> int:
-        return self.now_ns
-
-    def monotonic_ms(self) -> int:
-        return self.now_ns // 1_000_000
-
-    def wall_ms(self) -> int:
-        return self.monotonic_ms()
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.called.append(callback)
@@ -48,7 +40,7 @@ class Worker:
         self._turns_left = turns_left
 
     def next_turn(self) -> None:
-        self._loop.now_ns += self._turns.turn_ns()
+        self._loop.clock.advance_ns(self._turns.turn_ns())
         self._served.append(self.name)
         self._turns_left -= 1
         if self._turns_left:
@@ -57,7 +49,7 @@ class Worker:
 
 def test_the_turn_of_a_connection_is_the_shorter_the_more_are_busy() -> None:
     loop = Loop()
-    turns = Turns(loop, loop.call_soon)
+    turns = Turns(loop.clock, loop.call_soon)
     lengths = []
     for number in range(1_000):
         lengths.append(turns.turn_ns())
@@ -70,23 +62,23 @@ def test_the_turn_of_a_connection_is_the_shorter_the_more_are_busy() -> None:
 
 def test_the_loop_looks_for_requests_after_each_slice_and_everybody_gets_a_turn() -> None:
     loop = Loop()
-    turns = Turns(loop, loop.call_soon)
+    turns = Turns(loop.clock, loop.call_soon)
     served: list[str] = []
     for number in range(200):
         turns.enqueue(Worker(str(number), loop, turns, served, turns_left=3), is_busy=True)
     loop_turns = 0
     while loop.called:
-        before = loop.now_ns
+        before = loop.clock.monotonic_ns()
         loop.run()
         loop_turns += 1
-        assert loop.now_ns - before <= SLICE_NS + TURN_NS_MAX
+        assert loop.clock.monotonic_ns() - before <= SLICE_NS + TURN_NS_MAX
     assert served == [str(number) for number in range(200)] * 3
     assert loop_turns >= 3 * ROUND_NS // (SLICE_NS + TURN_NS_MAX)
 
 
 def test_connections_that_were_idle_are_served_before_busy_ones_which_are_served_as_well() -> None:
     loop = Loop()
-    turns = Turns(loop, loop.call_soon)
+    turns = Turns(loop.clock, loop.call_soon)
     served: list[str] = []
     for _ in range(100):
         turns.enqueue(Worker("busy", loop, turns, served), is_busy=True)
@@ -103,7 +95,7 @@ def test_connections_that_were_idle_are_served_before_busy_ones_which_are_served
 
 def test_a_connection_that_fails_in_its_turn_does_not_keep_others_from_theirs() -> None:
     loop = Loop()
-    turns = Turns(loop, loop.call_soon)
+    turns = Turns(loop.clock, loop.call_soon)
     served: list[str] = []
 
     class Failing(Worker):

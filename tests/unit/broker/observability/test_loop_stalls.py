@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.network.loopback_server import FakeClock
 from tests.support.waiting import eventually
 from tidelog.broker.observability.loop_stalls import INTERVAL_S, LoopStalls
 
@@ -16,7 +16,7 @@ STALL_MS = 500
 
 @on_both_loops
 async def test_a_callback_that_holds_the_event_loop_is_reported_for_its_length() -> None:
-    clock = FakeClock()
+    clock = ManualClock()
     stalls = LoopStalls(clock)
     stalls.start()
     assert stalls.longest_s == 0
@@ -28,7 +28,7 @@ async def test_a_callback_that_holds_the_event_loop_is_reported_for_its_length()
 
 @on_both_loops
 async def test_a_stall_is_reported_for_a_window_at_least_and_then_forgotten() -> None:
-    clock = FakeClock()
+    clock = ManualClock()
     stalls = LoopStalls(clock)
     stalls.start()
     clock.now_ms += STALL_MS
@@ -43,7 +43,7 @@ async def test_a_stall_is_reported_for_a_window_at_least_and_then_forgotten() ->
 
 @on_both_loops
 async def test_nothing_is_measured_after_the_end() -> None:
-    clock = FakeClock()
+    clock = ManualClock()
     stalls = LoopStalls(clock)
     stalls.start()
     stalls.stop()

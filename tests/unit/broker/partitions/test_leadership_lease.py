@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from tests.support.network.loopback_server import FakeClock
+from tests.support.clocks.manual_clock import ManualClock
 from tidelog.broker.partitions.leadership_lease import LeadershipLease
 from tidelog.broker.partitions.partition import Partition
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -69,7 +69,7 @@ async def test_without_heartbeats_followers_must_come_after_the_question() -> No
     await asyncio.sleep(0)
     assert not waiting.done()
     clock.now_ms += 300
-    partition.at_ms = clock.now_ms
+    partition.at_ms = clock.monotonic_ms()
     await waiting
 
 
@@ -83,7 +83,6 @@ async def test_who_hears_of_nobody_for_half_a_session_knows_nothing() -> None:
     assert error.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def lease_at(now_ms: int, confirmed_ms: int) -> tuple[LeadershipLease, FakeClock]:
-    clock = FakeClock()
-    clock.now_ms = now_ms
+def lease_at(now_ms: int, confirmed_ms: int) -> tuple[LeadershipLease, ManualClock]:
+    clock = ManualClock(monotonic_ms=now_ms)
     return LeadershipLease(clock, SESSION_MS, lambda: confirmed_ms), clock

@@ -10,14 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from tests.support.clocks.manual_clock import ManualClock
 from tidelog.broker.purgatory.parked_memory import ParkedMemory
 from tidelog.broker.purgatory.purgatory import OPERATION_BYTES, DelayedOperation, Purgatory
 from tidelog.broker.purgatory.timers import Timers
-
-
-class Time:
-    def __init__(self) -> None:
-        self.now_ms = 0
 
 
 class Operation(DelayedOperation):
@@ -51,13 +47,13 @@ class Operation(DelayedOperation):
 
 
 @pytest.fixture
-def time() -> Time:
-    return Time()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def timers(time: Time) -> Timers:
-    return Timers(lambda: time.now_ms)
+def timers(clock: ManualClock) -> Timers:
+    return Timers(clock.monotonic_ms)
 
 
 @pytest.fixture
@@ -88,13 +84,13 @@ def test_an_event_at_any_of_its_keys_completes_an_operation(purgatory: Purgatory
     assert (purgatory.delayed, len(timers)) == (0, 0)
 
 
-def test_time_ends_the_waiting_exactly_once(purgatory: Purgatory, timers: Timers, time: Time) -> None:
+def test_time_ends_the_waiting_exactly_once(purgatory: Purgatory, timers: Timers, clock: ManualClock) -> None:
     operation = Operation(delay_ms=50)
     purgatory.try_complete_else_watch(operation, ["a"])
-    time.now_ms = 49
+    clock.now_ms += 49
     timers.advance()
     assert operation.completions == 0
-    time.now_ms = 50
+    clock.now_ms += 1
     timers.advance()
     assert (operation.completions, purgatory.expired) == (1, 1)
     operation.ready = True
@@ -104,12 +100,14 @@ def test_time_ends_the_waiting_exactly_once(purgatory: Purgatory, timers: Timers
     assert (purgatory.delayed, purgatory.watched) == (0, 0)
 
 
-def test_a_completed_operation_does_not_expire(purgatory: Purgatory, timers: Timers, time: Time) -> None:
+def test_a_completed_operation_does_not_expire(
+    purgatory: Purgatory, timers: Timers, clock: ManualClock
+) -> None:
     operation = Operation(delay_ms=50)
     purgatory.try_complete_else_watch(operation, ["a"])
     operation.ready = True
     purgatory.check_and_complete("a")
-    time.now_ms = 1_000
+    clock.now_ms += 1_000
     timers.advance()
     assert (operation.completions, purgatory.expired) == (1, 0)
 
@@ -175,7 +173,7 @@ def test_a_key_that_is_named_a_thousand_times_is_watched_and_checked_once(purgat
 
 @pytest.mark.parametrize("end", ["complete", "cancel", "expire", "fail"])
 def test_an_operation_that_has_ended_releases_what_it_kept_once_and_nothing_refers_to_it(
-    end: str, purgatory: Purgatory, timers: Timers, time: Time
+    end: str, purgatory: Purgatory, timers: Timers, clock: ManualClock
 ) -> None:
     operation = Operation(delay_ms=50)
     purgatory.try_complete_else_watch(operation, ["a", "b"])
@@ -187,7 +185,7 @@ def test_an_operation_that_has_ended_releases_what_it_kept_once_and_nothing_refe
         operation.cancel()
         operation.cancel()
     elif end == "expire":
-        time.now_ms = 50
+        clock.now_ms += 50
         timers.advance()
     else:
         operation.error = ZeroDivisionError("broken")
@@ -227,12 +225,12 @@ def test_a_failing_operation_is_told_and_leaves_the_others_their_turn(
 
 
 def test_an_operation_that_fails_at_its_deadline_is_told(
-    purgatory: Purgatory, timers: Timers, time: Time, caplog: pytest.LogCaptureFixture
+    purgatory: Purgatory, timers: Timers, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     operation = Operation(delay_ms=5)
     operation.error_on_complete = ZeroDivisionError("broken")
     purgatory.try_complete_else_watch(operation, ["a"])
-    time.now_ms = 10
+    clock.now_ms += 10
     timers.advance()
     assert operation.failures == [operation.error_on_complete]
     assert purgatory.delayed == 0
@@ -289,8 +287,8 @@ class PurgatoryMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.time = Time()
-        self.timers = Timers(lambda: self.time.now_ms)
+        self.clock = ManualClock()
+        self.timers = Timers(self.clock.monotonic_ms)
         self.memory = ParkedMemory(limit_bytes=10_000)
         self.purgatory = Purgatory("Test", self.timers, self.memory)
         self.operations: list[Operation] = []
@@ -321,7 +319,7 @@ class PurgatoryMachine(RuleBasedStateMachine):
 
     @rule(step=st.integers(0, 300))
     def advance(self, step: int) -> None:
-        self.time.now_ms += step
+        self.clock.now_ms += step
         self.timers.advance()
 
     @invariant()

@@ -7,60 +7,56 @@ import logging
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.loops.both_loops import on_both_loops, until
 from tidelog.base.clock import SystemClock
 from tidelog.broker.purgatory.timers import TimerDriver, Timers
 
 
-class Time:
-    def __init__(self) -> None:
-        self.now_ms = 5_000
-
-
-def timers_of(time: Time) -> Timers:
-    return Timers(lambda: time.now_ms)
+def timers_of(clock: ManualClock) -> Timers:
+    return Timers(clock.monotonic_ms)
 
 
 def test_callbacks_run_when_their_delay_is_over() -> None:
-    time = Time()
-    timers = timers_of(time)
+    clock = ManualClock(monotonic_ms=5_000)
+    timers = timers_of(clock)
     calls: list[str] = []
     timers.schedule(30, lambda: calls.append("late"))
     timers.schedule(10, lambda: calls.append("early"))
     timers.schedule(20, lambda: calls.append("never")).cancel()
     assert timers.next_deadline_ms() is not None
     assert timers.advance() == 0
-    time.now_ms += 10
+    clock.now_ms += 10
     assert timers.advance() == 1
-    time.now_ms += 100
+    clock.now_ms += 100
     timers.advance()
     assert calls == ["early", "late"]
     assert len(timers) == 0
 
 
 def test_delays_count_from_the_clock_and_not_from_the_last_advance() -> None:
-    time = Time()
-    timers = timers_of(time)
-    time.now_ms += 1_000
+    clock = ManualClock(monotonic_ms=5_000)
+    timers = timers_of(clock)
+    clock.now_ms += 1_000
     entry = timers.schedule(5, lambda: None)
     assert entry.deadline_ms == 6_005
 
 
 @pytest.mark.parametrize("delay", [0, -100])
 def test_no_delay_is_up_at_the_next_advance(delay: int) -> None:
-    time = Time()
-    timers = timers_of(time)
+    clock = ManualClock(monotonic_ms=5_000)
+    timers = timers_of(clock)
     calls: list[int] = []
     timers.schedule(delay, lambda: calls.append(1))
     assert calls == []
-    time.now_ms += 1
+    clock.now_ms += 1
     timers.advance()
     assert calls == [1]
 
 
 def test_a_failing_callback_is_logged_and_the_others_run(caplog: pytest.LogCaptureFixture) -> None:
-    time = Time()
-    timers = timers_of(time)
+    clock = ManualClock(monotonic_ms=5_000)
+    timers = timers_of(clock)
     calls: list[int] = []
 
     def fail() -> None:
@@ -68,7 +64,7 @@ def test_a_failing_callback_is_logged_and_the_others_run(caplog: pytest.LogCaptu
 
     timers.schedule(1, fail)
     timers.schedule(2, lambda: calls.append(1))
-    time.now_ms += 5
+    clock.now_ms += 5
     with caplog.at_level(logging.ERROR):
         assert timers.advance() == 2
     assert calls == [1]

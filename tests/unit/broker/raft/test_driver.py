@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.loops.both_loops import on_both_loops, until
-from tests.support.metadata.stores import DIRECTORY, FixedClock, InlineExecutor
+from tests.support.metadata.stores import DIRECTORY, InlineExecutor
 from tidelog.broker.raft.driver import RaftDriver
 from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
 from tidelog.broker.raft.state_file import QuorumStateFile
@@ -62,7 +63,7 @@ class Bench:
         self.script = Script()
         self.reported: list[Any] = []
         self.fatal: list[BaseException] = []
-        self.clock = FixedClock()
+        self.clock = ManualClock()
         self.log = MetadataLog.open(self.disk, DIRECTORY, MetadataLogConfig(), self.clock)
         self.state_file = QuorumStateFile(self.disk, self.log.directory)
         self.steps = MachineSteps(self.script, self.clock)
@@ -282,7 +283,7 @@ async def test_after_a_freeze_lost_leadership_is_reported_before_any_callback_ru
 
     await bench.run()
     bench.script.react = resign
-    bench.script.deadline_ms = bench.clock.now_ms + 100
+    bench.script.deadline_ms = bench.clock.monotonic_ms() + 100
     bench.clock.now_ms += 60_000
     seen: list[list[Any]] = []
     if is_ticked:
@@ -368,7 +369,7 @@ async def test_the_machine_is_ticked_at_its_deadline() -> None:
 
     def react(event: Event) -> list[Effect]:
         count = len(bench.script.events)
-        bench.script.deadline_ms = bench.clock.now_ms + count if count < 4 else None
+        bench.script.deadline_ms = bench.clock.monotonic_ms() + count if count < 4 else None
         return []
 
     bench.script.react = react

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.disks.crash_file_system import CrashFileSystem, SimulatedCrash
 from tests.support.disks.crash_images import Survival
-from tests.support.metadata.stores import DIRECTORY, FixedClock
+from tests.support.metadata.stores import DIRECTORY
 from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
 from tidelog.broker.raft.snapshot_format import (
     SnapshotHead,
@@ -32,9 +33,9 @@ SMALL = MetadataLogConfig(segment_bytes=1024, retention_bytes=1, retention_ms=-1
 
 
 def open_log(
-    disk: CrashFileSystem, config: MetadataLogConfig | None = None, clock: FixedClock | None = None
+    disk: CrashFileSystem, config: MetadataLogConfig | None = None, clock: ManualClock | None = None
 ) -> MetadataLog:
-    return MetadataLog.open(disk, DIRECTORY, config or MetadataLogConfig(), clock or FixedClock())
+    return MetadataLog.open(disk, DIRECTORY, config or MetadataLogConfig(), clock or ManualClock())
 
 
 def batch(offset: int, epoch: int, count: int = 1) -> bytearray:
@@ -313,7 +314,7 @@ def test_cleaning_keeps_the_newest_snapshot_and_the_log_from_its_end() -> None:
 
 
 def test_snapshots_older_than_the_retention_are_deleted() -> None:
-    clock = FixedClock(1_000)
+    clock = ManualClock(1_000)
     config = MetadataLogConfig(segment_bytes=1024, retention_bytes=-1, retention_ms=100)
     log = open_log(CrashFileSystem(), config, clock)
     append(log, *[1] * 30)

@@ -7,8 +7,9 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.logs.manual_log_work import ManualLogWork
-from tests.support.replicas.replica_manager import NODE, HandClock, Replicas
+from tests.support.replicas.replica_manager import NODE, Replicas
 from tests.support.waiting import eventually
 from tidelog.broker.replication.directory_assignments import DirectoryAssignments
 from tidelog.cluster.replica_directories import LOST
@@ -57,7 +58,7 @@ def made(failures: int = 0) -> tuple[Replicas, FakeChannel, DirectoryAssignments
     replicas = Replicas(None, "/first", "/second")
     channel = FakeChannel(failures)
     ids = {"/first": FIRST, "/second": SECOND}
-    assignments = DirectoryAssignments(channel, NODE, lambda: 101, ids, HandClock())
+    assignments = DirectoryAssignments(channel, NODE, lambda: 101, ids, ManualClock())
     replicas.manager.listeners.append(assignments)
     return replicas, channel, assignments
 

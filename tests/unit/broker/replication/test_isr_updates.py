@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from uuid import UUID
 
-from tests.support.replicas.replica_manager import HandClock
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.waiting import eventually
 from tidelog.broker.replication.isr_updates import IsrUpdates
 from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrMember, IsrProposal
@@ -96,7 +96,7 @@ class FakeChannel:
 
 def made() -> tuple[IsrUpdates, FakeChannel]:
     channel = FakeChannel()
-    return IsrUpdates(channel, 1, lambda: 101, HandClock()), channel
+    return IsrUpdates(channel, 1, lambda: 101, ManualClock()), channel
 
 
 async def test_proposals_of_one_turn_go_in_one_request_with_broker_epochs() -> None:

@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.tier.remote_tier import PARTITION
 from tidelog.broker.tier.metered_reader import MeteredReader
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -15,21 +16,6 @@ from tidelog.remote.tasks.byte_rate import ByteRate
 from tidelog.remote.tasks.figures import RemoteFigures
 
 REQUEST = RemoteReadRequest(PARTITION, 0, 1000, True, 10, False, cast(LocalLog, None))
-
-
-class Clock:
-    """Stands still until it is moved."""
-
-    now_ms = 0
-
-    def wall_ms(self) -> int:
-        return self.now_ms
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
-
-    def monotonic_ns(self) -> int:
-        return self.now_ms * 1_000_000
 
 
 class Reader:
@@ -43,8 +29,8 @@ class Reader:
         return self.outcome
 
 
-def metered(bytes_per_second: int = 2**63 - 1) -> tuple[MeteredReader, Reader, RemoteFigures, Clock]:
-    reader, figures, clock = Reader(), RemoteFigures(), Clock()
+def metered(bytes_per_second: int = 2**63 - 1) -> tuple[MeteredReader, Reader, RemoteFigures, ManualClock]:
+    reader, figures, clock = Reader(), RemoteFigures(), ManualClock()
     quota = ByteRate(bytes_per_second)
     return MeteredReader(cast(RemoteLogReader, reader), figures, quota, clock), reader, figures, clock
 

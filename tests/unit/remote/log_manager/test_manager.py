@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS, open_log
 from tests.support.loops.both_loops import on_both_loops
@@ -18,7 +19,6 @@ from tests.support.tier.replicas_over_tier import (
     PARTITION,
     TIERED,
     CopyingTier,
-    TurnedClock,
     produce,
     sealed_segments,
 )
@@ -54,7 +54,7 @@ class Site:
         self.tier: CopyingTier = CopyingTier(self.fs) if site is None else site.tier
         self.events: InMemoryMetadataLog = InMemoryMetadataLog() if site is None else site.events
         self.metadata = InMemoryRemoteLogMetadataManager(self.events)
-        self.clock = TurnedClock()
+        self.clock = ManualClock()
         self.broker_id: int = 0 if site is None else site.broker_id + 1
         self.is_confirmed = True
         self.manager = RemoteLogManager(

@@ -7,10 +7,11 @@ from typing import cast
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.loops.both_loops import until
 from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices
 from tests.support.messages.request_contexts import request_context
-from tests.support.replicas.replica_manager import NODE, HandClock, Replicas
+from tests.support.replicas.replica_manager import NODE, Replicas
 from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
@@ -31,7 +32,7 @@ class Leader:
     """The leader of MANY partitions, whose follower has not fetched yet."""
 
     def __init__(self) -> None:
-        self.clock = HandClock()
+        self.clock = ManualClock()
         self.replicas = Replicas()
         self.timers = Timers(self.clock.monotonic_ms)
         fetches, produces, self.waiting = (Purgatory(name, self.timers) for name in ("f", "p", "d"))

@@ -8,9 +8,10 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.loops.both_loops import until
 from tests.support.loops.yields import Turns, counted_slices
-from tests.support.replicas.replica_manager import FakeRequest, HandClock, Replicas
+from tests.support.replicas.replica_manager import FakeRequest, Replicas
 from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.fetching.fetch_options import FetchOptions
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
@@ -40,7 +41,7 @@ class Broker:
     """A topic of MANY partitions, and how many of its fetches wait."""
 
     def __init__(self) -> None:
-        self.clock = HandClock()
+        self.clock = ManualClock()
         self.replicas = Replicas()
         self.timers = Timers(self.clock.monotonic_ms)
         self.fetches, produces, deletions = (Purgatory(name, self.timers) for name in ("f", "p", "d"))

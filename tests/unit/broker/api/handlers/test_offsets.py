@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.logs.partition_logs import batch, end_marker
-from tests.support.replicas.replica_manager import NOW_MS, HandClock, Replicas
+from tests.support.replicas.replica_manager import NOW_MS, Replicas
 from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler
 from tidelog.broker.api.handlers.describe_log_dirs import DescribeLogDirsHandler
 from tidelog.broker.api.handlers.describe_producers import DescribeProducersHandler
@@ -180,7 +181,7 @@ def test_the_end_of_an_epoch_is_told_and_an_unknown_one_is_minus_one(replicas: R
 def delete_before(replicas: Replicas, offset: int, topic: str = "t") -> tuple[int, int]:
     asked = DeleteRecordsPartition(partition_index=0, offset=offset)
     request = DeleteRecordsRequest(topics=(DeleteRecordsTopic(name=topic, partitions=(asked,)),))
-    clock = HandClock()
+    clock = ManualClock()
     purgatory = Purgatory("DeleteRecords", Timers(clock.monotonic_ms))
     response = completed(
         DeleteRecordsHandler(replicas.manager, purgatory, Slices(clock)).handle(context(2), request)

@@ -8,8 +8,9 @@ from typing import cast
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.logs.partition_logs import all_records, append, append_marker
-from tests.support.replicas.replica_manager import NODE, NOW_MS, FakeRequest, HandClock, Replicas
+from tests.support.replicas.replica_manager import NODE, NOW_MS, FakeRequest, Replicas
 from tests.support.transactions.scripted_coordinator import VerificationBench
 from tidelog.base.log_limit import LINES_MAX, LogLimit
 from tidelog.broker.api.handlers.fetch import FetchHandler
@@ -50,7 +51,7 @@ class Broker:
     """The two handlers over partitions, with a clock that the test turns."""
 
     def __init__(self) -> None:
-        self.clock = HandClock()
+        self.clock = ManualClock()
         self.replicas = Replicas()
         self.timers = Timers(self.clock.monotonic_ms)
         self.produces = Purgatory("Produce", self.timers)

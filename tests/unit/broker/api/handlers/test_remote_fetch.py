@@ -8,8 +8,9 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.logs.partition_logs import append, batch
-from tests.support.replicas.replica_manager import NODE, NOW_MS, FakeRequest, HandClock, Replicas
+from tests.support.replicas.replica_manager import NODE, NOW_MS, FakeRequest, Replicas
 from tests.support.tier.scripted_reader import FakeTier, move_to_remote, settled
 from tidelog.base.bounded_pool import PoolFull
 from tidelog.broker.api.handlers.fetch import FetchHandler
@@ -40,7 +41,7 @@ class TieredBroker:
     """Three partitions with offsets 0 to 5; of the first two, 0 to 3 are in remote storage only."""
 
     def __init__(self, max_wait_ms: int = 500) -> None:
-        self.clock = HandClock()
+        self.clock = ManualClock()
         self.replicas = Replicas()
         self.timers = Timers(self.clock.monotonic_ms)
         self.fetches = Purgatory("Fetch", self.timers)

@@ -8,8 +8,9 @@ from typing import cast
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.logs.partition_logs import append, batch
-from tests.support.replicas.replica_manager import NODE, NOW_MS, HandClock, Replicas
+from tests.support.replicas.replica_manager import NODE, NOW_MS, Replicas
 from tests.support.tier.scripted_reader import FakeTier, move_to_remote, settled
 from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler
 from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
@@ -59,7 +60,7 @@ class Border:
     """A partition with epochs 0, 1, 2 at offsets 0, 2, 4 and timestamps 0, 10, ... 50; 0 to 3 only remote."""
 
     def __init__(self) -> None:
-        self.clock = HandClock()
+        self.clock = ManualClock()
         self.timers = Timers(self.clock.monotonic_ms)
         self.tier = FakeTier(self.timers)
         self.replicas = Replicas()

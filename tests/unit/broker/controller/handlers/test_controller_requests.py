@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.metadata.images import CLUSTER_ID, SeededRandomness
 from tests.support.metadata.single_controller import store_with_brokers
-from tests.support.metadata.stores import FixedClock
 from tidelog.broker.controller.handlers.alter_partition import AlterPartitionHandler
 from tidelog.broker.controller.handlers.alter_partition_reassignments import (
     AlterPartitionReassignmentsHandler,
@@ -99,7 +99,7 @@ def registration(incarnation: int) -> BrokerRegistrationRequest:
 
 async def test_a_broker_registers_is_unfenced_and_keeps_its_id_during_its_session() -> None:
     async with store_with_partition() as store:
-        clock, heartbeats = FixedClock(), BrokerHeartbeats(SESSION_MS)
+        clock, heartbeats = ManualClock(), BrokerHeartbeats(SESSION_MS)
         register = BrokerRegistrationHandler(store, SETTINGS, heartbeats, clock)
         beat = BrokerHeartbeatHandler(store, SETTINGS, heartbeats, clock)
         answer = await register.handle(context(62, 4), registration(70))
@@ -122,7 +122,7 @@ async def test_a_broker_registers_is_unfenced_and_keeps_its_id_during_its_sessio
 
 async def test_a_broker_that_may_shut_down_can_be_replaced_at_once() -> None:
     async with store_with_partition() as store:
-        clock, heartbeats = FixedClock(), BrokerHeartbeats(SESSION_MS)
+        clock, heartbeats = ManualClock(), BrokerHeartbeats(SESSION_MS)
         register = BrokerRegistrationHandler(store, SETTINGS, heartbeats, clock)
         beat = BrokerHeartbeatHandler(store, SETTINGS, heartbeats, clock)
         epoch = (await register.handle(context(62, 4), registration(70))).broker_epoch
