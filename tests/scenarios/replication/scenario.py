@@ -56,12 +56,17 @@ from tests.support.logs.partition_logs import NOW_MS, batch
 from tests.support.replicas.replica_manager import Replicas
 from tests.support.replicas.replica_pair import LeaderConnection
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.replication.follower_log import perform
+from tidelog.broker.replication.follower_log import apply_action
 from tidelog.cluster.image import NO_LEADER
 from tidelog.cluster.replication.follower_aux import RemoteTier
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
-from tidelog.cluster.replication.follower_state import Action, Delayed, Failed, FetchAuxiliary
-from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrProposal
+from tidelog.cluster.replication.follower_state import (
+    Action,
+    FetchAuxiliary,
+    PartitionDelayed,
+    PartitionFailed,
+)
+from tidelog.cluster.replication.leader_isr import CommittedIsr, IsrProposal
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
@@ -167,14 +172,14 @@ class ScenarioBroker:
         for action in actions:
             if isinstance(action, FetchAuxiliary):
                 self.fetch_auxiliary(action)
-            elif not isinstance(action, Delayed | Failed):
+            elif not isinstance(action, PartitionDelayed | PartitionFailed):
                 try:
-                    perform(action, cast(PartitionLog, action.partition.log), NOW_MS)
+                    apply_action(action, cast(PartitionLog, action.partition.log), NOW_MS)
                 except KafkaError as error:
                     self.told = error.code
-                    self.core.action_failed(action, error, self._scenario.now_ms)
+                    self.core.on_action_failed(action, error, self._scenario.now_ms)
                 else:
-                    self.core.performed(action)
+                    self.core.on_action_performed(action)
 
     def fetch_auxiliary(self, action: FetchAuxiliary) -> None:
         """Brokers without a remote tier never do."""
@@ -305,7 +310,7 @@ class Scenario:
         isr = tuple(member.broker_id for member in proposal.members)
         refused = self._why_refused(proposal)
         assert refused is None, refused
-        answer = IsrCommitted(
+        answer = CommittedIsr(
             leader=broker.id,
             leader_epoch=proposal.leader_epoch,
             partition_epoch=proposal.partition_epoch + 1,
@@ -461,7 +466,7 @@ class Scenario:
         elif isinstance(answer, ListOffsetsResponse):
             broker.perform(core.on_offsets(answer, self.now_ms))
         elif broker.request is not None:
-            core.on_fetch_lost(self.now_ms)
+            core.on_fetch_failed(self.now_ms)
         broker.request = broker.answer = None
 
     def sync(self) -> None:

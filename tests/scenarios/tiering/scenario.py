@@ -38,8 +38,8 @@ from tests.support.replicas.replica_pair import LeaderConnection
 from tests.support.tier.metadata_managers import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
 from tests.support.tier.replicas_over_tier import run_to_end
 from tests.support.tier.settings import remote_settings
-from tidelog.broker.replication.remote_tier import FollowersTier
-from tidelog.cluster.replication.follower_questions import EndOfEpoch, OffsetAt, question_of
+from tidelog.broker.replication.remote_tier import FollowerTier
+from tidelog.cluster.replication.follower_queries import EpochEndQuery, OffsetQuery, next_query
 from tidelog.cluster.replication.follower_state import FetchAuxiliary, ReplicaState
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.errors import ErrorCode
@@ -164,7 +164,7 @@ class TieredBroker(ScenarioBroker):
         cache = RemoteIndexCache(self.fs, "/data", storage, 1 << 20)
         cache.load()
         self.reader = RemoteLogReader(storage, self.metadata, cache, cast(Any, InlinePool()))
-        self.tier = FollowersTier(self.metadata, self.reader)
+        self.tier = FollowerTier(self.metadata, self.reader)
         inline = InlinePool().run
         self.context = RemoteLogContext(
             broker_id=self.id,
@@ -195,9 +195,9 @@ class TieredBroker(ScenarioBroker):
         try:
             epochs, producers = run_to_end(self.reader.fetch_auxiliary(action.segment))
         except Exception as error:
-            self.core.auxiliary_failed(action, str(error), now_ms)
+            self.core.on_auxiliary_failed(action, str(error), now_ms)
             return
-        restart = self.core.auxiliary_fetched(action, epochs, producers, now_ms)
+        restart = self.core.on_auxiliary_fetched(action, epochs, producers, now_ms)
         assert restart is not None
         self.perform([restart])
 
@@ -296,8 +296,8 @@ class TieredScenario(Scenario):
             found_value = self._read(words[1], int(words[2]), epoch)
             assert found_value == words[-1], f"it is {found_value}"
         elif kind == "asks" and words[2] != "for":
-            question = question_of(self._followed(words[1]))
-            expected = EndOfEpoch(int(words[4])) if words[2] == "end" else OffsetAt(int(words[2]))
+            question = next_query(self._followed(words[1]))
+            expected = EpochEndQuery(int(words[4])) if words[2] == "end" else OffsetQuery(int(words[2]))
             assert question == expected, f"it asks for {question}"
         elif words[1:] in (["builds"], ["fetches"]):
             state = self._followed(kind).state

@@ -257,7 +257,7 @@ class SimBroker:
             else:
                 continue
             self.world.trace(f"{self.id}: {_text(action)}")
-            self.fetcher.performed(action)
+            self.fetcher.on_action_performed(action)
 
 
 def _text(action: LogAction) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tidelog.cluster.image import NO_LEADER, BrokerImage, PartitionImage
-from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrProposal
+from tidelog.cluster.replication.leader_isr import CommittedIsr, IsrProposal
 from tidelog.protocol.errors import ErrorCode
 
 
@@ -163,7 +163,7 @@ class SimController:
 
     def alter_partition(
         self, sender: int, sender_epoch: int, proposal: IsrProposal
-    ) -> IsrCommitted | ErrorCode:
+    ) -> CommittedIsr | ErrorCode:
         """A leader wants another ISR."""
         refused = self._why_refused(sender, sender_epoch, proposal)
         if refused is not None:
@@ -173,7 +173,7 @@ class SimController:
         placed = self.placed
         if placed.leader != sender:
             return ErrorCode.NEW_LEADER_ELECTED
-        return IsrCommitted(
+        return CommittedIsr(
             leader=placed.leader,
             leader_epoch=placed.leader_epoch,
             partition_epoch=placed.partition_epoch,

@@ -16,7 +16,7 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.cluster.replication import follower_fetcher
 from tidelog.cluster.replication.follower_aux import AuxBuilder, RestartAt
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher
-from tidelog.cluster.replication.follower_truncation import Cut, cut_for
+from tidelog.cluster.replication.follower_truncation import TruncationState, truncation_state
 from tidelog.cluster.replication.leader_isr import IsrProposal
 from tidelog.cluster.replication.leader_state import LeaderState
 from tidelog.protocol.ids import NO_LEADER_EPOCH
@@ -79,16 +79,16 @@ def _restart_without_remote_past(
     return RestartAt(partition, offset, "without what the tier knows of the past")
 
 
-def _cut_once(log: Any, leader_epoch: int, leader_end_offset: int) -> Cut:
+def _cut_once(log: Any, leader_epoch: int, leader_end_offset: int) -> TruncationState:
     """Cut as before KIP-279: to the end offset that the leader named, whatever its epoch."""
-    return cut_for(log, NO_LEADER_EPOCH, leader_end_offset)
+    return truncation_state(log, NO_LEADER_EPOCH, leader_end_offset)
 
 
 _NEVER_COMPARES: Final = Ablation(FollowerFetcher, "_compares_epochs", property(_always(False)))
 _ABLATIONS: Final[dict[Safeguard, tuple[Ablation, ...]]] = {
     Safeguard.EPOCH_START_BEFORE_JOINING: (Ablation(LeaderState, "_has_epoch_start", _always(True)),),
     Safeguard.HIGH_WATERMARK_BEFORE_JOINING: (Ablation(LeaderState, "_has_committed", _always(True)),),
-    Safeguard.FENCED_STAY_OUT: (Ablation(LeaderState, "_is_admitted", _always(True)),),
+    Safeguard.FENCED_STAY_OUT: (Ablation(LeaderState, "_is_broker_active", _always(True)),),
     Safeguard.BROKER_EPOCH_BEFORE_JOINING: (
         Ablation(LeaderState, "_is_incarnation", _always(True)),
         Ablation(LeaderState, "_epoch_of", _always(-1)),
@@ -97,12 +97,12 @@ _ABLATIONS: Final[dict[Safeguard, tuple[Ablation, ...]]] = {
     Safeguard.MIN_ISR_FOR_HIGH_WATERMARK: (Ablation(LeaderState, "_can_commit", _always(True)),),
     Safeguard.EXPANSION_COUNTS_AT_ONCE: (
         Ablation(LeaderState, "_is_about_to_join", _always(False)),
-        Ablation(LeaderState, "_count_at_once", _always(None)),
+        Ablation(LeaderState, "_add_to_maximal_isr", _always(None)),
     ),
     Safeguard.SHRINK_COUNTS_WHEN_COMMITTED: (Ablation(LeaderState, "propose_shrink", _shrink_at_once),),
     Safeguard.LEADER_EPOCH_FENCING: (Ablation(Partition, "check_leader_epoch", _always(None)),),
     Safeguard.EPOCH_NOTED_ON_ELECTION: (Ablation(Partition, "_note_leader_epoch", _always(None)),),
-    Safeguard.POSITIONS_OF_ONE_EPOCH: (Ablation(LeaderState, "_have_others_led", _always(False)),),
+    Safeguard.POSITIONS_OF_ONE_EPOCH: (Ablation(LeaderState, "_had_other_leader", _always(False)),),
     Safeguard.TRUNCATION_BY_EPOCH: (
         Ablation(FollowerFetcher, "_has_epochs", _always(False)),
         _NEVER_COMPARES,
@@ -111,8 +111,10 @@ _ABLATIONS: Final[dict[Safeguard, tuple[Ablation, ...]]] = {
         Ablation(FollowerFetcher, "_find_divergence", lambda fetcher, partition: []),
         _NEVER_COMPARES,
     ),
-    Safeguard.EPOCHS_ITERATED: (Ablation(follower_fetcher, "cut_for", _cut_once),),
-    Safeguard.REMOTE_AUXILIARY_BUILT: (Ablation(AuxBuilder, "_ask_epoch_end", _restart_without_remote_past),),
-    Safeguard.REMOTE_SEGMENT_COMPARED: (Ablation(AuxBuilder, "_is_known_to_leader", _always(True)),),
-    Safeguard.REMOTE_CUT_REBUILDS: (Ablation(FollowerFetcher, "_needs_remote_past", _always(False)),),
+    Safeguard.EPOCHS_ITERATED: (Ablation(follower_fetcher, "truncation_state", _cut_once),),
+    Safeguard.REMOTE_AUXILIARY_BUILT: (
+        Ablation(AuxBuilder, "_request_epoch_end", _restart_without_remote_past),
+    ),
+    Safeguard.REMOTE_SEGMENT_COMPARED: (Ablation(AuxBuilder, "_is_whole_segment_at_leader", _always(True)),),
+    Safeguard.REMOTE_CUT_REBUILDS: (Ablation(FollowerFetcher, "_needs_remote_state", _always(False)),),
 }

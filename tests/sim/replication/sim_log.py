@@ -172,7 +172,7 @@ class SimLog:
             self.entries.append(entry)
 
     def truncate_to(self, offset: int) -> None:
-        """Cut, durably."""
+        """TruncationState, durably."""
         if offset < self.log_start_offset:
             self.restart_at(offset)
             return

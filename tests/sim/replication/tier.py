@@ -56,7 +56,7 @@ class KnownOfTier:
         self.store.open(TIERED)
         self.heard = 0
 
-    def segment_with(
+    def find_segment(
         self, topic_id: UUID, topic_partition: TopicPartition, epoch: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:
         """The finished segment with `offset` of `epoch`."""
@@ -191,9 +191,11 @@ class SimTier:
             now_ms = self._world.now_ms
             stored = self.objects.get(segment.remote_log_segment_id.id)
             if self.is_down or stored is None:
-                core.auxiliary_failed(action, "the tier does not answer", now_ms)
+                core.on_auxiliary_failed(action, "the tier does not answer", now_ms)
                 return
-            restart = core.auxiliary_fetched(action, stored.leader_epochs, stored.producer_snapshot, now_ms)
+            restart = core.on_auxiliary_fetched(
+                action, stored.leader_epochs, stored.producer_snapshot, now_ms
+            )
             if restart is not None:
                 broker.perform([restart])
 
@@ -204,7 +206,7 @@ class SimTier:
         epoch = broker.log.leader_epochs.epoch_for_offset(offset)
         if epoch is None or broker.tier is None:
             return None
-        segment = broker.tier.segment_with(TIERED.topic_id, TIERED.topic_partition, epoch, offset)
+        segment = broker.tier.find_segment(TIERED.topic_id, TIERED.topic_partition, epoch, offset)
         stored = None if segment is None else self.objects.get(segment.remote_log_segment_id.id)
         if segment is None or stored is None:
             return None

@@ -17,7 +17,7 @@ from tests.sim.replication.controller import Rule, SimController
 from tests.sim.replication.ledger import Ledger
 from tests.sim.replication.tier import SimTier
 from tidelog.broker.partitions.partition import Partition
-from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrProposal
+from tidelog.cluster.replication.leader_isr import CommittedIsr, IsrProposal
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.fetch import FetchRequest, FetchResponse
 from tidelog.protocol.messages.list_offsets import ListOffsetsResponse
@@ -213,9 +213,9 @@ class World:
                 broker.request_id = 0
                 assert broker.fetcher is not None
                 if isinstance(request, FetchRequest):
-                    broker.fetcher.on_fetch_lost(self.now_ms)
+                    broker.fetcher.on_fetch_failed(self.now_ms)
                 else:
-                    broker.fetcher.on_question_lost(self.now_ms)
+                    broker.fetcher.on_query_failed(self.now_ms)
                 self._fetch_round(broker, fetcher)
 
         def answer() -> None:
@@ -262,14 +262,14 @@ class World:
 
         def decide() -> None:
             answer = self.controller.alter_partition(broker.id, epoch, proposal)
-            text = answer.isr if isinstance(answer, IsrCommitted) else answer.name
+            text = answer.isr if isinstance(answer, CommittedIsr) else answer.name
             self.trace(f"controller: {broker.id} wants {[m[0] for m in proposal.members]}: {text}")
             self.publish()
             back = self._transit(CONTROLLER, broker.id)
             if back is not None:
                 self.on(broker, back, lambda: hear(answer))
 
-        def hear(answer: IsrCommitted | ErrorCode) -> None:
+        def hear(answer: CommittedIsr | ErrorCode) -> None:
             if broker.partition is partition:
                 partition.on_isr_response(proposal, answer)
 

@@ -72,4 +72,4 @@ def perform(fetcher: FollowerFetcher, actions: list[Action], epoch: int = 0) -> 
             log.restart_from_remote(action)
         else:
             log.restart(action.offset)
-        fetcher.performed(action)
+        fetcher.on_action_performed(action)

@@ -76,7 +76,7 @@ class Member:
         ports = FetcherPorts(
             connect=self._connect,
             broker_epoch=lambda: 100 + node_id,
-            progressed=self.replicas.leadership.progressed,
+            on_high_watermark_advanced=self.replicas.leadership.complete_waiting_requests,
             clock=self.replicas.clock,
             quota=quota,
             backoff_ms=1,

@@ -14,7 +14,7 @@ from tidelog.broker.partitions.waiting_requests import WaitingRequests
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.image import MetadataImage
-from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrProposal
+from tidelog.cluster.replication.leader_isr import CommittedIsr, IsrProposal
 from tidelog.protocol.codec import decode, encode
 from tidelog.protocol.framing import RequestHeader, read_response_header
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
@@ -42,7 +42,7 @@ class Proposals:
         """Grant the latest, and say what the ISR is now."""
         partition, proposal = self.made[-1]
         isr = tuple(member.broker_id for member in proposal.members)
-        answer = IsrCommitted(
+        answer = CommittedIsr(
             leader=NODE,
             leader_epoch=proposal.leader_epoch,
             partition_epoch=proposal.partition_epoch + 1,
@@ -95,7 +95,7 @@ class Replicas:
 
     def watch(self, fetch: Purgatory, produce: Purgatory, delete_records: Purgatory) -> None:
         """Have those who wait there told when a partition gets on."""
-        self.leadership.waiting = WaitingRequests(fetch, produce, delete_records)
+        self.leadership.waiting_requests = WaitingRequests(fetch, produce, delete_records)
 
     def create(
         self,

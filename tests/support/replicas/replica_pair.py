@@ -23,7 +23,7 @@ from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
 from tidelog.broker.replication.fetcher import FetcherPorts
 from tidelog.broker.replication.fetcher_manager import FetcherManager
-from tidelog.broker.replication.remote_tier import FollowersTier
+from tidelog.broker.replication.remote_tier import FollowerTier
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
@@ -112,7 +112,7 @@ class ReplicaPair:
     """Broker 1 leads, broker 2 follows, each with a disk of its own."""
 
     def __init__(
-        self, fetch_version: int = 18, fetchers: int = 1, *, tier: FollowersTier | None = None
+        self, fetch_version: int = 18, fetchers: int = 1, *, tier: FollowerTier | None = None
     ) -> None:
         self.leader = Replicas()
         self.follower = Replicas(node_id=FOLLOWER)
@@ -135,7 +135,7 @@ class ReplicaPair:
         ports = FetcherPorts(
             connect=self._connect,
             broker_epoch=lambda: 102,
-            progressed=self.progressed.append,
+            on_high_watermark_advanced=self.progressed.append,
             clock=self.follower.clock,
             quota=self.quota,
             backoff_ms=20,

@@ -106,10 +106,10 @@ class BrokerMetrics:
         def by_name(read: Callable[[Purgatory], int]) -> Callable[[], Reading]:
             return lambda: {(purgatory.name,): read(purgatory) for purgatory in self._purgatories}
 
-        delayed, watched = by_name(lambda one: one.delayed), by_name(lambda one: one.watched)
+        delayed, watched = by_name(lambda one: one.delayed_count), by_name(lambda one: one.watched_count)
         self.gauge(prefix + "numdelayedoperations", "Delayed operations.", delayed, labels)
         self.gauge(prefix + "purgatorysize", "Entries of watcher lists.", watched, labels)
-        expired = by_name(lambda one: one.expired)
+        expired = by_name(lambda one: one.expired_count)
         self.counter(prefix + "expires", "Operations completed by expiry.", expired, labels)
 
     def add_parked_memory(self, memory: ParkedMemory) -> None:
@@ -119,7 +119,7 @@ class BrokerMetrics:
         self.counter(
             prefix + "expiredearly",
             "Parked requests expired early by the limit.",
-            lambda: memory.expired_early,
+            lambda: memory.early_expirations,
         )
 
     def add_traffic(self, traffic: TopicTraffic) -> None:

@@ -11,33 +11,33 @@ from tidelog.protocol.ids import Offset, TopicPartition
 
 
 class AppendedPartition(Protocol):
-    """A partition to which its leader, this node, has appended records."""
+    """A partition to which this node, its leader, has appended records."""
 
     @property
     def topic_partition(self) -> TopicPartition: ...
 
     def commit_outcome(self, required_offset: Offset, /) -> ErrorCode | None:
-        """Return None while the records before `required_offset` may still be committed here.
+        """Return the outcome of an append that ends at `required_offset`; None if it is not known yet.
 
-        NOT_LEADER_OR_FOLLOWER means that this node will never know whether they are committed.
+        NOT_LEADER_OR_FOLLOWER means that this node cannot find out whether the records are committed.
         """
 
 
-class _Waiting(NamedTuple):
+class _PendingCommit(NamedTuple):
     partition: AppendedPartition
     required_offset: Offset
     future: asyncio.Future[None]
 
 
-class Commits:
+class PendingCommits:
     """The appends of coordinators that wait to be committed.
 
-    There is no deadline: a slow commit is not an error here.
+    There is no deadline, because a slow commit is not an error of the append.
     Bounds: one entry per coordinator append in progress.
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[TopicPartition, deque[_Waiting]] = {}
+        self._pending: dict[TopicPartition, deque[_PendingCommit]] = {}
 
     def wait(self, partition: AppendedPartition, required_offset: Offset) -> asyncio.Future[None]:
         """Return a future that is done when the partition is committed up to `required_offset`.
@@ -46,24 +46,24 @@ class Commits:
         """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if partition.commit_outcome(required_offset) is not None:
-            _complete(_Waiting(partition, required_offset, future))
+            _complete(_PendingCommit(partition, required_offset, future))
         else:
-            waiting = self._waiting.setdefault(partition.topic_partition, deque())
-            waiting.append(_Waiting(partition, required_offset, future))
+            waiting = self._pending.setdefault(partition.topic_partition, deque())
+            waiting.append(_PendingCommit(partition, required_offset, future))
         return future
 
     def check(self, topic_partition: TopicPartition) -> None:
         """Complete the futures of the partition whose outcome is known, in order."""
-        waiting = self._waiting.get(topic_partition)
+        waiting = self._pending.get(topic_partition)
         if waiting is None:
             return
         while waiting and _complete(waiting[0]):
             waiting.popleft()
         if not waiting:
-            del self._waiting[topic_partition]
+            del self._pending[topic_partition]
 
 
-def _complete(waiting: _Waiting) -> bool:
+def _complete(waiting: _PendingCommit) -> bool:
     """Complete the future if its outcome is known; return whether it is."""
     outcome = waiting.partition.commit_outcome(waiting.required_offset)
     if outcome is None:

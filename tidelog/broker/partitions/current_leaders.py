@@ -23,7 +23,7 @@ ERRORS_THAT_NAME_THE_LEADER: Final = frozenset(
 
 
 class CurrentLeaders:
-    """Finds leaders in the partitions of this node, which are updated first, and in the metadata."""
+    """Finds leaders in the partitions of this node, which are updated first, else in the metadata."""
 
     def __init__(self, image: Callable[[], MetadataImage], replicas: ReplicaManager) -> None:
         self._image = image
@@ -32,27 +32,27 @@ class CurrentLeaders:
     def leader_of(self, topic: str | None, topic_id: UUID | None, index: int) -> CurrentLeader | None:
         """Return the id and epoch of the leader; None if there is no leader, or if it is unknown."""
         image = self._image()
-        placed_topic = (
+        topic_image = (
             image.topics_by_name.get(topic)
             if topic is not None
             else image.topics_by_id.get(topic_id)
             if topic_id is not None
             else None
         )
-        if placed_topic is None:
+        if topic_image is None:
             return None
-        here = self._replicas.partitions.get(TopicPartition(placed_topic.name, index))
+        here = self._replicas.partitions.get(TopicPartition(topic_image.name, index))
         if here is not None:
             leader = (here.leader_id, here.leader_epoch)
         else:
-            placed = placed_topic.partitions.get(index)
-            if placed is None:
+            partition_image = topic_image.partitions.get(index)
+            if partition_image is None:
                 return None
-            leader = (placed.leader, placed.leader_epoch)
+            leader = (partition_image.leader, partition_image.leader_epoch)
         return None if leader[0] == NO_LEADER else leader
 
     def endpoints(self, leaders: Iterable[CurrentLeader | None], listener: str) -> tuple[NodeEndpoint, ...]:
-        """Return the endpoints of those leaders on `listener`, without fenced brokers."""
+        """Return the endpoints of `leaders` on `listener`, without fenced brokers."""
         brokers = self._image().brokers
         found: dict[BrokerId, NodeEndpoint] = {}
         for leader in leaders:

@@ -25,7 +25,7 @@ class Deletion:
     is_open: bool = True
 
     def check(self) -> bool:
-        """Update the state; return whether there is nothing left to wait for."""
+        """Update the state; return whether the deletion is complete or has failed."""
         if not self.is_open:
             return True
         low_watermark = self.partition.low_watermark
@@ -39,7 +39,7 @@ class Deletion:
 class DelayedDeleteRecords(DelayedOperation):
     """Completes when no deletion is open, or after the delay.
 
-    Deletions that are open then have the error REQUEST_TIMED_OUT. `on_ready` sends the response.
+    Deletions that are still open after the delay result in REQUEST_TIMED_OUT. `on_ready` sends the response.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class DelayedDeleteRecords(DelayedOperation):
         return not self._open and self.force_complete()
 
     def on_complete(self) -> None:
-        """Have the response sent."""
+        """Send the response, by `on_ready`."""
         assert self._on_ready is not None
         self._on_ready()
 

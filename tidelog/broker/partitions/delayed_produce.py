@@ -14,7 +14,7 @@ from tidelog.protocol.produce_view import ProducePartitionResult
 
 
 @dataclass(slots=True)
-class Appended:
+class PartitionAppend:
     """The records that were appended to one partition under the leader state `leader`.
 
     They are committed when the high watermark reaches `required_offset` under the same leader state. After a
@@ -33,7 +33,7 @@ class Appended:
         return partition.leader is self.leader and partition.log.high_watermark >= self.required_offset
 
     def outcome(self) -> ErrorCode | None:
-        """Return the error code of the partition's response; None while it is open."""
+        """Return the error code of the partition's response; None if it is not known yet."""
         partition = self.partition
         if partition.leader is not self.leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -43,16 +43,16 @@ class Appended:
 class DelayedProduce(DelayedOperation):
     """Completes when the outcome of every partition is known, or after the delay.
 
-    The records are committed, or they are committed but the ISR has become too small
-    (NOT_ENOUGH_REPLICAS_AFTER_APPEND), or this node is no longer the leader (NOT_LEADER_OR_FOLLOWER).
-    Partitions that are open after the delay have the error REQUEST_TIMED_OUT. With each of these errors the
-    records are in the log of the former leader, and may still be committed.
+    The outcomes are: the records are committed; they are committed, but the ISR has become too small
+    (NOT_ENOUGH_REPLICAS_AFTER_APPEND); this node is no longer the leader (NOT_LEADER_OR_FOLLOWER).
+    Partitions without an outcome after the delay result in REQUEST_TIMED_OUT. With each of these errors, the
+    records are in the log of this node, and may still be committed.
     """
 
     def __init__(
         self,
         delay_ms: int,
-        appended: list[Appended],
+        appended: list[PartitionAppend],
         on_ready: Callable[[], None],
         on_failed: Callable[[Exception], None],
     ) -> None:
@@ -63,7 +63,7 @@ class DelayedProduce(DelayedOperation):
 
     def try_complete(self) -> bool:
         """Complete if no partition is open."""
-        still_open: list[Appended] = []
+        still_open: list[PartitionAppend] = []
         for one in self._open:
             outcome = one.outcome()
             if outcome is None:
@@ -74,7 +74,7 @@ class DelayedProduce(DelayedOperation):
         return False if still_open else self.force_complete()
 
     def on_complete(self) -> None:
-        """Have the response sent; partitions that are still open have timed out."""
+        """Send the response, by `on_ready`; partitions without an outcome have timed out."""
         for one in self._open:
             one.result.error_code = ErrorCode.REQUEST_TIMED_OUT
         assert self._on_ready is not None

@@ -7,10 +7,10 @@ from typing import Protocol
 from uuid import UUID
 
 from tidelog.base.clock import Clock
-from tidelog.broker.partitions.commits import Commits
+from tidelog.broker.partitions.commits import PendingCommits
 from tidelog.broker.partitions.waiting_requests import WaitingRequests
 from tidelog.cluster.image import BrokerImage
-from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrProposal
+from tidelog.cluster.replication.leader_isr import CommittedIsr, IsrProposal
 from tidelog.cluster.replication.leader_state import LeaderState
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import BrokerId, TopicPartition
@@ -31,7 +31,7 @@ class LeaderPartition(Protocol):
     def pending_isr(self) -> IsrProposal | None:
         """The proposal in progress; None if there is none, or if newer metadata has superseded it."""
 
-    def on_isr_response(self, proposal: IsrProposal, response: IsrCommitted | ErrorCode) -> bool:
+    def on_isr_response(self, proposal: IsrProposal, response: CommittedIsr | ErrorCode) -> bool:
         """Apply the controller's response; return True if the proposal must be sent again."""
 
 
@@ -45,7 +45,7 @@ class IsrProposals(Protocol):
 class Leadership:
     """The context of all leader partitions of one node.
 
-    `updates` and `waiting` are None until the node serves requests.
+    `updates` and `waiting_requests` are None until the node serves requests.
     """
 
     __slots__ = (
@@ -59,7 +59,7 @@ class Leadership:
         "node_id",
         "own_epoch",
         "updates",
-        "waiting",
+        "waiting_requests",
     )
 
     def __init__(
@@ -77,13 +77,13 @@ class Leadership:
         self.own_epoch = own_epoch
         self.lag_time_max_ms = lag_time_max_ms
         self.updates: IsrProposals | None = None
-        self.waiting: WaitingRequests | None = None
-        self.commits = Commits()
+        self.waiting_requests: WaitingRequests | None = None
+        self.commits = PendingCommits()
         self.isr_expands = 0
         self.isr_shrinks = 0
         self.failed_isr_updates = 0
 
-    def new_state(self, min_insync_replicas: int) -> LeaderState:
+    def create_leader_state(self, min_insync_replicas: int) -> LeaderState:
         """Return the state of a partition of which this node becomes the leader."""
         return LeaderState(
             self.node_id,
@@ -103,13 +103,13 @@ class Leadership:
         assert self.updates is not None
         self.updates.propose(partition, proposal)
 
-    def progressed(self, topic_partition: TopicPartition) -> None:
+    def complete_waiting_requests(self, topic_partition: TopicPartition) -> None:
         """Complete the requests that wait for a watermark of the partition, or for a change of its role."""
         self.commits.check(topic_partition)
-        if self.waiting is not None:
-            self.waiting.check(topic_partition)
+        if self.waiting_requests is not None:
+            self.waiting_requests.check(topic_partition)
 
     @property
-    def deletions_wait(self) -> bool:
+    def has_waiting_deletions(self) -> bool:
         """Whether a DeleteRecords request waits for a low watermark."""
-        return self.waiting is not None and bool(self.waiting.delete_records.watched)
+        return self.waiting_requests is not None and bool(self.waiting_requests.delete_records.watched_count)

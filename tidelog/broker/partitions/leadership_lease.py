@@ -1,20 +1,20 @@
 """Checks that a partition whose leader is this node has no newer leader.
 
-A node that was partitioned from the network, or suspended, does not learn that another broker became leader.
+A node that was partitioned from the network, or suspended, does not receive the metadata of a new leader.
 Appends are safe, because they need the followers. Responses from memory are not: a coordinator could return
 offsets although newer ones were committed on another broker (redpanda#9571). There are two proofs:
 
     The controller responded to a heartbeat that was sent at time t, and did not fence this broker.
-        No other broker becomes leader within one session timeout after t: a silent broker loses its
-        leadership only after it was fenced, and is unfenced only after it has learned that.
+        No other broker becomes leader within one session timeout after t. A broker without heartbeats loses
+        its leadership only after it was fenced, and is unfenced only after it has received this metadata.
     Every other in-sync replica has fetched from this leader at time t or later.
         No other broker was leader at t. This proves nothing about later times.
 
 A response from memory therefore needs a heartbeat within half a session timeout, or fetches of all in-sync
-followers after the request was received. All other requests are served while either proof is that recent.
-So a cluster without controllers continues to work, and so does one with slow followers. The proofs do not
-cover changes of a leader that is not silent: preferred leader election and reassignment. This node learns of
-those from the metadata, as in Kafka.
+followers after the request was received. All other requests are served while either proof is at most half a
+session timeout old. A cluster without controllers, or with slow followers, therefore continues to work. The
+proofs do not cover leader changes while heartbeats arrive: preferred leader election and reassignment. This
+node receives those with the metadata, as in Kafka.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class LeadershipLease:
         return partition.is_leader and (self.is_confirmed or partition.is_followed_since(since_ms))
 
     async def confirm(self, partition: Partition) -> None:
-        """Return once it is proved that this node was the only leader at the time of the call.
+        """Wait for a proof that this node was the only leader at the time of the call.
 
-        This is usually at once. Without heartbeats it takes a fetch of each in-sync follower.
+        Usually the proof exists already. Without heartbeats, each in-sync follower must fetch first.
         Errors: NOT_LEADER_OR_FOLLOWER if there is no proof within half a session timeout.
         """
         called_ms = self._clock.monotonic_ms()
@@ -62,7 +62,7 @@ class LeadershipLease:
             if not partition.is_leader or self._clock.monotonic_ms() > called_ms + self._window_ms:
                 raise KafkaError(
                     ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                    f"{partition.topic_partition} may have a newer leader that this node does not know",
+                    f"{partition.topic_partition} may have a newer leader than this node",
                 )
             await asyncio.sleep(_CHECK_INTERVAL_S)
 

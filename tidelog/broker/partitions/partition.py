@@ -1,9 +1,10 @@
 """One partition of this node: its role, and the checks of requests that append to it or read it.
 
-The log below knows only bytes and offsets. A partition has one of two roles, as the metadata says:
+The log contains bytes and offsets, and knows no roles. A partition has one of two roles, according to the
+metadata:
 
     leader     `leader` has the followers' positions and the ISR (tidelog.cluster.replication); appends are
-               accepted, and the high watermark follows from the followers' positions
+               accepted, and the high watermark is computed from the followers' positions
     follower   `leader` is None; the fetcher appends, and sets the high watermark from the leader's responses
 
 A request that needs the leader gets NOT_LEADER_OR_FOLLOWER from a follower. A request with another leader
@@ -20,7 +21,7 @@ from uuid import UUID
 
 from tidelog.broker.partitions.leadership import Leadership
 from tidelog.cluster.image import NO_LEADER, PartitionImage
-from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrOutcome, IsrProposal
+from tidelog.cluster.replication.leader_isr import CommittedIsr, IsrOutcome, IsrProposal
 from tidelog.cluster.replication.leader_state import LeaderState
 from tidelog.cluster.topic_names import is_internal
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -82,22 +83,22 @@ class Partition:
 
     # ---- roles
 
-    def make_leader(self, placed: PartitionImage) -> bool:
-        """Become or remain the leader, as the metadata says; return whether a new leader epoch starts.
+    def make_leader(self, partition_image: PartitionImage) -> bool:
+        """Become or remain the leader, according to the metadata; return whether a new leader epoch starts.
 
         The start of the epoch is recorded in the log before any record of the epoch, so that followers can
         truncate by it (KIP-279).
         """
-        if placed.partition_epoch < self.partition_epoch:
+        if partition_image.partition_epoch < self.partition_epoch:
             return False
         shared = self._leadership
-        is_new_epoch = placed.leader_epoch > self.leader_epoch
+        is_new_epoch = partition_image.leader_epoch > self.leader_epoch
         if is_new_epoch:
-            self._note_leader_epoch(placed.leader_epoch)
+            self._note_leader_epoch(partition_image.leader_epoch)
             self.log.forget_remote_log()
-        leader = self.leader or shared.new_state(self.log.config.min_insync_replicas)
-        leader.follow_metadata(placed, self.log.log_end_offset, shared.clock.monotonic_ms())
-        self._set_metadata(placed)
+        leader = self.leader or shared.create_leader_state(self.log.config.min_insync_replicas)
+        leader.apply_metadata(partition_image, self.log.log_end_offset, shared.clock.monotonic_ms())
+        self._set_metadata(partition_image)
         self.leader = leader
         self._progress()
         return is_new_epoch
@@ -106,40 +107,40 @@ class Partition:
         """Write the start of a leader epoch to the log before the epoch has any record (KIP-279)."""
         self.log.note_leader_epoch(leader_epoch, self.log.log_end_offset)
 
-    def make_follower(self, placed: PartitionImage) -> bool:
-        """Follow `placed.leader`, if there is one; return whether a new leader epoch starts.
+    def make_follower(self, partition_image: PartitionImage) -> bool:
+        """Follow `partition_image.leader`, if there is one; return whether a new leader epoch starts.
 
         The fetcher must then restart.
         """
-        if placed.partition_epoch < self.partition_epoch:
+        if partition_image.partition_epoch < self.partition_epoch:
             return False
-        is_new_epoch = placed.leader_epoch > self.leader_epoch
+        is_new_epoch = partition_image.leader_epoch > self.leader_epoch
         if is_new_epoch:
             self.log.forget_remote_log()
-        self._set_metadata(placed)
+        self._set_metadata(partition_image)
         self.leader = None
         self.log.producers.forget_verifications()
         return is_new_epoch
 
     def retire(self) -> None:
-        """Give up the role: the partition is no longer on this node.
+        """End the role, because the partition is no longer on this node.
 
         Waiting requests then complete with NOT_LEADER_OR_FOLLOWER.
         """
         self.leader = None
         self.leader_id = NO_LEADER
 
-    def _set_metadata(self, placed: PartitionImage) -> None:
-        self.leader_id = placed.leader
-        self.leader_epoch = max(self.leader_epoch, placed.leader_epoch)
-        self.partition_epoch = placed.partition_epoch
+    def _set_metadata(self, partition_image: PartitionImage) -> None:
+        self.leader_id = partition_image.leader
+        self.leader_epoch = max(self.leader_epoch, partition_image.leader_epoch)
+        self.partition_epoch = partition_image.partition_epoch
 
     def update_config(self, config: LogConfig) -> None:
         """Apply changed configs of the topic."""
         self.log.update_config(config)
         leader = self.leader
         if leader is not None and leader.min_insync_replicas != config.min_insync_replicas:
-            leader.use_min_insync_replicas(config.min_insync_replicas)
+            leader.set_min_insync_replicas(config.min_insync_replicas)
             self._progress()
 
     # ---- appending
@@ -166,7 +167,7 @@ class Partition:
         if required_acks == ACKS_ALL and leader.is_under_min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.topic_partition}: {len(leader.isr)} in-sync replicas, "
+                f"{self.topic_partition} has {len(leader.isr)} in-sync replicas; "
                 f"min.insync.replicas is {leader.effective_min_insync_replicas}",
             )
         log = self.log
@@ -180,11 +181,11 @@ class Partition:
             verification=verification,
             validated=validated,
         )
-        if leader.is_alone:
+        if leader.is_only_replica:
             log.advance_high_watermark(log.log_end_offset)
         elif not leader.waits_for_followers and self._advance_high_watermark(leader) and has_uncommitted:
-            # A follower held back earlier records; no later event completes the requests that wait for them.
-            self._leadership.progressed(self.topic_partition)
+            # Earlier records waited for a follower, and no later event completes the requests for them.
+            self._leadership.complete_waiting_requests(self.topic_partition)
         return info
 
     def begin_verification(
@@ -209,19 +210,23 @@ class Partition:
     def commit_outcome(self, required_offset: Offset) -> ErrorCode | None:
         """Return the response code of an acks=all append that ends at `required_offset`.
 
-        None means that it is not known yet. NOT_LEADER_OR_FOLLOWER means that leadership was lost: the
-        records may still be committed.
+        None if the outcome is not known yet. NOT_LEADER_OR_FOLLOWER if this node is no longer the leader;
+        the records may still be committed.
         """
         leader = self.leader
         if leader is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.log.high_watermark < required_offset:
             return None
-        return ErrorCode.NONE if leader.keeps_acks_all else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return (
+            ErrorCode.NONE
+            if leader.has_enough_in_sync_replicas
+            else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        )
 
     @property
     def is_leader(self) -> bool:
-        """Whether this node is the leader, according to the metadata that it has."""
+        """Whether this node is the leader, according to its metadata."""
         return self.leader is not None
 
     def is_followed_since(self, since_ms: int) -> bool:
@@ -238,27 +243,27 @@ class Partition:
         assert leader is not None, f"{self.topic_partition} has another leader"
         log = self.log
         now_ms = shared.clock.monotonic_ms()
-        deletions_wait = shared.deletions_wait
-        low_watermark = leader.low_watermark(log.log_start_offset) if deletions_wait else 0
-        grew = leader.record_fetch(
+        has_waiting_deletions = shared.has_waiting_deletions
+        low_watermark = leader.low_watermark(log.log_start_offset) if has_waiting_deletions else 0
+        has_advanced = leader.record_fetch(
             broker_id, fetch_offset, log_start_offset, log.log_end_offset, broker_epoch, now_ms
         )
         if leader.pending is None and broker_id not in leader.isr and shared.can_propose:
             proposal = leader.propose_expansion(broker_id, log.high_watermark)
             if proposal is not None:
                 shared.propose(self, proposal)
-        if (grew and self._advance_high_watermark(leader)) or (
-            deletions_wait and leader.low_watermark(log.log_start_offset) > low_watermark
+        if (has_advanced and self._advance_high_watermark(leader)) or (
+            has_waiting_deletions and leader.low_watermark(log.log_start_offset) > low_watermark
         ):
-            shared.progressed(self.topic_partition)
+            shared.complete_waiting_requests(self.topic_partition)
 
     def check_isr(self) -> IsrProposal | None:
         """Propose to remove lagging followers from the ISR; return the proposal, None if there is none.
 
-        Called periodically. Followers that no longer count may also let the high watermark advance.
+        Called periodically. The high watermark may advance when lagging followers no longer count.
         """
         leader, shared = self.leader, self._leadership
-        if leader is None or leader.is_alone:
+        if leader is None or leader.is_only_replica:
             return None
         proposal = None
         if shared.can_propose:
@@ -273,12 +278,12 @@ class Partition:
         """The change of the ISR in progress; None if there is none."""
         return None if self.leader is None else self.leader.pending
 
-    def on_isr_response(self, proposal: IsrProposal, response: IsrCommitted | ErrorCode) -> bool:
+    def on_isr_response(self, proposal: IsrProposal, response: CommittedIsr | ErrorCode) -> bool:
         """Apply the controller's response; return True if the proposal must be sent again."""
         leader, shared = self.leader, self._leadership
         if leader is None:
             return False
-        outcome = leader.answered(proposal, response)
+        outcome = leader.on_isr_response(proposal, response)
         if outcome is IsrOutcome.COMMITTED:
             self.partition_epoch = leader.partition_epoch
             if proposal.is_expansion:
@@ -286,26 +291,26 @@ class Partition:
             else:
                 shared.isr_shrinks += 1
             self._progress()
-        elif not isinstance(response, IsrCommitted) or leader.pending is proposal:
+        elif not isinstance(response, CommittedIsr) or leader.pending is proposal:
             shared.failed_isr_updates += 1
-            # A rejected new member no longer holds back the high watermark.
+            # The high watermark no longer waits for a new member that was rejected.
             self._progress()
         return outcome is IsrOutcome.RETRY
 
     def _progress(self) -> None:
         """Advance the high watermark if the ISR allows it, and complete the requests that wait for it."""
         if self.leader is not None and self._advance_high_watermark(self.leader):
-            self._leadership.progressed(self.topic_partition)
+            self._leadership.complete_waiting_requests(self.topic_partition)
 
     def _advance_high_watermark(self, leader: LeaderState) -> bool:
         log = self.log
-        reached = leader.high_watermark(log.log_end_offset, self._leadership.clock.monotonic_ms())
-        return reached is not None and log.advance_high_watermark(reached)
+        high_watermark = leader.high_watermark(log.log_end_offset, self._leadership.clock.monotonic_ms())
+        return high_watermark is not None and log.advance_high_watermark(high_watermark)
 
     # ---- checks of requests
 
     def upper_bound(self, isolation: FetchIsolation) -> Offset:
-        """Return the end of what a reader with this isolation may read (exclusive)."""
+        """Return the end offset (exclusive) of the records that a reader with this isolation may read."""
         if isolation is FetchIsolation.READ_COMMITTED:
             return self.log.last_stable_offset
         if isolation is FetchIsolation.READ_UNCOMMITTED:
@@ -360,7 +365,7 @@ class Partition:
     def delete_records_before(self, offset: Offset) -> Offset:
         """Make `offset` the log start offset; return the offset that the low watermark must reach.
 
-        -1 stands for the high watermark.
+        The offset -1 means the high watermark.
         Errors: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION, OFFSET_OUT_OF_RANGE.
         """
         self.require_leader()

@@ -1,4 +1,4 @@
-"""The effect of one metadata update on the partitions of this node, for the listeners that act on it."""
+"""The role changes of partitions that one metadata update causes, for listeners."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ class RoleChanges:
     removed: list[TopicPartition] = field(default_factory=list)
     """Partitions that are no longer on this node, or that cannot be used."""
     failed: list[TopicPartition] = field(default_factory=list)
-    """The removed partitions that are still assigned to this node: their log cannot be created or opened,
-    or it cannot record the leader epoch."""
+    """The removed partitions that are still assigned to this node, but cannot be used."""
 
 
 class RoleListener(Protocol):

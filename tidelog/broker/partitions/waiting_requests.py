@@ -1,4 +1,4 @@
-"""The requests that wait at a partition: for records, for replication, for the low watermark."""
+"""The requests that wait for a partition: for records, for replication, or for the low watermark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tidelog.protocol.ids import TopicPartition
 
 
 class WaitingRequests:
-    """The purgatories whose requests are watched by partition."""
+    """The purgatories in which requests are watched by partition."""
 
     __slots__ = ("delete_records", "fetch", "produce")
 
@@ -19,5 +19,5 @@ class WaitingRequests:
     def check(self, topic_partition: TopicPartition) -> None:
         """Complete the requests that can be completed after an offset or the partition's role changed."""
         for purgatory in (self.fetch, self.produce, self.delete_records):
-            if purgatory.watched:
+            if purgatory.watched_count:
                 purgatory.check_and_complete(topic_partition)

@@ -1,9 +1,9 @@
 """The bound on the memory of all parked requests of a node, in bytes.
 
 Each operation states how much memory it uses while it is parked. When all of them together exceed the
-limit, the largest expires early, as if its delay had passed. A Fetch then returns the data that can be read,
-and a Produce with acks=all fails with REQUEST_TIMED_OUT. A few large requests get their responses early, so
-that many small requests can wait until their delay has passed.
+limit, the largest expires early, as if its delay had passed. A Fetch then returns the available data, and a
+Produce with acks=all fails with REQUEST_TIMED_OUT. A few large requests get their responses early, so that
+many small requests can wait until their delay has passed.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class ParkedOperation(Hashable, Protocol):
 class ParkedMemory:
     """Counts the bytes of parked operations and expires the largest ones when the limit is exceeded."""
 
-    __slots__ = ("_operations", "expired_early", "limit_bytes")
+    __slots__ = ("_operations", "early_expirations", "limit_bytes")
 
     def __init__(self, limit_bytes: int = PARKED_BYTES_MAX) -> None:
         self.limit_bytes = limit_bytes
-        self.expired_early = 0
+        self.early_expirations = 0
         self._operations: SizeClasses[ParkedOperation] = SizeClasses()
 
     @property
@@ -55,11 +55,11 @@ class ParkedMemory:
         """Stop counting an operation."""
         self._operations.remove(operation)
 
-    def keep_to_limit(self) -> None:
+    def enforce_limit(self) -> None:
         """Expire the largest operations until the others fit within `limit_bytes`."""
         while self.used_bytes > self.limit_bytes:
             operation, size_bytes = self._operations.largest()
-            if self.expired_early % _LOGGED_EVERY == 0:
+            if self.early_expirations % _LOGGED_EVERY == 0:
                 logger.warning(
                     "Parked requests use %d bytes, max.parked.request.bytes is %d; expiring %s of %d bytes",
                     self.used_bytes,
@@ -67,5 +67,5 @@ class ParkedMemory:
                     type(operation).__name__,
                     size_bytes,
                 )
-            self.expired_early += 1
+            self.early_expirations += 1
             operation.expire()

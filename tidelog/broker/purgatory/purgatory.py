@@ -1,10 +1,10 @@
 """Delayed operations: requests that wait for a condition, completed by an event of a key or by time.
 
-    added -> try_complete --True--> completed
-               |False
-             watched under its keys -> check_and_complete(key) -> try_complete --True--> completed
-               |its delay has passed, or parked requests use too much memory
-             expire -> completed
+    new -> try_complete --True--> completed
+             |False
+           watched under its keys -> check_and_complete(key) -> try_complete --True--> completed
+             |the delay has passed, or parked requests use too much memory
+           expire -> completed
 
 Invariants: `on_complete` runs at most once per operation, and never for a cancelled one. A completed or
 cancelled operation is in no list, timer or count, and `release` has dropped its data.
@@ -60,7 +60,7 @@ class DelayedOperation(ABC):
         """Complete the operation with `force_complete` if its condition holds; return whether it did."""
 
     def try_complete_at(self, key: Hashable) -> bool:
-        """Do as `try_complete`; since the last check only the state of `key` has changed."""
+        """Do what `try_complete` does; only the state of `key` has changed since the last check."""
         return self.try_complete()
 
     @abstractmethod
@@ -71,8 +71,8 @@ class DelayedOperation(ABC):
     def release(self) -> None:
         """Drop data and callbacks; called once, when the operation has completed, failed or was cancelled.
 
-        References to the operation that remain, for example in an abandoned request, then keep no other data
-        in memory.
+        A reference to the operation that remains, for example in an abandoned request, then keeps no other
+        data in memory.
         """
 
     def on_failure(self, error: Exception) -> None:  # noqa: B027
@@ -82,10 +82,10 @@ class DelayedOperation(ABC):
         """
 
     def force_complete(self) -> bool:
-        """Complete the operation unless it is completed; return whether this call has completed it."""
+        """Complete the operation unless it is completed already; return whether this call completed it."""
         if self.is_completed:
             return False
-        self._leave()
+        self._unwatch()
         self.on_complete()
         self.release()
         return True
@@ -93,7 +93,7 @@ class DelayedOperation(ABC):
     def cancel(self) -> None:
         """End the operation without a response, because the client has disconnected."""
         if not self.is_completed:
-            self._leave()
+            self._unwatch()
             self.release()
 
     def expire(self) -> None:
@@ -101,17 +101,17 @@ class DelayedOperation(ABC):
         if self.is_completed:
             return
         if self.purgatory is not None:
-            self.purgatory.expired += 1
+            self.purgatory.expired_count += 1
         try:
             self.force_complete()
         except Exception as error:
             self.fail(error)
 
     def fail(self, error: Exception) -> None:
-        """Log `error`, which completing has raised, and end the operation with an error response."""
-        logger.error("%s failed to complete", type(self).__name__, exc_info=error)
+        """Log `error`, which was raised during completion, and end the operation with an error response."""
+        logger.error("%s failed to complete; sending an error response", type(self).__name__, exc_info=error)
         if not self.is_completed:
-            self._leave()
+            self._unwatch()
         try:
             self.on_failure(error)
         finally:
@@ -123,7 +123,7 @@ class DelayedOperation(ABC):
         self._keys = keys
         self._timer = timers.schedule(self.delay_ms, self.expire)
 
-    def _leave(self) -> None:
+    def _unwatch(self) -> None:
         self.is_completed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -136,17 +136,17 @@ class DelayedOperation(ABC):
 class Purgatory:
     """The parked operations of one kind; `name` is for metrics.
 
-    `delayed` is the number of operations. `watched` is the number of their keys: an operation under three
-    keys counts three times. `expired` is the total of operations that completed because their delay had
-    passed, or early to free memory.
+    `delayed_count` is the number of operations. `watched_count` is the number of their keys: an operation
+    under three keys counts three times. `expired_count` is the total of operations that completed because
+    their delay had passed, or early to free memory.
     """
 
     def __init__(self, name: str, timers: Timers, memory: ParkedMemory | None = None) -> None:
-        """`memory` is shared by all purgatories of a node."""
+        """Create an empty purgatory; `memory` is shared by all purgatories of a node."""
         self.name = name
-        self.delayed = 0
-        self.watched = 0
-        self.expired = 0
+        self.delayed_count = 0
+        self.watched_count = 0
+        self.expired_count = 0
         self._timers = timers
         self._memory = ParkedMemory() if memory is None else memory
         self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
@@ -164,38 +164,38 @@ class Purgatory:
             operation.is_completed = True
             operation.release()
             raise
-        # No event can occur between the check and the watching: both run in one callback of the event loop.
+        # No event can occur between the check and this: both run in one callback of the event loop.
         unique = dict.fromkeys(keys)
         for key in unique:
             watchers = self._watchers.get(key)
             if watchers is None:
                 watchers = self._watchers[key] = {}
             watchers[operation] = None
-        self.delayed += 1
-        self.watched += len(unique)
+        self.delayed_count += 1
+        self.watched_count += len(unique)
         operation.watch(self, unique, self._timers)
         self._memory.add(operation)
-        self._memory.keep_to_limit()
+        self._memory.enforce_limit()
         return operation.is_completed
 
     def watch_in_steps(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> Steps[None]:
-        """Watch an operation under many keys, without a check whether it can complete.
+        """Watch an operation under many keys, without checking whether it can complete.
 
-        The caller checks that afterwards. The operation may expire before the last key.
+        The caller checks that afterwards. The operation may expire before the last key is added.
         """
         assert operation.purgatory is None, "an operation waits only once"
         watched: dict[Hashable, None] = {}
-        self.delayed += 1
+        self.delayed_count += 1
         operation.watch(self, watched, self._timers)
         self._memory.add(operation)
-        self._memory.keep_to_limit()
+        self._memory.enforce_limit()
         for number, key in enumerate(keys, 1):
             if operation.is_completed:
                 return
             if key not in watched:
                 watched[key] = None
                 self._watchers.setdefault(key, {})[operation] = None
-                self.watched += 1
+                self.watched_count += 1
             if not number % _KEYS_PER_STEP:
                 yield None
 
@@ -208,7 +208,7 @@ class Purgatory:
         if watchers is None:
             return 0
         completed = 0
-        # Completing changes the dictionary; an operation that is parked meanwhile has been checked just now.
+        # A copy, because completion changes the dictionary. Operations that are added now were just checked.
         for operation in tuple(watchers):
             if operation.is_completed:
                 continue
@@ -234,6 +234,6 @@ class Purgatory:
             del watchers[operation]
             if not watchers:
                 del self._watchers[key]
-            self.watched -= 1
-        self.delayed -= 1
+            self.watched_count -= 1
+        self.delayed_count -= 1
         self._memory.remove(operation)

@@ -1,7 +1,7 @@
 """Reports to the controller in which log directory each replica of this node is stored (KIP-858).
 
 The controller needs this to elect other leaders when one of several disks fails. A node with several
-directories chooses one for each replica, and reports each choice that differs from the metadata.
+directories selects one for each replica, and reports each selection that differs from the metadata.
 
 Bounds: one entry per partition, `ASSIGNMENTS_MAX` in one request.
 I/O: one task on the event loop while there are assignments to report.
@@ -75,10 +75,10 @@ class DirectoryAssignments:
         self._clock = clock
         self._unreported: dict[tuple[UUID, int], UUID] = {}
         self._task: asyncio.Task[None] | None = None
-        self._closed = False
+        self._is_closed = False
 
     def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
-        """Check the partitions with a new role, and those that cannot be used."""
+        """Check the partitions with a new role, and those that have failed."""
         self._add_lost(changes.failed, image)
         self.check((*changes.leaders, *changes.followers), image)
 
@@ -90,12 +90,12 @@ class DirectoryAssignments:
             if topic is None or directory is None:
                 continue
             index = partition.topic_partition.partition
-            placed = topic.partitions.get(index)
-            if placed is not None and placed.directory_of(self._broker_id) != directory:
+            partition_image = topic.partitions.get(index)
+            if partition_image is not None and partition_image.directory_of(self._broker_id) != directory:
                 self._unreported[partition.topic_id, index] = directory
             else:
                 self._unreported.pop((partition.topic_id, index), None)
-        if self._unreported and self._task is None and not self._closed:
+        if self._unreported and self._task is None and not self._is_closed:
             self._task = asyncio.get_running_loop().create_task(self._report_all(), name="directories")
 
     def _add_lost(self, failed: Iterable[TopicPartition], image: MetadataImage) -> None:
@@ -105,15 +105,15 @@ class DirectoryAssignments:
         """
         for topic_partition in failed:
             topic = image.topics_by_name.get(topic_partition.topic)
-            placed = None if topic is None else topic.partitions.get(topic_partition.partition)
-            if topic is None or placed is None or self._broker_id not in placed.replicas:
+            partition_image = None if topic is None else topic.partitions.get(topic_partition.partition)
+            if topic is None or partition_image is None or self._broker_id not in partition_image.replicas:
                 continue
-            if placed.directory_of(self._broker_id) is None:
+            if partition_image.directory_of(self._broker_id) is None:
                 self._unreported[topic.id, topic_partition.partition] = LOST
 
     async def close(self) -> None:
         """Stop reporting."""
-        self._closed = True
+        self._is_closed = True
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -140,7 +140,7 @@ class DirectoryAssignments:
                     )
                     await asyncio.sleep(RETRY_PAUSE_MS / 1000)
                 except Exception:
-                    # Otherwise they would not be reported before their roles change.
+                    # Retried, because otherwise they are not reported before their roles change.
                     logger.exception(
                         "Cannot report the directories of %d replicas; retrying in %d ms",
                         len(sent),

@@ -2,9 +2,9 @@
 
 The state machine (`tidelog.cluster.replication.follower_fetcher`) decides which requests to send and how to
 act on responses. The fetcher sends, appends and waits. One request is in flight at a time. After an error it
-waits at most replica.fetch.backoff.ms, and connects again to the address that the metadata then has. A
-separate task reads what a partition needs from remote storage, so that the other partitions are copied
-meanwhile (KAFKA-16105).
+waits at most replica.fetch.backoff.ms, and connects again to the broker's current address in the metadata. A
+separate task reads what a partition needs from remote storage, so that copying of the other partitions
+continues (KAFKA-16105).
 
 I/O: the connection, and the logs through `follower_log`. Errors: none leave the task; an error of any kind is
 logged, and the next round starts after the back-off.
@@ -20,17 +20,17 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from tidelog.base.clock import Clock
-from tidelog.broker.replication.follower_log import perform
-from tidelog.broker.replication.remote_tier import FollowersTier
+from tidelog.broker.replication.follower_log import apply_action
+from tidelog.broker.replication.remote_tier import FollowerTier
 from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher
 from tidelog.cluster.replication.follower_state import (
     Action,
     Append,
-    Delayed,
-    Failed,
     FetchAuxiliary,
     LogAction,
+    PartitionDelayed,
+    PartitionFailed,
     RestartFromRemote,
 )
 from tidelog.cluster.replication.throttle import ReplicationQuota
@@ -59,18 +59,17 @@ _QUERIES_PER_ROUND: Final = 8
 class FetcherPorts:
     """The ports of a fetcher to the node.
 
-    `connect` opens a connection to a broker. `broker_epoch` returns the epoch of our registration.
-    `progressed` is called when a partition's high watermark advances. `tier` is None without remote storage.
-    `flush` makes the present content of a log durable.
+    `connect` opens a connection to a broker. `broker_epoch` returns the epoch of our registration. `tier` is
+    None without remote storage. `flush` makes the current content of a log durable.
     """
 
     connect: Callable[[BrokerId], Awaitable[BrokerConnection]]
     broker_epoch: Callable[[], int]
-    progressed: Callable[[TopicPartition], None]
+    on_high_watermark_advanced: Callable[[TopicPartition], None]
     clock: Clock
     quota: ReplicationQuota
     backoff_ms: int
-    tier: FollowersTier | None = None
+    tier: FollowerTier | None = None
     flush: Callable[[PartitionLog], Awaitable[None]] | None = None
 
 
@@ -86,15 +85,15 @@ class ReplicaFetcher:
         self.remote_restarts = 0
         """The number of logs that were restarted from remote storage."""
         self.remote_restart_errors = 0
-        """The number of failed attempts to do that."""
+        """The number of failed attempts to restart a log from remote storage."""
         self._ports = ports
         self._connection: BrokerConnection | None = None
-        self._woken = asyncio.Event()
+        self._wake_event = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._failures = 0
         """The number of consecutive failed rounds."""
-        self._reported: dict[TopicPartition, ErrorCode] = {}
-        self._auxiliary: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._reported_errors: dict[TopicPartition, ErrorCode] = {}
+        self._auxiliary_tasks: dict[TopicPartition, asyncio.Task[None]] = {}
 
     def __str__(self) -> str:
         return f"fetcher {self.index} from broker {self.leader_id}"
@@ -111,17 +110,17 @@ class ReplicaFetcher:
         self, topic_partition: TopicPartition, topic_id: UUID, leader_epoch: LeaderEpoch, log: PartitionLog
     ) -> None:
         """Start to copy a partition in this leader epoch."""
-        self._reported.pop(topic_partition, None)
+        self._reported_errors.pop(topic_partition, None)
         known = self.core.partitions.get(topic_partition)
         if known is None or known.leader_epoch != leader_epoch or known.topic_id != topic_id:
             self._cancel_auxiliary(topic_partition)
         for action in self.core.add(topic_partition, topic_id, leader_epoch, log):
             self._perform(action)
-        self._woken.set()
+        self._wake_event.set()
 
     def remove(self, topic_partition: TopicPartition) -> None:
-        """Stop copying a partition; nothing of a response in flight is appended to it."""
-        self._reported.pop(topic_partition, None)
+        """Stop copying a partition; records of a response in flight are not appended to it."""
+        self._reported_errors.pop(topic_partition, None)
         self._cancel_auxiliary(topic_partition)
         self.core.remove(topic_partition)
 
@@ -132,7 +131,11 @@ class ReplicaFetcher:
 
     async def close(self) -> None:
         """Cancel the tasks and close the connection."""
-        tasks = [*self._auxiliary.values()] if self._task is None else [self._task, *self._auxiliary.values()]
+        tasks = (
+            [*self._auxiliary_tasks.values()]
+            if self._task is None
+            else [self._task, *self._auxiliary_tasks.values()]
+        )
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -142,17 +145,17 @@ class ReplicaFetcher:
 
     async def _run(self) -> None:
         while True:
-            self._woken.clear()
+            self._wake_event.clear()
             try:
                 has_sent = await self._round()
                 self._failures = 0
                 if has_sent:
                     continue
             except (KafkaError, OSError, TimeoutError) as error:
-                logger.info("%s: %s; retrying", self, str(error) or type(error).__name__)
+                logger.info("Error in %s: %s; retrying", self, str(error) or type(error).__name__)
                 await self._back_off()
             except Exception:
-                logger.exception("%s failed; retrying", self)
+                logger.exception("Error in %s; retrying", self)
                 await self._back_off()
             else:
                 await self._wait_for_work()
@@ -171,15 +174,15 @@ class ReplicaFetcher:
         delay_s = None if due_ms is None else max(due_ms - now_ms, 1) / 1000
         try:
             async with asyncio.timeout(delay_s):
-                await self._woken.wait()
+                await self._wake_event.wait()
         except TimeoutError:
             return
 
     async def _round(self) -> bool:
-        """Send the requests that the state machine has; return whether there were any."""
+        """Send the requests of the state machine; return whether there were any."""
         if not self.core.partitions:
             return False
-        connection = await self._connected()
+        connection = await self._ensure_connected()
         has_sent = False
         for _ in range(_QUERIES_PER_ROUND):
             has_queried = await self._query_epochs(connection)
@@ -189,11 +192,11 @@ class ReplicaFetcher:
             has_sent = True
         return await self._fetch(connection) or has_sent
 
-    async def _connected(self) -> BrokerConnection:
+    async def _ensure_connected(self) -> BrokerConnection:
         connection = self._connection
         if connection is None or not connection.is_open:
             connection = self._connection = await self._ports.connect(self.leader_id)
-            self.core.connected(connection.version_of(ApiKey.FETCH))
+            self.core.on_connected(connection.version_of(ApiKey.FETCH))
         return connection
 
     def _disconnect(self) -> None:
@@ -223,7 +226,7 @@ class ReplicaFetcher:
         try:
             return await connection.request(request, response_type)
         except (KafkaError, OSError):
-            self.core.on_question_lost(self._now_ms())
+            self.core.on_query_failed(self._now_ms())
             raise
 
     async def _fetch(self, connection: BrokerConnection) -> bool:
@@ -234,7 +237,7 @@ class ReplicaFetcher:
         try:
             response = await connection.request(request, FetchResponse)
         except (KafkaError, OSError):
-            self.core.on_fetch_lost(self._now_ms())
+            self.core.on_fetch_failed(self._now_ms())
             raise
         await self._perform_all(self.core.on_fetch(response, self._now_ms()))
         return True
@@ -250,7 +253,7 @@ class ReplicaFetcher:
             self._perform(action)
             if isinstance(action, Append):
                 size_bytes += len(action.records)
-            elif not isinstance(action, Delayed | Failed | FetchAuxiliary):
+            elif not isinstance(action, PartitionDelayed | PartitionFailed | FetchAuxiliary):
                 # It calls fsync. A failover may cause a thousand of them, and heartbeats must be sent.
                 size_bytes += _BYTES_PER_TURN + 1
         await self._flush_if_required(actions)
@@ -274,10 +277,10 @@ class ReplicaFetcher:
             await asyncio.gather(*(asyncio.shield(each) for each in due), return_exceptions=True)
 
     def _perform(self, action: Action) -> None:
-        if isinstance(action, Delayed | Failed):
+        if isinstance(action, PartitionDelayed | PartitionFailed):
             self._report(action)
             return
-        # Between two actions the partition may have got another leader, or become leader itself.
+        # Since the previous action, the partition may have changed its leader or become leader itself.
         partition = action.partition
         if not self.core.is_current(partition):
             return
@@ -287,26 +290,26 @@ class ReplicaFetcher:
         log = partition.log
         assert isinstance(log, PartitionLog)
         try:
-            has_advanced = perform(action, log, self._ports.clock.wall_ms())
+            has_advanced = apply_action(action, log, self._ports.clock.wall_ms())
         except KafkaError as error:
-            if self._reported.get(partition.topic_partition) is not error.code:
-                logger.error("%s: %s", self, error)
+            if self._reported_errors.get(partition.topic_partition) is not error.code:
+                logger.error("Error in %s: %s", self, error)
             self._on_action_failed(action, error)
             return
         except Exception as error:
             # An error in one partition must not prevent the others from being copied.
-            logger.exception("%s: %s", self, partition.topic_partition)
+            logger.exception("Error in %s for partition %s", self, partition.topic_partition)
             self._on_action_failed(action, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
             return
-        self.core.performed(action)
-        self._reported.pop(partition.topic_partition, None)
+        self.core.on_action_performed(action)
+        self._reported_errors.pop(partition.topic_partition, None)
         if isinstance(action, RestartFromRemote):
             self.remote_restarts += 1
         if isinstance(action, Append):
             self.bytes_in += len(action.records)
             self._ports.quota.record(partition.topic_partition, len(action.records), self._now_ms())
         if has_advanced:
-            self._ports.progressed(partition.topic_partition)
+            self._ports.on_high_watermark_advanced(partition.topic_partition)
 
     # -- remote storage
 
@@ -314,17 +317,17 @@ class ReplicaFetcher:
         topic_partition = action.partition.topic_partition
         self._cancel_auxiliary(topic_partition)
         task = asyncio.create_task(self._fetch_auxiliary(action), name=f"remote-log-aux-{topic_partition}")
-        self._auxiliary[topic_partition] = task
+        self._auxiliary_tasks[topic_partition] = task
 
-        def ended(_: asyncio.Task[None]) -> None:
-            if self._auxiliary.get(topic_partition) is task:
-                del self._auxiliary[topic_partition]
+        def on_ended(_: asyncio.Task[None]) -> None:
+            if self._auxiliary_tasks.get(topic_partition) is task:
+                del self._auxiliary_tasks[topic_partition]
 
-        task.add_done_callback(ended)
+        task.add_done_callback(on_ended)
 
     def _cancel_auxiliary(self, topic_partition: TopicPartition) -> None:
         """Cancel the read of an earlier attempt."""
-        task = self._auxiliary.pop(topic_partition, None)
+        task = self._auxiliary_tasks.pop(topic_partition, None)
         if task is not None:
             task.cancel()
 
@@ -336,31 +339,40 @@ class ReplicaFetcher:
         except Exception as error:
             # Remote storage may fail for hours, with any kind of error: the partition waits.
             reason = f"cannot read {segment.remote_log_segment_id}: {error!r}"
-            action_then: Action | None = self.core.auxiliary_failed(action, reason, self._now_ms())
+            next_action: Action | None = self.core.on_auxiliary_failed(action, reason, self._now_ms())
         else:
-            action_then = self.core.auxiliary_fetched(action, epochs, producers, self._now_ms())
-        if action_then is not None:
-            self._perform(action_then)
-        self._woken.set()
+            next_action = self.core.on_auxiliary_fetched(action, epochs, producers, self._now_ms())
+        if next_action is not None:
+            self._perform(next_action)
+        self._wake_event.set()
 
     def _on_action_failed(self, action: LogAction, error: KafkaError) -> None:
-        outcome = self.core.action_failed(action, error, self._now_ms())
+        outcome = self.core.on_action_failed(action, error, self._now_ms())
         if outcome is not None:
             self._report(outcome)
 
-    def _report(self, action: Delayed | Failed) -> None:
-        """Log why a partition is not copied, once until the reason changes."""
+    def _report(self, action: PartitionDelayed | PartitionFailed) -> None:
+        """Log why a partition is not copied; repeat it only when the reason changes."""
         topic_partition = action.partition.topic_partition
         if action.code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
             self.remote_restart_errors += 1
-        if isinstance(action, Failed):
+        if isinstance(action, PartitionFailed):
             logger.warning(
-                "%s: %s has failed, and waits for new metadata: %s", self, topic_partition, action.reason
+                "Partition %s has failed in %s: %s; it is not fetched until its metadata changes",
+                topic_partition,
+                self,
+                action.reason,
             )
-        elif self._reported.get(topic_partition) is not action.code:
-            self._reported[topic_partition] = action.code
+        elif self._reported_errors.get(topic_partition) is not action.code:
+            self._reported_errors[topic_partition] = action.code
             reason = f": {action.reason}" if action.reason else ""
-            logger.info("%s: %s waits after %s%s", self, topic_partition, action.code.name, reason)
+            logger.info(
+                "Error for partition %s in %s: %s%s; retrying",
+                topic_partition,
+                self,
+                action.code.name,
+                reason,
+            )
 
     def _now_ms(self) -> int:
         return self._ports.clock.monotonic_ms()

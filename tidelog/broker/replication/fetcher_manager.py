@@ -3,8 +3,8 @@
 The index of a partition is a hash of its name modulo num.replica.fetchers, so that the partitions of a topic
 are spread over the fetchers of one leader. Fetchers without partitions are closed.
 
-Nothing is fetched before `start`: a follower's fetch has the epoch of our registration. It shows the
-leader which incarnation of this broker has the records (KIP-903).
+Nothing is fetched before `start`, because a follower's fetch contains the epoch of our registration. With
+this epoch the leader knows which incarnation of this broker has the records (KIP-903).
 
 Source: AbstractFetcherManager of Apache Kafka.
 """
@@ -52,9 +52,9 @@ class FetcherManager:
         self._new_core = new_core
         self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
         self._owners: dict[TopicPartition, tuple[ReplicaFetcher, Partition]] = {}
-        self._closing: set[asyncio.Task[None]] = set()
-        self._started = False
-        self._closed = False
+        self._closing_tasks: set[asyncio.Task[None]] = set()
+        self._is_started = False
+        self._is_closed = False
         self._bytes_of_closed = 0
         self._restarts_of_closed = self._restart_errors_of_closed = 0
 
@@ -62,8 +62,8 @@ class FetcherManager:
 
     def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
         """Copy follower partitions from their leaders, and stop copying the others."""
-        if self._closed:
-            # The metadata is applied until the end of a shutdown, and the logs may be closed already.
+        if self._is_closed:
+            # During a shutdown, metadata is applied until the end, and the logs may be closed already.
             return
         own, cluster = image.broker_configs(self._node_id), image.cluster_configs()
         self.resize(int(own.get(_COUNT_KEY) or cluster.get(_COUNT_KEY) or self._static_count))
@@ -107,7 +107,7 @@ class FetcherManager:
             fetcher = ReplicaFetcher(leader_id, index, self._new_core(), self._ports)
             fetcher.core.prefer_last_tiered_offset(self._last_tiered_offset)
             self._fetchers[leader_id, index] = fetcher
-            if self._started:
+            if self._is_started:
                 fetcher.start()
         return fetcher
 
@@ -121,11 +121,11 @@ class FetcherManager:
                 self._close_fetcher(fetcher)
 
     def _close_fetcher(self, fetcher: ReplicaFetcher) -> None:
-        if not self._started:
+        if not self._is_started:
             return
         task = asyncio.get_running_loop().create_task(fetcher.close())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        self._closing_tasks.add(task)
+        task.add_done_callback(self._closing_tasks.discard)
 
     def _prefer_last_tiered_offset(self, preferred: bool) -> None:
         self._last_tiered_offset = preferred
@@ -136,7 +136,7 @@ class FetcherManager:
         """Apply a change of num.replica.fetchers, and move each partition to its new fetcher."""
         if count == self._count:
             return
-        logger.info("num.replica.fetchers changed from %d to %d", self._count, count)
+        logger.info("Resizing fetchers: num.replica.fetchers changed from %d to %d", self._count, count)
         self._count = count
         for fetcher, partition in list(self._owners.values()):
             fetcher.remove(partition.topic_partition)
@@ -147,7 +147,7 @@ class FetcherManager:
 
     def start(self, partitions: Iterable[Partition]) -> None:
         """Start to fetch, including partitions that became followers before this listener was registered."""
-        self._started = True
+        self._is_started = True
         for partition in partitions:
             if partition.leader is None and partition.topic_partition not in self._owners:
                 self._follow(partition)
@@ -156,11 +156,11 @@ class FetcherManager:
 
     async def close(self) -> None:
         """Close all fetchers."""
-        self._closed = True
+        self._is_closed = True
         fetchers = list(self._fetchers.values())
         self._fetchers.clear()
         self._owners.clear()
-        await asyncio.gather(*(fetcher.close() for fetcher in fetchers), *self._closing)
+        await asyncio.gather(*(fetcher.close() for fetcher in fetchers), *self._closing_tasks)
 
     # -- metrics
 

@@ -43,6 +43,6 @@ def report_fetchers(metrics: BrokerMetrics, manager: FetcherManager) -> None:
     )
     metrics.counter(
         "kafka_server_brokertopicmetrics_buildremotelogauxstateerrors",
-        "Attempts of them that failed and are retried.",
+        "Attempts to restart logs that failed and are retried.",
         lambda: manager.remote_restart_errors,
     )

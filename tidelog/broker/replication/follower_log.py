@@ -1,8 +1,8 @@
 """Applies the actions of a follower's state machine to its log: append, truncate, restart.
 
-Batches are appended unchanged. The high watermark follows the leader's up to our log end offset, and the log
-start offset follows the leader's. After a restart from remote storage, the log starts with the leader epochs
-and producers that were stored there.
+Batches are appended unchanged. The high watermark is the leader's, but at most our log end offset. The log
+start offset is the leader's. After a restart from remote storage, the log starts with the leader epochs and
+producers that were stored there.
 
 I/O: through the log. Errors: KafkaError; CORRUPT_MESSAGE if the bytes are not whole batches.
 Source: ReplicaFetcherThread.processPartitionData and Partition of Apache Kafka.
@@ -21,24 +21,24 @@ from tidelog.storage.log.truncation import RemoteState
 logger = logging.getLogger(__name__)
 
 
-def perform(action: LogAction, log: PartitionLog, now_ms: int) -> bool:
+def apply_action(action: LogAction, log: PartitionLog, now_ms: int) -> bool:
     """Apply `action`; return whether the high watermark advanced. `now_ms` is wall time."""
     if isinstance(action, Append):
         return _append(action, log, now_ms)
     name = action.partition.topic_partition
     if isinstance(action, RestartAt):
-        logger.warning("%s: restarting the log at offset %d: %s", name, action.offset, action.reason)
+        logger.warning("Restarting the log of %s at offset %d: %s", name, action.offset, action.reason)
         log.truncate_fully_and_start_at(action.offset, now_ms)
         return False
     if isinstance(action, RestartFromRemote):
         _restart_from_remote(action, log, now_ms)
         return False
     if action.offset < log.log_end_offset:
-        # After an unclean election, records that consumers have read may be removed: the leader's log counts.
+        # After an unclean election this may remove records that consumers have read.
         level = logging.WARNING if action.offset < log.high_watermark else logging.INFO
         logger.log(
             level,
-            "%s: leader epoch %d truncates the log from offset %d to %d, high watermark %d: %s",
+            "Truncating the log of %s in leader epoch %d from offset %d to %d, high watermark %d: %s",
             name,
             action.partition.leader_epoch,
             log.log_end_offset,
@@ -52,7 +52,7 @@ def perform(action: LogAction, log: PartitionLog, now_ms: int) -> bool:
 
 def _restart_from_remote(action: RestartFromRemote, log: PartitionLog, now_ms: int) -> None:
     logger.info(
-        "%s: restarting the log at offset %d with %d leader epochs from offset %d on of remote storage: %s",
+        "Restarting the log of %s at offset %d, with %d leader epochs from remote offset %d on: %s",
         action.partition.topic_partition,
         action.offset,
         len(action.leader_epochs),

@@ -1,7 +1,7 @@
 """Sends changes of ISRs to the controller, in one AlterPartition request at a time.
 
-    proposed -> unsent -> in flight -> the response is given to the partition
-                  ^----------'  no response, or an error of the whole request: sent again after a pause
+    unsent -> in flight -> the partition applies the response
+       ^----------'  no response, or an error of the whole request: sent again after a pause
 
 A proposal is not sent if newer metadata has superseded it. A newer proposal for the same partition replaces
 one that was not sent yet, and follows one that is in flight.
@@ -23,7 +23,7 @@ from uuid import UUID
 from tidelog.base.clock import Clock
 from tidelog.broker.partitions.leadership import LeaderPartition
 from tidelog.clients.transport.failures import failure, known_code
-from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrProposal
+from tidelog.cluster.replication.leader_isr import CommittedIsr, IsrProposal
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId
 from tidelog.protocol.messages.alter_partition import (
@@ -57,7 +57,7 @@ class Channel(Protocol):
     ) -> AlterPartitionResponse: ...
 
 
-class _Proposed(NamedTuple):
+class _PendingUpdate(NamedTuple):
     partition: LeaderPartition
     proposal: IsrProposal
 
@@ -67,7 +67,7 @@ class _Proposed(NamedTuple):
 
 
 class IsrUpdates:
-    """The proposals of all partitions of this node that are not answered yet."""
+    """The pending ISR proposals of all partitions of this node."""
 
     def __init__(
         self, channel: Channel, broker_id: BrokerId, broker_epoch: Callable[[], int], clock: Clock
@@ -76,21 +76,23 @@ class IsrUpdates:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._clock = clock
-        self._unsent: dict[_Key, _Proposed] = {}
+        self._unsent: dict[_Key, _PendingUpdate] = {}
         self._task: asyncio.Task[None] | None = None
-        self._closed = False
+        self._is_closed = False
 
     def propose(self, partition: LeaderPartition, proposal: IsrProposal) -> None:
         """Send `proposal` with the next request."""
-        if self._closed:
+        if self._is_closed:
             return
-        self._unsent[partition.topic_id, partition.topic_partition.partition] = _Proposed(partition, proposal)
+        self._unsent[partition.topic_id, partition.topic_partition.partition] = _PendingUpdate(
+            partition, proposal
+        )
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._send_all(), name="isr updates")
 
     async def close(self) -> None:
         """Stop sending."""
-        self._closed = True
+        self._is_closed = True
         self._unsent.clear()
         task, self._task = self._task, None
         if task is not None:
@@ -124,13 +126,13 @@ class IsrUpdates:
             self._send_again(sent)
             return False
         except Exception:
-            # Without a response these ISRs could never change again.
+            # The proposals must be sent again; otherwise these ISRs could never change.
             logger.exception("Cannot update the ISRs of %d partitions; retrying", len(sent))
             self._send_again(sent)
             return False
         return self._on_response(sent, response)
 
-    def _request(self, sent: dict[_Key, _Proposed]) -> AlterPartitionRequest:
+    def _request(self, sent: dict[_Key, _PendingUpdate]) -> AlterPartitionRequest:
         by_topic: dict[UUID, list[RequestPartitionData]] = {}
         for (topic_id, index), (_, proposal) in sent.items():
             by_topic.setdefault(topic_id, []).append(
@@ -153,17 +155,18 @@ class IsrUpdates:
             ),
         )
 
-    def _on_response(self, sent: dict[_Key, _Proposed], response: AlterPartitionResponse) -> bool:
+    def _on_response(self, sent: dict[_Key, _PendingUpdate], response: AlterPartitionResponse) -> bool:
         results = {
             (topic.topic_id, partition.partition_index): partition
             for topic in response.topics
             for partition in topic.partitions
         }
-        again: dict[_Key, _Proposed] = {}
+        again: dict[_Key, _PendingUpdate] = {}
         for key, one in sent.items():
             result = results.get(key)
             if result is None:
-                logger.warning("AlterPartition response lacks partition %s", one.partition.topic_partition)
+                name = one.partition.topic_partition
+                logger.warning("AlterPartition response does not contain partition %s; retrying", name)
                 again[key] = one
             elif self._apply_response(one, _outcome(result)):
                 again[key] = one
@@ -171,26 +174,27 @@ class IsrUpdates:
         return not again
 
     @staticmethod
-    def _apply_response(one: _Proposed, outcome: IsrCommitted | ErrorCode) -> bool:
-        """Give the response to the partition; return whether the proposal must be sent again."""
+    def _apply_response(one: _PendingUpdate, outcome: CommittedIsr | ErrorCode) -> bool:
+        """Pass the response to the partition; return whether the proposal must be sent again."""
         try:
             return one.partition.on_isr_response(one.proposal, outcome)
         except Exception:
             # The other partitions must get their responses.
-            logger.exception("%s cannot apply the AlterPartition response", one.partition.topic_partition)
+            name = one.partition.topic_partition
+            logger.exception("Cannot apply the AlterPartition response to partition %s", name)
             return one.is_pending
 
-    def _send_again(self, sent: dict[_Key, _Proposed]) -> None:
+    def _send_again(self, sent: dict[_Key, _PendingUpdate]) -> None:
         for key, one in sent.items():
-            # There is a newer proposal only if this one has been superseded.
-            if key not in self._unsent and one.is_pending and not self._closed:
+            # If there is a newer proposal, this one has been superseded.
+            if key not in self._unsent and one.is_pending and not self._is_closed:
                 self._unsent[key] = one
 
 
-def _outcome(partition: ResponsePartitionData) -> IsrCommitted | ErrorCode:
+def _outcome(partition: ResponsePartitionData) -> CommittedIsr | ErrorCode:
     if partition.error_code:
         return known_code(partition.error_code)
-    return IsrCommitted(
+    return CommittedIsr(
         leader=partition.leader_id,
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,

@@ -16,7 +16,7 @@ from tidelog.broker.replication.directory_assignments import DirectoryAssignment
 from tidelog.broker.replication.fetcher import FetcherPorts
 from tidelog.broker.replication.fetcher_manager import FetcherManager
 from tidelog.broker.replication.isr_updates import IsrUpdates
-from tidelog.broker.replication.remote_tier import FollowersTier
+from tidelog.broker.replication.remote_tier import FollowerTier
 from tidelog.broker.replication.throttles import ReplicationThrottles
 from tidelog.clients.config.environment import Environment
 from tidelog.clients.transport.connecting import open_connection
@@ -55,7 +55,7 @@ class NodeReplication:
         ports: ReplicationPorts,
         replicas: ReplicaManager,
         throttles: ReplicationThrottles,
-        tier: FollowersTier | None,
+        tier: FollowerTier | None,
     ) -> None:
         broker_id, leadership = ports.config.node_id, replicas.leadership
         self._replicas = replicas
@@ -85,7 +85,7 @@ def _create_fetchers(
     ports: ReplicationPorts,
     replicas: ReplicaManager,
     throttles: ReplicationThrottles,
-    tier: FollowersTier | None,
+    tier: FollowerTier | None,
 ) -> FetcherManager:
     config = ports.config
     connection_settings = node_connection_settings(
@@ -111,7 +111,7 @@ def _create_fetchers(
     fetcher_ports = FetcherPorts(
         connect=connect,
         broker_epoch=replicas.leadership.own_epoch,
-        progressed=replicas.leadership.progressed,
+        on_high_watermark_advanced=replicas.leadership.complete_waiting_requests,
         clock=ports.clock,
         quota=throttles.follower,
         backoff_ms=config.replica_fetch_backoff_ms,

@@ -29,13 +29,13 @@ class AuxiliaryReader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class FollowersTier:
-    """Remote storage for the fetchers of one node; the follower's state machine looks segments up in it."""
+class FollowerTier:
+    """Remote storage for the fetchers of one node, in which their state machines look up segments."""
 
     metadata: RemoteLogMetadataManager
     reader: AuxiliaryReader
 
-    def segment_with(
+    def find_segment(
         self, topic_id: UUID, topic_partition: TopicPartition, epoch: LeaderEpoch, offset: Offset
     ) -> RemoteLogSegmentMetadata | None:
         """Return the completely copied segment that contains `offset` of `epoch`.

@@ -1,7 +1,7 @@
-"""The replication quotas of this node, which follow the configs in the metadata.
+"""The replication quotas of this node, kept up to date with the configs in the metadata.
 
-`leader.replication.throttled.rate` and `follower.replication.throttled.rate` are dynamic configs of brokers,
-`...throttled.replicas` are configs of topics. A reassignment with `--throttle` sets both.
+`leader.replication.throttled.rate` and `follower.replication.throttled.rate` are dynamic configs of brokers.
+`...throttled.replicas` are configs of topics. A reassignment with `--throttle` sets all of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SIDES: Final = ("leader", "follower")
 
 
 class ReplicationThrottles:
-    """The quota of what this node sends as leader, and of what it fetches as follower."""
+    """The quota for records that this node sends as leader, and the quota for those that it fetches."""
 
     def __init__(self, node_id: BrokerId, *, window_ms: int, window_count: int) -> None:
         self.leader = ReplicationQuota(window_ms=window_ms, window_count=window_count)

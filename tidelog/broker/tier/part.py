@@ -26,7 +26,7 @@ from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.partitions.role_changes import RoleChanges
 from tidelog.broker.purgatory.purgatory import Purgatory
-from tidelog.broker.replication.remote_tier import FollowersTier
+from tidelog.broker.replication.remote_tier import FollowerTier
 from tidelog.broker.tier.managers import (
     ManagerPorts,
     make_metadata_manager,
@@ -128,7 +128,7 @@ class RemotePart:
             lambda: ports.config().remote_fetch_max_wait_ms,
             lambda: ports.config().remote_list_offsets_request_timeout_ms,
         )
-        self.followers_tier = FollowersTier(metadata, self.reader)
+        self.follower_tier = FollowerTier(metadata, self.reader)
         self.roles = RemoteRoles(self.manager, ports.replicas, self._remove_indexes)
 
     @classmethod

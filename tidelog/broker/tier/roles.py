@@ -90,7 +90,7 @@ class RemoteRoles:
         self._is_closed = True
 
     def _apply_config(self, topic: str) -> None:
-        here = list(self._replicas.of_topic(topic))
+        here = list(self._replicas.partitions_of_topic(topic))
         for partition in here:
             if not partition.log.remote_log_enabled:
                 known = self._remove(partition.topic_partition)
@@ -126,8 +126,8 @@ class RemoteRoles:
         return self._tiered.pop(name, dormant)
 
     def _is_placed_here(self, partition: TopicIdPartition, image: MetadataImage) -> bool:
-        placed = image.topics_by_id[partition.topic_id].partitions.get(partition.partition)
-        return placed is not None and self._replicas.node_id in placed.replicas
+        partition_image = image.topics_by_id[partition.topic_id].partitions.get(partition.partition)
+        return partition_image is not None and self._replicas.node_id in partition_image.replicas
 
     def _stop(self, partitions: list[TopicIdPartition], *, deletes_remote: bool) -> None:
         if partitions:

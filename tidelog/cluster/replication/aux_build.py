@@ -28,7 +28,7 @@ class AuxStep(Enum):
 
 
 class RemoteSegment(Protocol):
-    """A segment in the remote tier; a RemoteLogSegmentMetadata is one."""
+    """A segment in the remote tier; implemented by RemoteLogSegmentMetadata."""
 
     @property
     def end_offset(self) -> Offset:
@@ -41,9 +41,9 @@ class RemoteSegment(Protocol):
 
 @dataclass(slots=True, eq=False)
 class AuxBuild:
-    """What is known so far: the log restarts at `start_offset`, in the leader's `start_epoch`.
+    """The progress of a build: the log restarts at `start_offset`, in the leader's `start_epoch`.
 
-    `epoch` is the epoch of the offset before, which `segment` contains.
+    `epoch` is the epoch of the previous offset, which `segment` contains.
     """
 
     step: AuxStep = AuxStep.LOG_START
@@ -53,18 +53,18 @@ class AuxBuild:
     epoch: LeaderEpoch = NO_LEADER_EPOCH
     segment: RemoteSegment | None = None
     is_segment_of_leader: bool = True
-    """Whether all of the segment is in the leader's log, and not only the part below `start_offset`."""
+    """Whether the leader's log contains the whole segment, and not only the part below `start_offset`."""
 
     @property
     def waits_for_tier(self) -> bool:
         """Whether the next step depends on the remote tier."""
         return self.step is AuxStep.AUXILIARY
 
-    def set_log_start(self, offset: Offset, *, begins_at_last_tiered_offset: bool) -> None:
-        """Record where the leader's log starts; the offset to restart at is requested next."""
+    def set_log_start(self, offset: Offset, *, must_start_at_last_tiered_offset: bool) -> None:
+        """Record the start of the leader's log; the offset for the restart is requested next."""
         assert self.step is AuxStep.LOG_START, self
         self.log_start_offset = offset
-        self.step = AuxStep.PENDING_UPLOAD if begins_at_last_tiered_offset else AuxStep.LOCAL_START
+        self.step = AuxStep.PENDING_UPLOAD if must_start_at_last_tiered_offset else AuxStep.LOCAL_START
 
     def skip_pending_upload(self) -> bool:
         """Request the first local offset instead, if the last request was PENDING_UPLOAD; return whether."""
@@ -74,22 +74,22 @@ class AuxBuild:
         return True
 
     def set_start(self, offset: Offset, epoch: LeaderEpoch) -> None:
-        """Record where the log restarts and in which epoch; the end of the epoch before is requested next."""
+        """Record offset and epoch of the restart; the end of the previous epoch is requested next."""
         self.start_offset, self.start_epoch = offset, epoch
         self.step = AuxStep.EPOCH_END
 
     def set_epoch_end(self, epoch: LeaderEpoch, end_offset: Offset) -> None:
         """Record the end of `epoch`, the largest epoch of the leader up to the requested one."""
-        # An epoch without records lies between two others: the response contains the one that has some.
+        # Epochs without records are skipped: the response contains the last epoch that has records.
         self.epoch = epoch if end_offset >= self.start_offset else self.start_epoch
 
-    def set_segment(self, segment: RemoteSegment, *, is_known_to_leader: bool) -> None:
-        """Record the segment before the start; it is read next if the leader has all of it."""
+    def set_segment(self, segment: RemoteSegment, *, is_whole_at_leader: bool) -> None:
+        """Record the segment before the start; it is read next if the leader has the whole segment."""
         self.segment = segment
-        self.step = AuxStep.AUXILIARY if is_known_to_leader else AuxStep.SEGMENT_EPOCH
+        self.step = AuxStep.AUXILIARY if is_whole_at_leader else AuxStep.SEGMENT_EPOCH
 
     def set_segment_epoch_end(self, epoch: LeaderEpoch, end_offset: Offset) -> None:
-        """Record where the segment's last epoch ends at the leader; the segment is read next."""
+        """Record the end of the segment's last epoch at the leader; the segment is read next."""
         assert self.step is AuxStep.SEGMENT_EPOCH and self.segment is not None, self
         is_same_epoch = epoch == self.segment.segment_leader_epochs[-1][0]
         self.is_segment_of_leader = is_same_epoch and end_offset > self.segment.end_offset

@@ -1,23 +1,23 @@
 """BUILDING_REMOTE_LOG_AUX: the steps of a follower whose fetch offset is in the remote tier only.
 
-The leader deletes from its disk what is in the tier, and gives followers only what it has on its disk. A
-follower that needs an offset below restarts at the leader's first local offset. The leader epochs and
-producers of the earlier records come from the tier: they were stored with the segment that contains the
-offset just before. With `prefers_last_tiered_offset` an empty
-log starts after the last offset in the tier instead, so that it copies as little as possible (KIP-1023).
+The leader deletes records from its disk that are in the tier, and returns only local records to followers. A
+follower that needs a lower offset restarts at the leader's first local offset. The leader epochs and
+producers of the earlier records are read from the tier: they were stored with the segment that contains the
+previous offset. With `prefers_last_tiered_offset` an empty log starts after the last offset in the tier
+instead, so that it copies as few records as possible (KIP-1023).
 
     LOG_START -> LOCAL_START or PENDING_UPLOAD -> EPOCH_END -> [SEGMENT_EPOCH ->] AUXILIARY -> restart
     any step -> LOG_START, after a delay: the segment's metadata is not available yet, the tier fails, ...
 
-A segment may reach beyond the leader's first local offset, when another replica uploaded it. Its
-producers are those at its end, so the log starts after it. Before that, the follower asks the leader
-whether it has the whole segment. It does not if a former leader uploaded it before an unclean election.
-Then the log starts where the leader's local log does, and producers that wrote in the other part are
-removed, as if they had expired.
+A segment that another replica uploaded may end after the leader's first local offset. The stored producers
+are those at its end, so the log starts after it. Before that, the follower checks with the leader that the
+leader has the whole segment. This is not so if a former leader uploaded it before an unclean election. Then
+the log starts at the leader's first local offset, and producers that wrote after it are removed, as if they
+had expired.
 
-Differs from Apache Kafka, which truncates the log before it reads the tier,
-and does not ask the leader about the segment.
-I/O: none; `RemoteTier` looks up what is in memory.
+Differs from Apache Kafka, which truncates the log before it reads the tier, and does not check the segment
+with the leader.
+I/O: none; `RemoteTier` looks up metadata in memory.
 Source: KIP-405, KIP-1023; TierStateMachine and AbstractFetcherThread of Apache Kafka 4.3; KAFKA-16105.
 """
 
@@ -29,9 +29,9 @@ from uuid import UUID
 
 from tidelog.cluster.replication.aux_build import AuxBuild, AuxStep, RemoteSegment
 from tidelog.cluster.replication.follower_state import (
-    Delayed,
     FetchAuxiliary,
     FollowedPartition,
+    PartitionDelayed,
     RestartAt,
     RestartFromRemote,
 )
@@ -45,19 +45,19 @@ from tidelog.storage.producers.producer_snapshot import decode_snapshot, encode_
 class RemoteTier(Protocol):
     """The remote segments known to this node."""
 
-    def segment_with(
+    def find_segment(
         self, topic_id: UUID, topic_partition: TopicPartition, epoch: LeaderEpoch, offset: Offset
     ) -> RemoteSegment | None:
         """Return the complete segment that contains `offset` in `epoch`; None if none is known."""
 
 
-Delay: TypeAlias = Callable[[FollowedPartition, ErrorCode, int], Delayed]
+Delay: TypeAlias = Callable[[FollowedPartition, ErrorCode, int], PartitionDelayed]
 
 
 class AuxBuilder:
-    """Takes partitions of one fetcher through the steps; `tier` is None when this node has no tier.
+    """Performs the steps for the partitions of one fetcher; `tier` is None if this node has no tier.
 
-    `delay` delays a partition, which then starts again with the first step.
+    `delay` delays a partition. The build then restarts with the first step.
     """
 
     def __init__(self, tier: RemoteTier | None, delay: Delay) -> None:
@@ -70,7 +70,7 @@ class AuxBuilder:
         """Return whether this node has a tier and knows that the topic is tiered."""
         return self._tier is not None and partition.log.remote_log_enabled
 
-    def begins_at_last_tiered_offset(self, partition: FollowedPartition) -> bool:
+    def must_start_at_last_tiered_offset(self, partition: FollowedPartition) -> bool:
         """Return whether a log that restarts must copy only records that are not in the tier."""
         is_empty = partition.log.log_end_offset == 0
         return self.prefers_last_tiered_offset and is_empty and self.can_build(partition)
@@ -79,40 +79,40 @@ class AuxBuilder:
 
     def on_offset(
         self, partition: FollowedPartition, offset: Offset, epoch: LeaderEpoch, now_ms: int
-    ) -> RestartAt | Delayed | None:
+    ) -> RestartAt | PartitionDelayed | None:
         """Handle the requested offset, and the epoch in which it was or will be written."""
-        build = _of(partition)
+        build = _require_build(partition)
         if build.step is AuxStep.LOG_START:
-            is_last = self.begins_at_last_tiered_offset(partition)
-            build.set_log_start(offset, begins_at_last_tiered_offset=is_last)
+            is_last = self.must_start_at_last_tiered_offset(partition)
+            build.set_log_start(offset, must_start_at_last_tiered_offset=is_last)
             return None
         if build.step is AuxStep.PENDING_UPLOAD and offset < 0:
-            # Before its first upload a new leader reads the end offset of the tier.
+            # A new leader does not have this offset until its first upload.
             return self.wait(partition, "the leader does not know the end of the remote tier yet", now_ms)
         if offset <= build.log_start_offset:
             return RestartAt(
-                partition, offset, f"the leader's log starts at {offset} and is local from there on"
+                partition, offset, f"the leader's log starts at {offset}, and all of it is local"
             )
-        return self._ask_epoch_end(partition, build, offset, epoch, now_ms)
+        return self._request_epoch_end(partition, build, offset, epoch, now_ms)
 
-    def _ask_epoch_end(
+    def _request_epoch_end(
         self, partition: FollowedPartition, build: AuxBuild, offset: Offset, epoch: LeaderEpoch, now_ms: int
-    ) -> RestartAt | Delayed | None:
-        """Ask where the epoch before `offset` ends, to find the remote segment before it (KIP-405)."""
+    ) -> RestartAt | PartitionDelayed | None:
+        """Request the end of the epoch before `offset`, to find the remote segment before it (KIP-405)."""
         if epoch < 0:
-            return self.wait(partition, f"the leader knows of no epoch for its offset {offset}", now_ms)
+            return self.wait(partition, f"the leader has no epoch for its offset {offset}", now_ms)
         build.set_start(offset, epoch)
         return None
 
     def skip_pending_upload(self, partition: FollowedPartition) -> bool:
-        """Return True if the first local offset is requested instead of an offset unknown to old leaders."""
+        """Request the first local offset if the leader does not support PENDING_UPLOAD; return whether."""
         return partition.aux is not None and partition.aux.skip_pending_upload()
 
     def on_epoch_end(
         self, partition: FollowedPartition, epoch: LeaderEpoch, end_offset: Offset, now_ms: int
-    ) -> FetchAuxiliary | Delayed | None:
+    ) -> FetchAuxiliary | PartitionDelayed | None:
         """Handle the end of `epoch` at the leader, the largest epoch up to the requested one."""
-        build = _of(partition)
+        build = _require_build(partition)
         if build.step is AuxStep.EPOCH_END:
             build.set_epoch_end(epoch, end_offset)
             return self._find_segment(partition, build, now_ms)
@@ -122,26 +122,26 @@ class AuxBuilder:
 
     def _find_segment(
         self, partition: FollowedPartition, build: AuxBuild, now_ms: int
-    ) -> FetchAuxiliary | Delayed | None:
+    ) -> FetchAuxiliary | PartitionDelayed | None:
         last = build.start_offset - 1
         segment = None
         if self._tier is not None:
-            segment = self._tier.segment_with(
+            segment = self._tier.find_segment(
                 partition.topic_id, partition.topic_partition, build.epoch, last
             )
         if segment is None or segment.end_offset < last:
             return self.wait(
                 partition, f"no remote segment with offset {last} of epoch {build.epoch} is known yet", now_ms
             )
-        build.set_segment(segment, is_known_to_leader=self._is_known_to_leader(segment, last))
+        build.set_segment(segment, is_whole_at_leader=self._is_whole_segment_at_leader(segment, last))
         return FetchAuxiliary(partition, build, segment) if build.waits_for_tier else None
 
-    def _is_known_to_leader(self, segment: RemoteSegment, last: Offset) -> bool:
-        """Return whether the leader has the whole segment, as it does if the segment ends at `last`."""
+    def _is_whole_segment_at_leader(self, segment: RemoteSegment, last: Offset) -> bool:
+        """Return whether the leader certainly has the whole segment, because the segment ends at `last`."""
         return segment.end_offset == last
 
-    def wait(self, partition: FollowedPartition, reason: str, now_ms: int) -> Delayed:
-        """Delay the partition because of `reason`; it starts again with the first step."""
+    def wait(self, partition: FollowedPartition, reason: str, now_ms: int) -> PartitionDelayed:
+        """Delay the partition because of `reason`; the build restarts with the first step."""
         delayed = self._delay(partition, ErrorCode.OFFSET_NOT_AVAILABLE, now_ms)
         return delayed._replace(code=ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, reason=reason)
 
@@ -153,9 +153,9 @@ class AuxBuilder:
         leader_epochs: Iterable[tuple[LeaderEpoch, Offset]],
         producer_snapshot: bytes | None,
         now_ms: int,
-    ) -> RestartFromRemote | Delayed:
-        """Return how the log restarts, from the leader epochs and producers stored with the segment."""
-        build = _of(partition)
+    ) -> RestartFromRemote | PartitionDelayed:
+        """Return the restart of the log with the leader epochs and producers stored with the segment."""
+        build = _require_build(partition)
         assert build.segment is not None, build
         start = build.segment.end_offset + 1 if build.is_segment_of_leader else build.start_offset
         entries = [EpochEntry(*entry) for entry in leader_epochs]
@@ -182,7 +182,7 @@ class AuxBuilder:
         )
 
 
-def _of(partition: FollowedPartition) -> AuxBuild:
+def _require_build(partition: FollowedPartition) -> AuxBuild:
     assert partition.aux is not None, f"{partition.topic_partition} is {partition.state}"
     return partition.aux
 

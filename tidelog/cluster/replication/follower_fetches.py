@@ -1,6 +1,6 @@
-"""The next Fetch of a follower: the partitions that changed since the last one and can be fetched.
+"""The next Fetch of a follower: the partitions that changed since the last Fetch and can be fetched.
 
-A partition delayed after an error is included after its delay, a throttled one when the quota allows it.
+A partition that is delayed after an error is included after its delay, a throttled one when the quota allows.
 
 Bounds: the partitions that are followed, and some removed topics.
 Source: AbstractFetcherThread and RemoteLeaderEndPoint of Apache Kafka.
@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from tidelog.cluster.replication.follower_session import FollowerSession, SentPartition
-from tidelog.cluster.replication.follower_state import Delayed, FollowedPartition, ReplicaState
+from tidelog.cluster.replication.follower_state import FollowedPartition, PartitionDelayed, ReplicaState
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import NO_LEADER_EPOCH, BrokerId, TopicPartition
 from tidelog.protocol.messages.fetch import FetchRequest
@@ -24,8 +24,8 @@ FIRST_FETCH_VERSION_WITH_REPLICA_STATE: Final = 15
 _SESSION_ERRORS: Final = frozenset(
     {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
 )
-# Mostly a broker does not know of an election, a topic or an upload yet, which takes a short time only.
-_SHORT_ERRORS: Final = frozenset(
+# Usually a broker has not received an election, a topic or an upload yet, which takes only a short time.
+_SHORT_DELAY_ERRORS: Final = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -37,7 +37,7 @@ _SHORT_ERRORS: Final = frozenset(
     }
 )
 _FIRST_DELAY_MS: Final = 20
-_TOPICS_FORGOTTEN_LATE: Final = 100
+_STALE_TOPIC_NAMES_MAX: Final = 100
 
 
 class FetchThrottle(Protocol):
@@ -77,15 +77,15 @@ class FollowerFetches:
         self._throttle = throttle
         self._changed: dict[TopicPartition, None] = {}
         self._delayed: dict[TopicPartition, None] = {}
-        self._held_back: dict[TopicPartition, None] = {}
+        self._throttled: dict[TopicPartition, None] = {}
         self._topic_names: dict[UUID, str] = {}
 
     # -- changes of partitions
 
-    def name_topic(self, topic_id: UUID, topic: str) -> None:
-        """Note the name of a topic id: responses may contain the id only."""
+    def add_topic_name(self, topic_id: UUID, topic: str) -> None:
+        """Store the name of a topic id, because responses may contain only the id."""
         self._topic_names[topic_id] = topic
-        if len(self._topic_names) > 2 * len(self._partitions) + _TOPICS_FORGOTTEN_LATE:
+        if len(self._topic_names) > 2 * len(self._partitions) + _STALE_TOPIC_NAMES_MAX:
             self._topic_names = {
                 partition.topic_id: topic_partition.topic
                 for topic_partition, partition in self._partitions.items()
@@ -96,39 +96,39 @@ class FollowerFetches:
         return self._topic_names.get(topic_id)
 
     def mark_changed(self, topic_partition: TopicPartition) -> None:
-        """Have the next request check the partition again."""
+        """Mark the partition, so that the next request checks it again."""
         self._changed[topic_partition] = None
 
-    def delay(self, partition: FollowedPartition, code: ErrorCode, now_ms: int) -> Delayed:
-        """Delay a partition because of an error, longer after several errors in a row."""
+    def delay(self, partition: FollowedPartition, code: ErrorCode, now_ms: int) -> PartitionDelayed:
+        """Delay a partition because of an error; consecutive errors increase the delay."""
         if partition.delayed_until_ms <= now_ms:
             delay_ms = self._settings.backoff_ms
-            if code in _SHORT_ERRORS:
+            if code in _SHORT_DELAY_ERRORS:
                 delay_ms = min(delay_ms, _FIRST_DELAY_MS << min(partition.failures, 16))
             partition.delay(delay_ms, now_ms)
             self._delayed[partition.topic_partition] = self._changed[partition.topic_partition] = None
         if partition.state is ReplicaState.BUILDING_REMOTE_LOG_AUX:
-            # The leader's log may have another start by then: repeat all steps.
+            # The start of the leader's log may change during the delay: repeat all steps.
             partition.transition(ReplicaState.BUILDING_REMOTE_LOG_AUX)
-        return Delayed(partition, code)
+        return PartitionDelayed(partition, code)
 
-    def on_fetch_failed(self, code: ErrorCode, now_ms: int) -> Sequence[Delayed]:
+    def on_fetch_failed(self, code: ErrorCode, now_ms: int) -> Sequence[PartitionDelayed]:
         """Delay all partitions after a failed Fetch, except those that wait for the tier."""
         self.session.on_failure(code)
         if code in _SESSION_ERRORS:
             return []
-        asking = [partition for partition in self._partitions.values() if not partition.waits_for_tier]
-        return [self.delay(partition, code, now_ms) for partition in asking]
+        fetching = [partition for partition in self._partitions.values() if not partition.waits_for_tier]
+        return [self.delay(partition, code, now_ms) for partition in fetching]
 
     def remove(self, topic_partition: TopicPartition) -> None:
         """Remove a partition from the next request."""
         self._delayed.pop(topic_partition, None)
-        self._held_back.pop(topic_partition, None)
+        self._throttled.pop(topic_partition, None)
         self._changed[topic_partition] = None
 
     def next_ready_ms(self, now_ms: int) -> int | None:
-        """Return when the next request is possible without an event; None if it needs an event."""
-        if self._held_back:
+        """Return when the next delay ends; None if a new request needs an event."""
+        if self._throttled:
             return now_ms + self._settings.backoff_ms
         return min((self._partitions[each].delayed_until_ms for each in self._delayed), default=None)
 
@@ -141,10 +141,10 @@ class FollowerFetches:
         ]:
             partition = self._partitions[topic_partition]
             self._changed[topic_partition] = None
-            # A partition with an open question stays: its delay may have ended after that request was built.
+            # A partition with an open query stays: its delay may have ended after that request was built.
             if partition.state is ReplicaState.FETCHING or partition.waits_for_tier:
                 del self._delayed[topic_partition]
-        wanted, unwanted = self._wanted(now_ms)
+        wanted, unwanted = self._select_partitions(now_ms)
         session = self.session
         session_id, session_epoch = session.session_id, session.epoch
         topics, forgotten = session.change(wanted, unwanted)
@@ -167,9 +167,11 @@ class FollowerFetches:
             forgotten_topics_data=forgotten,
         )
 
-    def _wanted(self, now_ms: int) -> tuple[dict[TopicPartition, SentPartition], list[TopicPartition]]:
-        """Return the changed partitions that the next request contains, and those that it forgets."""
-        self._hold_back(now_ms)
+    def _select_partitions(
+        self, now_ms: int
+    ) -> tuple[dict[TopicPartition, SentPartition], list[TopicPartition]]:
+        """Return the changed partitions that the next request adds or updates, and those that it removes."""
+        self._exclude_throttled(now_ms)
         candidates: Iterable[TopicPartition] = self._partitions if self.session.is_full else self._changed
         wanted: dict[TopicPartition, SentPartition] = {}
         unwanted: list[TopicPartition] = []
@@ -177,7 +179,7 @@ class FollowerFetches:
             partition = self._partitions.get(topic_partition)
             if (
                 partition is None
-                or topic_partition in self._held_back
+                or topic_partition in self._throttled
                 or not partition.is_due(ReplicaState.FETCHING, now_ms)
             ):
                 unwanted.append(topic_partition)
@@ -197,20 +199,20 @@ class FollowerFetches:
             self._settings.partition_max_bytes,
         )
 
-    def _hold_back(self, now_ms: int) -> None:
+    def _exclude_throttled(self, now_ms: int) -> None:
         """Exclude throttled partitions, except those in sync, which must not leave the ISR."""
         throttle = self._throttle
         if throttle is None:
             return
         is_exceeded = throttle.is_exceeded(now_ms)
-        before = self._held_back
+        before = self._throttled
         if is_exceeded:
-            self._held_back = {
+            self._throttled = {
                 topic_partition: None
                 for topic_partition, partition in self._partitions.items()
                 if not partition.is_in_sync and throttle.is_throttled(topic_partition)
             }
         elif before:
-            self._held_back = {}
+            self._throttled = {}
         self._changed.update(before)
-        self._changed.update(self._held_back)
+        self._changed.update(self._throttled)

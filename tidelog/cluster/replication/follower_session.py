@@ -1,7 +1,7 @@
 """A follower's fetch session with one leader: requests contain only changes (KIP-227).
 
-Unlike a consumer's session, this one is given the changes since the last request. The cost of a request
-thus depends on the changes, not on the number of partitions.
+Unlike a consumer's session, this one receives the changes since the last request from its caller. The cost of
+a request therefore depends on the changes, not on the number of partitions.
 
 Invariant: `sent` is the content of the leader's session after the last request.
 Source: KIP-227, KIP-516; FetchSessionHandler of Apache Kafka.
@@ -56,7 +56,7 @@ class FollowerSession:
         if self.is_full:
             self.sent = dict(wanted)
             return _fetch_topics(wanted), ()
-        news: dict[TopicPartition, SentPartition] = {}
+        changed: dict[TopicPartition, SentPartition] = {}
         forgotten: list[tuple[TopicPartition, UUID]] = []
         for topic_partition in unwanted:
             known = self.sent.pop(topic_partition, None)
@@ -67,10 +67,10 @@ class FollowerSession:
             if known == partition:
                 continue
             if known is not None and known.topic_id != partition.topic_id:
-                # A re-created topic of the same name: the session must not keep the old one.
+                # The topic was re-created with the same name: the session must not keep the old topic.
                 forgotten.append((topic_partition, known.topic_id))
-            self.sent[topic_partition] = news[topic_partition] = partition
-        return _fetch_topics(news), _forgotten_topics(forgotten)
+            self.sent[topic_partition] = changed[topic_partition] = partition
+        return _fetch_topics(changed), _forgotten_topics(forgotten)
 
     def on_response(self, session_id: int) -> None:
         """Advance the session after a response without top-level error."""

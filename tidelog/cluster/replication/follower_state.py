@@ -1,6 +1,6 @@
 """One followed partition: its states, and the actions on its log.
 
-    TRUNCATING --its last epoch's end is found at the leader--> FETCHING
+    TRUNCATING --the leader returns the end of the follower's last epoch--> FETCHING
     TRUNCATING --the leader returns an epoch that the follower lacks--> TRUNCATING (KIP-279)
     FETCHING --the response has a diverging epoch: the log is truncated--> FETCHING (KIP-595)
     FETCHING --OFFSET_OUT_OF_RANGE--> RESETTING --the leader's bounds are known--> FETCHING
@@ -10,8 +10,8 @@
     BUILDING_REMOTE_LOG_AUX --the log has restarted with auxiliary state from the tier--> FETCHING
     any --a new leader epoch--> TRUNCATING or FETCHING
 
-A replica does not fetch while it builds. It leaves the ISR after replica.lag.time.max.ms, and then does
-not delay the high watermark any more. Its old log is unchanged until the auxiliary state is complete.
+A replica does not fetch while it builds the auxiliary state. It leaves the ISR after replica.lag.time.max.ms,
+and then no longer delays the high watermark. Its old log is unchanged until the auxiliary state is complete.
 
 Each change of a log is an action, which the shell performs and then reports as performed or failed. The
 new state depends on the log after the action.
@@ -33,19 +33,19 @@ from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 
 
 class ReplicaState(Enum):
-    """What a follower requests next."""
+    """The state of a follower, which determines its next request to the leader."""
 
     TRUNCATING = auto()
-    """The end of its last leader epoch (OffsetForLeaderEpoch)."""
+    """OffsetForLeaderEpoch: the end of its last epoch."""
     FETCHING = auto()
-    """The records from the end of its log on (Fetch)."""
+    """Fetch: the records from the end of its log on."""
     RESETTING = auto()
-    """The start and the end of the leader's log (ListOffsets)."""
+    """ListOffsets: the start and end of the leader's log."""
     BUILDING_REMOTE_LOG_AUX = auto()
-    """The offset to restart at, and the auxiliary state before it from the remote tier; see follower_aux."""
+    """ListOffsets and OffsetForLeaderEpoch, then reads from the remote tier; see follower_aux."""
 
 
-_LEGAL: Final[dict[ReplicaState, frozenset[ReplicaState]]] = {
+_TRANSITIONS: Final[dict[ReplicaState, frozenset[ReplicaState]]] = {
     ReplicaState.TRUNCATING: frozenset(
         {ReplicaState.TRUNCATING, ReplicaState.FETCHING, ReplicaState.BUILDING_REMOTE_LOG_AUX}
     ),
@@ -62,7 +62,7 @@ _LEGAL: Final[dict[ReplicaState, frozenset[ReplicaState]]] = {
 
 
 class LocalLog(Protocol):
-    """The follower's own log as the state machine reads it; a PartitionLog is one."""
+    """The part of the follower's own log that the state machine reads; implemented by PartitionLog."""
 
     @property
     def log_start_offset(self) -> Offset:
@@ -106,21 +106,21 @@ class FollowedPartition:
     lag: Offset | None = None
     delayed_until_ms: int = 0
     failures: int = 0
-    """Errors in a row."""
+    """The number of consecutive errors."""
     leader_end_offset: Offset | None = None
-    """While RESETTING: the leader's log end, None while it is not known."""
+    """The leader's log end while RESETTING; None if it is not known yet."""
     aux: AuxBuild | None = None
-    """While BUILDING_REMOTE_LOG_AUX, and only then."""
+    """The progress while BUILDING_REMOTE_LOG_AUX; None in other states."""
 
     def transition(self, state: ReplicaState) -> None:
         """Change the state; an illegal transition is a bug."""
-        assert state in _LEGAL[self.state], f"{self.topic_partition}: {self.state} -> {state}"
+        assert state in _TRANSITIONS[self.state], f"{self.topic_partition}: {self.state} -> {state}"
         self.state = state
         self.leader_end_offset = None
         self.aux = AuxBuild() if state is ReplicaState.BUILDING_REMOTE_LOG_AUX else None
 
     def restart(self, *, compares_epochs: bool) -> None:
-        """Return to FETCHING from any state, at the end of the log: a leader epoch or connection is new."""
+        """Return to FETCHING at the end of the log, in a new leader epoch or on a new connection."""
         self.state, self.aux = ReplicaState.FETCHING, None
         self.follow_log(compares_epochs=compares_epochs)
 
@@ -176,7 +176,7 @@ class Append(NamedTuple):
 
 
 class Truncate(NamedTuple):
-    """Truncate the log to `offset`; if not `is_complete`, the leader is asked once more."""
+    """Truncate the log to `offset`; if not `is_complete`, another request to the leader follows."""
 
     partition: FollowedPartition
     offset: Offset
@@ -195,8 +195,8 @@ class RestartAt(NamedTuple):
 class FetchAuxiliary(NamedTuple):
     """Read the leader epochs and producers of `segment` from the tier, outside of the fetch loop.
 
-    The result is reported by `auxiliary_fetched` or `auxiliary_failed`; it is ignored if the partition or
-    its leader epoch has changed. `build` identifies the attempt.
+    The result is reported by `on_auxiliary_fetched` or `on_auxiliary_failed`. It is ignored if the partition
+    or its leader epoch has changed. `build` identifies the attempt.
     """
 
     partition: FollowedPartition
@@ -215,7 +215,7 @@ class RestartFromRemote(NamedTuple):
     reason: str
 
 
-class Delayed(NamedTuple):
+class PartitionDelayed(NamedTuple):
     """No action: the partition is delayed because of the leader's error `code`; the shell logs it."""
 
     partition: FollowedPartition
@@ -223,7 +223,7 @@ class Delayed(NamedTuple):
     reason: str = ""
 
 
-class Failed(NamedTuple):
+class PartitionFailed(NamedTuple):
     """No action: the partition is not copied until its metadata changes; the shell logs it."""
 
     partition: FollowedPartition
@@ -232,6 +232,6 @@ class Failed(NamedTuple):
 
 
 LogAction: TypeAlias = Append | Truncate | RestartAt | RestartFromRemote
-"""The actions on a log, reported by `performed` or `action_failed`."""
+"""The actions on a log, reported by `on_action_performed` or `on_action_failed`."""
 
-Action: TypeAlias = LogAction | FetchAuxiliary | Delayed | Failed
+Action: TypeAlias = LogAction | FetchAuxiliary | PartitionDelayed | PartitionFailed

@@ -16,30 +16,32 @@ from tidelog.cluster.replication.follower_state import LocalLog
 from tidelog.protocol.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 
 
-class Cut(NamedTuple):
-    """The new end of the log, and whether the leader's log is known to diverge exactly there."""
+class TruncationState(NamedTuple):
+    """The new end of the log, and whether the two logs are known to diverge exactly there."""
 
     offset: Offset
     is_complete: bool
     reason: str
 
 
-def cut_for(log: LocalLog, leader_epoch: LeaderEpoch, leader_end_offset: Offset) -> Cut:
+def truncation_state(log: LocalLog, leader_epoch: LeaderEpoch, leader_end_offset: Offset) -> TruncationState:
     """Return the truncation for the end of `leader_epoch`, at most the requested epoch, at the leader.
 
     The offset is -1 if the leader has no such epoch.
     """
     if leader_end_offset < 0:
-        return Cut(log.high_watermark, True, "the leader does not know the epoch: to the high watermark")
+        reason = "the leader does not have the epoch; truncating to the high watermark"
+        return TruncationState(log.high_watermark, True, reason)
     own_end = log.log_end_offset
     if leader_epoch == NO_LEADER_EPOCH:
-        return Cut(min(leader_end_offset, own_end), True, "to the end offset that the leader named")
+        reason = "truncating to the end offset that the leader returned"
+        return TruncationState(min(leader_end_offset, own_end), True, reason)
     own = log.leader_epochs.end_offset_for(leader_epoch, own_end)
     if own.end_offset < 0:
-        reason = f"no epoch up to the leader's {leader_epoch} is known: to its end there"
-        return Cut(min(leader_end_offset, own_end), True, reason)
+        reason = f"no epoch up to {leader_epoch} is known here; truncating to its end offset at the leader"
+        return TruncationState(min(leader_end_offset, own_end), True, reason)
     if own.epoch != leader_epoch:
-        reason = f"epoch {leader_epoch} is not known: to the end of epoch {own.epoch}, then ask again"
-        return Cut(min(own.end_offset, own_end), False, reason)
-    reason = f"epoch {leader_epoch} ends at {leader_end_offset} at the leader, at {own.end_offset} here"
-    return Cut(min(own.end_offset, leader_end_offset, own_end), True, reason)
+        reason = f"epoch {leader_epoch} is unknown here; truncating to the end of epoch {own.epoch} first"
+        return TruncationState(min(own.end_offset, own_end), False, reason)
+    reason = f"epoch {leader_epoch} ends at {leader_end_offset} at the leader, and at {own.end_offset} here"
+    return TruncationState(min(own.end_offset, leader_end_offset, own_end), True, reason)

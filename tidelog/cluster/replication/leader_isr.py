@@ -3,7 +3,7 @@
     committed --propose--> pending --response with the new ISR-----------------> committed, new epoch
                            pending --INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED-> committed as before
                            pending --FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION ...> pending, until the
-                                     metadata shows whether the change was made
+                                     metadata shows whether the ISR was changed
                            pending --any other error, no response--> pending, sent again
 
 Source: KIP-497, kafka.cluster.Partition of Apache Kafka.
@@ -44,7 +44,7 @@ class IsrProposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IsrCommitted:
+class CommittedIsr:
     """The controller's response: the current partition."""
 
     leader: BrokerId
@@ -58,14 +58,14 @@ class IsrOutcome(Enum):
 
     COMMITTED = "the ISR is as requested"
     STALE = "the partition has changed; the response has no effect"
-    REJECTED = "the change was not made; the ISR is as before"
-    UNKNOWN = "the change may have been made; the metadata will show it"
+    REJECTED = "the ISR was not changed"
+    UNKNOWN = "the ISR may have been changed; the metadata will show it"
     RETRY = "the proposal must be sent again"
 
 
-# The controller guarantees that the partition epoch was right and that nothing was changed.
-CERTAINLY_NOT_MADE: Final = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
-SHOWN_BY_METADATA: Final = frozenset(
+# These errors guarantee that the partition epoch was correct and the ISR was not changed.
+REJECTION_ERRORS: Final = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
+UNKNOWN_OUTCOME_ERRORS: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,

@@ -1,6 +1,6 @@
 """The state of one partition at its leader: followers, ISR and high watermark.
 
-    committed ISR     the ISR in the metadata; its size decides whether acks=all is accepted
+    committed ISR     the ISR in the metadata; its size determines whether acks=all is accepted
     maximal ISR       the committed ISR and replicas that are about to join; all have the committed records
     high watermark    the smallest log end offset of the maximal ISR and of replicas about to catch up; it
                       does not advance while the ISR is smaller than min.insync.replicas (KIP-966)
@@ -10,9 +10,9 @@ records may be between the two, KAFKA-7128), if its broker is unfenced and is th
 (KIP-841, KIP-903). It leaves if it was not caught up for replica.lag.time.max.ms. Either is a proposal
 to the controller (`leader_isr`); at most one is pending.
 
-Invariants: ISR and followers are parts of the assigned replicas; while a proposal is pending no other is
-made; partition_epoch never decreases.
-I/O: none; the log's offsets and monotonic times come as arguments.
+Invariants: ISR and followers are subsets of the assigned replicas; at most one proposal is pending;
+partition_epoch never decreases.
+I/O: none; the log's offsets and monotonic times are arguments.
 Source: kafka.cluster.Partition of Apache Kafka; KIP-497, KIP-841, KIP-903, KIP-966.
 """
 
@@ -23,9 +23,9 @@ from typing import TypeAlias
 
 from tidelog.cluster.image import BrokerImage, PartitionImage
 from tidelog.cluster.replication.leader_isr import (
-    CERTAINLY_NOT_MADE,
-    SHOWN_BY_METADATA,
-    IsrCommitted,
+    REJECTION_ERRORS,
+    UNKNOWN_OUTCOME_ERRORS,
+    CommittedIsr,
     IsrMember,
     IsrOutcome,
     IsrProposal,
@@ -35,7 +35,7 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset
 
 Brokers: TypeAlias = Callable[[], Mapping[BrokerId, BrokerImage]]
-"""The registered brokers as of now."""
+"""Returns the brokers that are currently registered."""
 
 
 class LeaderState:
@@ -49,7 +49,7 @@ class LeaderState:
         "broker_id",
         "epoch_start_offset",
         "followers",
-        "is_alone",
+        "is_only_replica",
         "is_under_min_isr",
         "isr",
         "leader_epoch",
@@ -82,61 +82,63 @@ class LeaderState:
         self.leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
         self.partition_epoch = -1
         self.epoch_start_offset: Offset = 0
-        """Where this leader epoch starts in the log."""
+        """The start offset of this leader epoch in the log."""
         self.adding_replicas: tuple[BrokerId, ...] = ()
         self.removing_replicas: tuple[BrokerId, ...] = ()
         # Cached for every append.
-        self.is_alone = True
+        self.is_only_replica = True
         """Whether there are no other replicas, so that appended records are committed at once."""
         self.is_under_min_isr = False
         """Whether the committed ISR is too small for acks=all."""
         self.waits_for_followers = False
-        """Whether an append alone cannot move the high watermark: a follower has to fetch first."""
+        """Whether a follower must fetch before the high watermark can advance."""
 
     # ---- the metadata
 
-    def _have_others_led(self, leader_epoch: LeaderEpoch) -> bool:
+    def _had_other_leader(self, leader_epoch: LeaderEpoch) -> bool:
         """Return whether another broker led between our epoch and `leader_epoch`.
 
-        Each election is one epoch. Followers may have truncated their logs under that leader, so their
-        known positions are invalid then.
+        Each election starts one epoch. Followers may have truncated their logs under that leader, so their
+        known positions are then invalid.
         """
         return leader_epoch > self.leader_epoch + 1
 
-    def follow_metadata(self, placed: PartitionImage, log_end_offset: Offset, now_ms: int) -> bool:
+    def apply_metadata(self, partition_image: PartitionImage, log_end_offset: Offset, now_ms: int) -> bool:
         """Apply the partition in the metadata; return False if it is older than the known state.
 
         A new partition epoch ends a pending proposal, which is based on the old one. The same partition epoch
         has no effect.
         """
-        if placed.partition_epoch < self.partition_epoch:
+        if partition_image.partition_epoch < self.partition_epoch:
             return False
-        self._assign(placed)
-        if placed.leader_epoch > self.leader_epoch:
-            is_new_leader = self.leader_epoch == NO_LEADER_EPOCH or self._have_others_led(placed.leader_epoch)
+        self._assign(partition_image)
+        if partition_image.leader_epoch > self.leader_epoch:
+            is_new_leader = self.leader_epoch == NO_LEADER_EPOCH or self._had_other_leader(
+                partition_image.leader_epoch
+            )
             for follower in self.followers.values():
                 follower.on_new_leader_epoch(
                     log_end_offset,
                     is_new_leader=is_new_leader,
-                    is_in_sync=follower.broker_id in placed.isr,
+                    is_in_sync=follower.broker_id in partition_image.isr,
                     now_ms=now_ms,
                 )
-            self.leader_epoch = placed.leader_epoch
+            self.leader_epoch = partition_image.leader_epoch
             self.epoch_start_offset = log_end_offset
-        if placed.partition_epoch > self.partition_epoch:
-            self.partition_epoch = placed.partition_epoch
-            self._commit(placed.isr)
+        if partition_image.partition_epoch > self.partition_epoch:
+            self.partition_epoch = partition_image.partition_epoch
+            self._commit(partition_image.isr)
         return True
 
-    def _assign(self, placed: PartitionImage) -> None:
+    def _assign(self, partition_image: PartitionImage) -> None:
         known = self.followers
         self.followers = {
             replica: known.get(replica) or FollowerPosition(replica)
-            for replica in placed.replicas
+            for replica in partition_image.replicas
             if replica != self.broker_id
         }
-        self.adding_replicas = placed.adding_replicas
-        self.removing_replicas = placed.removing_replicas
+        self.adding_replicas = partition_image.adding_replicas
+        self.removing_replicas = partition_image.removing_replicas
         self._refresh()
 
     def _commit(self, isr: Iterable[BrokerId]) -> None:
@@ -147,12 +149,12 @@ class LeaderState:
 
     def _refresh(self) -> None:
         """Update the cached values after a change of ISR, replicas or min.insync.replicas."""
-        self.is_alone = not self.followers
+        self.is_only_replica = not self.followers
         self.is_under_min_isr = len(self.isr) < self.effective_min_insync_replicas
         self.waits_for_followers = len(self.maximal_isr) > 1
 
-    def use_min_insync_replicas(self, min_insync_replicas: int) -> None:
-        """Apply a changed config; the high watermark may advance then."""
+    def set_min_insync_replicas(self, min_insync_replicas: int) -> None:
+        """Apply a changed config, after which the high watermark may advance."""
         self.min_insync_replicas = min_insync_replicas
         self._refresh()
 
@@ -169,7 +171,7 @@ class LeaderState:
     ) -> bool:
         """Record a fetch of an assigned follower in this leader epoch; return True if its log end changed.
 
-        Errors: KafkaError NOT_LEADER_OR_FOLLOWER for a broker that has registered again since (KIP-903).
+        Errors: KafkaError NOT_LEADER_OR_FOLLOWER for a broker that has registered again (KIP-903).
         """
         follower = self.followers[broker_id]
         if broker_epoch != -1:
@@ -187,7 +189,8 @@ class LeaderState:
         if registered is not None and registered.epoch > broker_epoch:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"stale epoch {broker_epoch} in a fetch of broker {broker_id}; it is {registered.epoch} now",
+                f"fetch of broker {broker_id} has stale broker epoch {broker_epoch}; "
+                f"the current epoch is {registered.epoch}",
             )
 
     def is_in_sync(self, broker_id: BrokerId) -> bool:
@@ -213,18 +216,19 @@ class LeaderState:
         return min(self.min_insync_replicas, len(self.followers) + 1)
 
     @property
-    def keeps_acks_all(self) -> bool:
+    def has_enough_in_sync_replicas(self) -> bool:
         """Whether records appended with acks=all may be acknowledged when they are committed."""
         return len(self.maximal_isr) >= self.effective_min_insync_replicas
 
     def is_followed_since(self, since_ms: int) -> bool:
         """Return whether every other member of the ISR has followed this leader at `since_ms` or later.
 
-        If so no other leader was elected among them before; a leader that is partitioned, or was suspended,
-        cannot know that. Below min.insync.replicas replicas outside of the ISR may be elected (KIP-966).
+        If so, no other leader was elected among them before that time. A leader that was partitioned or
+        suspended cannot know this otherwise. Below min.insync.replicas the result is False, because replicas
+        outside the ISR may be elected (KIP-966).
         """
         return not self.is_under_min_isr and all(
-            self.followers[broker].followed_ms >= since_ms
+            self.followers[broker].last_followed_ms >= since_ms
             for broker in self.maximal_isr
             if broker != self.broker_id
         )
@@ -232,7 +236,7 @@ class LeaderState:
     def high_watermark(self, log_end_offset: Offset, now_ms: int) -> Offset | None:
         """Return the log end offset that all relevant replicas have; None if the ISR is too small.
 
-        It may be below the present high watermark, which then stays.
+        It may be below the current high watermark, which then does not change.
         """
         if not self._can_commit():
             return None
@@ -250,7 +254,7 @@ class LeaderState:
         return not self.is_under_min_isr
 
     def _is_about_to_join(self, follower: FollowerPosition, log_end_offset: Offset, now_ms: int) -> bool:
-        """Return whether the high watermark waits for a follower: else it may never catch up."""
+        """Return whether the high watermark waits for a follower, which could never catch up otherwise."""
         return follower.is_caught_up(log_end_offset, now_ms, self._lag_time_max_ms) and self.may_join(
             follower
         )
@@ -258,13 +262,13 @@ class LeaderState:
     # ---- changes of the ISR
 
     def may_join(self, follower: FollowerPosition) -> bool:
-        """Return whether its broker is active and is the incarnation that fetched (KIP-841, KIP-903)."""
+        """Return whether the broker is active, and is the incarnation that fetched (KIP-841, KIP-903)."""
         broker = self._brokers().get(follower.broker_id)
         if broker is None or follower.broker_epoch is None:
             return False
-        return self._is_admitted(broker) and self._is_incarnation(follower, broker)
+        return self._is_broker_active(broker) and self._is_incarnation(follower, broker)
 
-    def _is_admitted(self, broker: BrokerImage) -> bool:
+    def _is_broker_active(self, broker: BrokerImage) -> bool:
         """Return whether the broker is neither fenced nor in controlled shutdown (KIP-841)."""
         return broker.is_active
 
@@ -273,7 +277,7 @@ class LeaderState:
         return follower.broker_epoch in (-1, broker.epoch)
 
     def propose_expansion(self, broker_id: BrokerId, high_watermark: Offset) -> IsrProposal | None:
-        """Return the proposal to add a follower that has fetched, now pending; None if it may not join."""
+        """Propose to add a follower that has fetched; return None if it may not join."""
         if self.pending is not None or broker_id in self.isr:
             return None
         follower = self.followers[broker_id]
@@ -282,7 +286,7 @@ class LeaderState:
             return None
         if not self.may_join(follower):
             return None
-        self._count_at_once(broker_id)
+        self._add_to_maximal_isr(broker_id)
         return self._propose((*self.isr, broker_id), added=broker_id)
 
     def _has_committed(self, end_offset: Offset, high_watermark: Offset) -> bool:
@@ -293,26 +297,26 @@ class LeaderState:
         """Return whether a follower with this log end offset has reached this leader epoch (KAFKA-7128)."""
         return end_offset >= self.epoch_start_offset
 
-    def _count_at_once(self, broker_id: BrokerId) -> None:
-        """Have the high watermark wait for a replica while the controller is asked to add it (KIP-497)."""
+    def _add_to_maximal_isr(self, broker_id: BrokerId) -> None:
+        """Let the high watermark wait for a replica while its addition to the ISR is pending (KIP-497)."""
         self.maximal_isr = frozenset((*self.isr, broker_id))
         self._refresh()
 
     def propose_shrink(self, log_end_offset: Offset, now_ms: int) -> IsrProposal | None:
-        """Return the proposal to remove replicas that lag for too long; None if there are none."""
+        """Propose to remove replicas that have lagged too long; return None if there are none."""
         if self.pending is not None:
             return None
         removed = frozenset(
             member
             for member in self.isr
-            if member != self.broker_id and not self._keeps_up(member, log_end_offset, now_ms)
+            if member != self.broker_id and not self._is_caught_up(member, log_end_offset, now_ms)
         )
         if not removed:
             return None
         remaining = tuple(member for member in self.isr if member not in removed)
         return self._propose(remaining, removed=removed)
 
-    def _keeps_up(self, member: BrokerId, log_end_offset: Offset, now_ms: int) -> bool:
+    def _is_caught_up(self, member: BrokerId, log_end_offset: Offset, now_ms: int) -> bool:
         follower = self.followers.get(member)
         return follower is not None and follower.is_caught_up(log_end_offset, now_ms, self._lag_time_max_ms)
 
@@ -336,24 +340,24 @@ class LeaderState:
         if member == self.broker_id:
             return self._own_epoch()
         follower = self.followers.get(member)
-        # A member that has not fetched from this leader yet was added by the controller, which also knows
-        # when it restarts: that raises the partition epoch, so the proposal is rejected.
+        # A member that has not fetched from this leader yet was added by the controller. If it restarts, the
+        # controller raises the partition epoch, so the proposal is rejected.
         return -1 if follower is None or follower.broker_epoch is None else follower.broker_epoch
 
-    def answered(self, proposal: IsrProposal, answer: IsrCommitted | ErrorCode) -> IsrOutcome:
+    def on_isr_response(self, proposal: IsrProposal, response: CommittedIsr | ErrorCode) -> IsrOutcome:
         """Apply the controller's response; on RETRY the proposal must be sent again unchanged."""
         if self.pending is not proposal:
             return IsrOutcome.STALE
-        if isinstance(answer, IsrCommitted):
-            if answer.leader_epoch != self.leader_epoch or answer.partition_epoch < self.partition_epoch:
+        if isinstance(response, CommittedIsr):
+            if response.leader_epoch != self.leader_epoch or response.partition_epoch < self.partition_epoch:
                 return IsrOutcome.STALE
-            self.partition_epoch = answer.partition_epoch
-            self._commit(answer.isr)
+            self.partition_epoch = response.partition_epoch
+            self._commit(response.isr)
             return IsrOutcome.COMMITTED
-        if answer in CERTAINLY_NOT_MADE:
+        if response in REJECTION_ERRORS:
             self._commit(self.isr)
             return IsrOutcome.REJECTED
-        return IsrOutcome.UNKNOWN if answer in SHOWN_BY_METADATA else IsrOutcome.RETRY
+        return IsrOutcome.UNKNOWN if response in UNKNOWN_OUTCOME_ERRORS else IsrOutcome.RETRY
 
     # ---- metrics
 

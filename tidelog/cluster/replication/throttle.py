@@ -1,9 +1,11 @@
-"""How many bytes per second throttled replicas may move, so that a reassignment leaves room for clients.
+"""The replication quota: a limit on the bytes per second of throttled replicas.
 
-Which replicas are throttled is a topic's config, the rate a broker's, separately for leaders and followers.
-The rate is measured over the last windows (replication.quota.window.num of
-replication.quota.window.size.seconds); the current window counts as a whole one, so that a burst is
-noticed at once.
+With it, a reassignment does not slow down clients.
+
+The throttled replicas are a config of the topic, the rate is a config of the broker. Both exist separately
+for leaders and followers. The rate is measured over the last windows (replication.quota.window.num of
+replication.quota.window.size.seconds). The current window counts as a whole one, so that a burst is detected
+at once.
 
 Units: monotonic ms. I/O: none. Source: ReplicationQuotaManager and SimpleRate of Apache Kafka.
 """
@@ -31,7 +33,7 @@ def throttled_indices(replicas: Iterable[str], broker_id: BrokerId) -> frozenset
 
 
 class ReplicationQuota:
-    """One direction's rate and the partitions that share it; a rate of None is no limit."""
+    """The rate of one direction and the partitions that share it; a rate of None means no limit."""
 
     def __init__(self, *, window_ms: int, window_count: int) -> None:
         self.rate: int | None = None

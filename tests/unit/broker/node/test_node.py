@@ -170,10 +170,10 @@ async def test_a_deleted_topic_completes_the_requests_that_wait_for_it(tmp_path:
             await consumer.poll(timeout_ms=100)
             purgatory = node.services.fetch_purgatory
             async with asyncio.timeout(20):
-                while not purgatory.delayed:
+                while not purgatory.delayed_count:
                     await consumer.poll(timeout_ms=20)
                 await admin.delete_topics(["t"])
-                assert purgatory.delayed == 0
+                assert purgatory.delayed_count == 0
 
 
 async def test_partitions_that_are_not_in_the_metadata_become_strays(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.broker.partitions.commits import Commits
+from tidelog.broker.partitions.commits import PendingCommits
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 
@@ -28,13 +28,13 @@ class FakePartition:
 
 
 async def test_what_is_committed_already_is_done_at_once() -> None:
-    partition, commits = FakePartition(), Commits()
+    partition, commits = FakePartition(), PendingCommits()
     partition.high_watermark = 5
     assert commits.wait(partition, 5).done()
 
 
 async def test_appends_are_settled_as_the_high_watermark_passes_them() -> None:
-    partition, commits = FakePartition(), Commits()
+    partition, commits = FakePartition(), PendingCommits()
     first, second = commits.wait(partition, 3), commits.wait(partition, 6)
     commits.check(partition.topic_partition)
     assert not first.done()
@@ -47,7 +47,7 @@ async def test_appends_are_settled_as_the_high_watermark_passes_them() -> None:
 
 
 async def test_lost_leadership_refuses_all_that_wait() -> None:
-    partition, commits = FakePartition(), Commits()
+    partition, commits = FakePartition(), PendingCommits()
     waiting = [commits.wait(partition, offset) for offset in (3, 6)]
     partition.is_leader = False
     commits.check(partition.topic_partition)

@@ -30,15 +30,15 @@ class Followed:
 
 
 @pytest.mark.parametrize(
-    ("confirmed_ms", "followed_ms", "is_likely"),
+    ("confirmed_ms", "last_followed_ms", "is_likely"),
     [(100_000, 0, True), (0, 100_000, True), (95_500, 0, True), (95_499, 95_499, False), (0, 0, False)],
     ids=["heartbeat", "followers", "half a session", "longer", "cut off"],
 )
 def test_either_proof_is_enough_to_serve_for_half_a_session(
-    confirmed_ms: int, followed_ms: int, is_likely: bool
+    confirmed_ms: int, last_followed_ms: int, is_likely: bool
 ) -> None:
     lease, _ = lease_at(100_000, confirmed_ms)
-    assert lease.is_likely(cast(Partition, Followed(followed_ms))) is is_likely
+    assert lease.is_likely(cast(Partition, Followed(last_followed_ms))) is is_likely
 
 
 @pytest.mark.parametrize(("confirmed_ms", "is_confirmed"), [(95_500, True), (95_499, False)])

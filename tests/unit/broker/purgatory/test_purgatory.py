@@ -68,20 +68,20 @@ def test_an_operation_that_is_ready_completes_at_once_and_is_not_watched(
     operation.ready = True
     assert purgatory.try_complete_else_watch(operation, ["a", "b"])
     assert (operation.completions, operation.tries) == (1, 1)
-    assert (purgatory.delayed, purgatory.watched, len(timers)) == (0, 0, 0)
+    assert (purgatory.delayed_count, purgatory.watched_count, len(timers)) == (0, 0, 0)
 
 
 def test_an_event_at_any_of_its_keys_completes_an_operation(purgatory: Purgatory, timers: Timers) -> None:
     operation = Operation()
     assert not purgatory.try_complete_else_watch(operation, ["a", "b", "c"])
-    assert (purgatory.delayed, purgatory.watched, len(timers)) == (1, 3, 1)
+    assert (purgatory.delayed_count, purgatory.watched_count, len(timers)) == (1, 3, 1)
     assert purgatory.check_and_complete("b") == 0
     assert purgatory.check_and_complete("elsewhere") == 0
     operation.ready = True
     assert purgatory.check_and_complete("b") == 1
     assert purgatory.check_and_complete("a") == 0
-    assert (operation.completions, purgatory.expired) == (1, 0)
-    assert (purgatory.delayed, len(timers)) == (0, 0)
+    assert (operation.completions, purgatory.expired_count) == (1, 0)
+    assert (purgatory.delayed_count, len(timers)) == (0, 0)
 
 
 def test_time_ends_the_waiting_exactly_once(purgatory: Purgatory, timers: Timers, clock: ManualClock) -> None:
@@ -92,12 +92,12 @@ def test_time_ends_the_waiting_exactly_once(purgatory: Purgatory, timers: Timers
     assert operation.completions == 0
     clock.now_ms += 1
     timers.advance()
-    assert (operation.completions, purgatory.expired) == (1, 1)
+    assert (operation.completions, purgatory.expired_count) == (1, 1)
     operation.ready = True
     assert purgatory.check_and_complete("a") == 0
     assert not operation.force_complete()
     assert operation.completions == 1
-    assert (purgatory.delayed, purgatory.watched) == (0, 0)
+    assert (purgatory.delayed_count, purgatory.watched_count) == (0, 0)
 
 
 def test_a_completed_operation_does_not_expire(
@@ -109,7 +109,7 @@ def test_a_completed_operation_does_not_expire(
     purgatory.check_and_complete("a")
     clock.now_ms += 1_000
     timers.advance()
-    assert (operation.completions, purgatory.expired) == (1, 0)
+    assert (operation.completions, purgatory.expired_count) == (1, 0)
 
 
 def test_many_watchers_of_one_key_are_asked_in_the_order_they_came(purgatory: Purgatory) -> None:
@@ -148,7 +148,7 @@ def test_an_operation_parked_while_others_complete_is_not_lost(purgatory: Purgat
     purgatory.try_complete_else_watch(bystander, ["a"])
     first.ready = True
     assert purgatory.check_and_complete("a") == 1
-    assert (purgatory.delayed, purgatory.watched) == (2, 2)
+    assert (purgatory.delayed_count, purgatory.watched_count) == (2, 2)
     successor.ready = bystander.ready = True
     assert purgatory.check_and_complete("a") == 2
 
@@ -159,14 +159,14 @@ def test_a_completed_operation_leaves_the_keys_that_stay_quiet_at_once(purgatory
         purgatory.try_complete_else_watch(operation, ["busy", "quiet"])
         operation.ready = True
         purgatory.check_and_complete("busy")
-        assert (purgatory.delayed, purgatory.watched) == (0, 0)
+        assert (purgatory.delayed_count, purgatory.watched_count) == (0, 0)
         assert operation.releases == 1
 
 
 def test_a_key_that_is_named_a_thousand_times_is_watched_and_checked_once(purgatory: Purgatory) -> None:
     operation = Operation()
     purgatory.try_complete_else_watch(operation, ["a"] * 1_000 + ["b"])
-    assert purgatory.watched == 2
+    assert purgatory.watched_count == 2
     purgatory.check_and_complete("a")
     assert operation.tries == 2, "once when it came, once for the event"
 
@@ -192,7 +192,7 @@ def test_an_operation_that_has_ended_releases_what_it_kept_once_and_nothing_refe
         purgatory.check_and_complete("a")
     assert operation.releases == 1
     assert operation.completions == (end in ("complete", "expire"))
-    assert (purgatory.delayed, purgatory.watched, len(timers)) == (0, 0, 0)
+    assert (purgatory.delayed_count, purgatory.watched_count, len(timers)) == (0, 0, 0)
     left = weakref.ref(operation)
     del operation
     # The log that pytest captures refers to an operation that failed, by way of the traceback.
@@ -218,7 +218,7 @@ def test_a_failing_operation_is_told_and_leaves_the_others_their_turn(
         purgatory.check_and_complete("a")
     assert bad.failures == [error]
     assert good.completions == 1
-    assert purgatory.delayed == 0
+    assert purgatory.delayed_count == 0
     assert len(caplog.records) == 1
     purgatory.check_and_complete("a")
     assert bad.failures == [error]
@@ -233,7 +233,7 @@ def test_an_operation_that_fails_at_its_deadline_is_told(
     clock.now_ms += 10
     timers.advance()
     assert operation.failures == [operation.error_on_complete]
-    assert purgatory.delayed == 0
+    assert purgatory.delayed_count == 0
     assert len(caplog.records) == 1
 
 
@@ -242,7 +242,7 @@ def test_an_error_at_the_first_try_goes_to_the_caller(purgatory: Purgatory) -> N
     operation.error = ZeroDivisionError("broken")
     with pytest.raises(ZeroDivisionError):
         purgatory.try_complete_else_watch(operation, ["a"])
-    assert (purgatory.delayed, purgatory.watched, operation.releases) == (0, 0, 1)
+    assert (purgatory.delayed_count, purgatory.watched_count, operation.releases) == (0, 0, 1)
 
 
 def test_beyond_the_limit_in_bytes_the_largest_operations_expire_early_and_small_ones_wait(
@@ -257,7 +257,7 @@ def test_beyond_the_limit_in_bytes_the_largest_operations_expire_early_and_small
     assert [fetches.try_complete_else_watch(each, ["a"]) for each in large] == [False, False, False]
     assert [each.completions for each in large] == [1, 0, 0], "the oldest of the largest"
     assert memory.used_bytes == 40 * 500 + 2 * 40_000
-    assert (memory.expired_early, fetches.expired) == (1, 1)
+    assert (memory.early_expirations, fetches.expired_count) == (1, 1)
     assert not any(each.is_completed for each in small)
     for each in (*small, *large):
         each.cancel()
@@ -269,7 +269,7 @@ def test_an_operation_that_alone_exceeds_the_limit_is_completed_when_it_comes(ti
     purgatory = Purgatory("Fetch", timers, memory)
     operation = Operation(size_bytes=1_001)
     assert purgatory.try_complete_else_watch(operation, ["a"])
-    assert (operation.completions, purgatory.delayed, memory.used_bytes) == (1, 0, 0)
+    assert (operation.completions, purgatory.delayed_count, memory.used_bytes) == (1, 0, 0)
 
 
 def test_at_shutdown_everything_is_completed(purgatory: Purgatory, timers: Timers) -> None:
@@ -279,7 +279,7 @@ def test_at_shutdown_everything_is_completed(purgatory: Purgatory, timers: Timer
         purgatory.try_complete_else_watch(operation, [number % 3, "all"])
     purgatory.force_all()
     assert [operation.completions for operation in operations] == [1] * 20
-    assert (purgatory.delayed, purgatory.watched, len(timers)) == (0, 0, 0)
+    assert (purgatory.delayed_count, purgatory.watched_count, len(timers)) == (0, 0, 0)
 
 
 class PurgatoryMachine(RuleBasedStateMachine):
@@ -325,12 +325,12 @@ class PurgatoryMachine(RuleBasedStateMachine):
     @invariant()
     def counts_add_up(self) -> None:
         pending = [operation for operation in self.operations if not operation.is_completed]
-        assert self.purgatory.delayed == len(pending) == len(self.timers)
+        assert self.purgatory.delayed_count == len(pending) == len(self.timers)
         assert all(operation.completions == operation.is_completed for operation in self.operations)
         assert all(operation.releases <= operation.is_completed for operation in self.operations)
         lists = self.purgatory._watchers.values()
         assert all(lists), "a key without operations is dropped"
-        assert self.purgatory.watched == sum(map(len, lists))
+        assert self.purgatory.watched_count == sum(map(len, lists))
         assert {id(one) for watchers in lists for one in watchers} == {id(one) for one in pending}
         assert self.memory.used_bytes == sum(one.size_bytes for one in pending) <= self.memory.limit_bytes
 

@@ -149,9 +149,9 @@ async def test_a_thousand_logs_that_are_cut_let_heartbeats_through_between_them(
     def perform(action: Append | Truncate | RestartAt, log: PartitionLog, now_ms: int) -> bool:
         if isinstance(action, Truncate):
             cut_in.append(turn)
-        return follower_log.perform(action, log, now_ms)
+        return follower_log.apply_action(action, log, now_ms)
 
-    monkeypatch.setattr(fetcher, "perform", perform)
+    monkeypatch.setattr(fetcher, "apply_action", perform)
     pair.create("t", 5)
     for index in range(5):
         for log in pair.logs(TopicPartition("t", index)):
@@ -288,7 +288,7 @@ async def test_a_log_that_fails_is_given_up_and_the_others_go_on(
     for each in (broken, whole):
         pair.append(each, "a")
     await eventually(lambda: broken in pair.fetchers.failed_partitions and pair.are_equal(whole))
-    assert "t-0 has failed, and waits for new metadata" in caplog.text
+    assert "Partition t-0 has failed in" in caplog.text
 
 
 async def test_a_follower_whose_disk_was_full_goes_on_when_there_is_room_again(pair: ReplicaPair) -> None:

@@ -15,7 +15,7 @@ from tests.support.waiting import eventually
 from tidelog.broker.observability.exposition import Exposition
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.replication.fetcher_metrics import report_fetchers
-from tidelog.broker.replication.remote_tier import FollowersTier
+from tidelog.broker.replication.remote_tier import FollowerTier
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
@@ -70,7 +70,7 @@ class TieredPair:
     def __init__(self) -> None:
         self.metadata = InMemoryRemoteLogMetadataManager()
         self.reader = Reader()
-        self.pair = ReplicaPair(tier=FollowersTier(self.metadata, self.reader))
+        self.pair = ReplicaPair(tier=FollowerTier(self.metadata, self.reader))
         self.pair.create("t", 2, remote_storage_enable="true", local_retention_bytes="1")
         log = self.leader
         append(log, "a", "b", "c", leader_epoch=0)

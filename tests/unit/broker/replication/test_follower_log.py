@@ -10,7 +10,7 @@ import pytest
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS, TOPIC_PARTITION, append, batch, open_log, values_of
 from tests.support.logs.tiered_logs import tiered_log
-from tidelog.broker.replication.follower_log import perform
+from tidelog.broker.replication.follower_log import apply_action
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
 from tidelog.cluster.replication.follower_state import (
     Append,
@@ -52,8 +52,8 @@ class Following:
         action = Append(
             self.partition, self.log.log_end_offset, memoryview(records), high_watermark, log_start_offset
         )
-        moved = perform(action, self.log, NOW_MS)
-        self.fetcher.performed(action)
+        moved = apply_action(action, self.log, NOW_MS)
+        self.fetcher.on_action_performed(action)
         return moved
 
 
@@ -77,7 +77,7 @@ def behind_the_tier() -> Following:
     producer.batches.append(BatchMetadata(0, 3, 0, NOW_MS))
     epochs = (EpochEntry(0, 0), EpochEntry(2, 2), EpochEntry(5, 4))
     restart = RestartFromRemote(following.partition, 4, 0, epochs, encode_snapshot([producer]), "test")
-    assert not perform(restart, log, NOW_MS), "nobody sees more than before"
+    assert not apply_action(restart, log, NOW_MS), "nobody sees more than before"
     return following
 
 
@@ -115,7 +115,7 @@ def test_the_log_start_follows_the_leaders(follower: Following) -> None:
 
 
 def test_an_empty_log_can_start_within_a_batch(follower: Following) -> None:
-    perform(RestartAt(follower.partition, 2, "test"), follower.log, NOW_MS)
+    apply_action(RestartAt(follower.partition, 2, "test"), follower.log, NOW_MS)
     assert follower.log.log_end_offset == 2
     follower.appended(records("a", "b", "c", "d", base_offset=0), high_watermark=4, log_start_offset=2)
     assert (follower.log.log_start_offset, follower.log.log_end_offset) == (2, 4)
@@ -149,11 +149,11 @@ def test_a_cut_below_the_high_watermark_is_done_and_logged(
 ) -> None:
     append(follower.log, "a", leader_epoch=0)
     append(follower.log, "b", leader_epoch=1)
-    perform(Truncate(follower.partition, 1, True, "epoch 0 ends at 1"), follower.log, NOW_MS)
+    apply_action(Truncate(follower.partition, 1, True, "epoch 0 ends at 1"), follower.log, NOW_MS)
     assert values_of(follower.log) == ["a"]
     assert follower.log.high_watermark == 1
     (record,) = [each for each in caplog.records if each.levelname == "WARNING"]
-    assert "truncates the log from offset 2 to 1, high watermark 2" in record.getMessage()
+    assert "from offset 2 to 1, high watermark 2" in record.getMessage()
 
 
 def test_a_log_begins_behind_the_tier_with_its_epochs_and_producers(behind_the_tier: Following) -> None:
@@ -180,5 +180,5 @@ def test_the_log_start_of_the_leader_is_followed_within_what_is_in_the_tier(
 def test_an_epoch_without_a_record_goes_when_the_next_leader_does_not_have_it(
     behind_the_tier: Following,
 ) -> None:
-    perform(Truncate(behind_the_tier.partition, 4, True, "test"), behind_the_tier.log, NOW_MS)
+    apply_action(Truncate(behind_the_tier.partition, 4, True, "test"), behind_the_tier.log, NOW_MS)
     assert behind_the_tier.log.leader_epochs.entries == [(0, 0), (2, 2)]

@@ -8,7 +8,7 @@ from uuid import UUID
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.waiting import eventually
 from tidelog.broker.replication.isr_updates import IsrUpdates
-from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrMember, IsrProposal
+from tidelog.cluster.replication.leader_isr import CommittedIsr, IsrMember, IsrProposal
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.alter_partition import (
@@ -28,7 +28,7 @@ class FakePartition:
         self.topic_id = TOPIC_ID
         self.topic_partition = TopicPartition("t", index)
         self.pending_isr: IsrProposal | None = None
-        self.heard: list[IsrCommitted | ErrorCode] = []
+        self.heard: list[CommittedIsr | ErrorCode] = []
 
     def propose(self, updates: IsrUpdates, *isr: int, epoch: int = 10) -> IsrProposal:
         self.pending_isr = IsrProposal(
@@ -41,7 +41,7 @@ class FakePartition:
         updates.propose(self, self.pending_isr)
         return self.pending_isr
 
-    def on_isr_response(self, proposal: IsrProposal, answer: IsrCommitted | ErrorCode) -> bool:
+    def on_isr_response(self, proposal: IsrProposal, answer: CommittedIsr | ErrorCode) -> bool:
         self.heard.append(answer)
         if answer is ErrorCode.UNKNOWN_SERVER_ERROR:
             return True
@@ -113,7 +113,7 @@ async def test_proposals_of_one_turn_go_in_one_request_with_broker_epochs() -> N
     assert [(m.broker_id, m.broker_epoch) for m in sent.new_isr_with_epochs] == [(1, 101), (2, 102)]
     channel.commit(0)
     await eventually(lambda: second.heard)
-    assert first.heard == [IsrCommitted(leader=1, leader_epoch=5, partition_epoch=11, isr=(1, 2))]
+    assert first.heard == [CommittedIsr(leader=1, leader_epoch=5, partition_epoch=11, isr=(1, 2))]
     await updates.close()
 
 
@@ -218,7 +218,7 @@ async def test_error_codes_of_a_newer_controller_end_nothing() -> None:
 
 async def test_a_partition_that_fails_on_its_answer_leaves_the_others_theirs() -> None:
     class Failing(FakePartition):
-        def on_isr_response(self, proposal: IsrProposal, answer: IsrCommitted | ErrorCode) -> bool:
+        def on_isr_response(self, proposal: IsrProposal, answer: CommittedIsr | ErrorCode) -> bool:
             self.pending_isr = None
             raise RuntimeError("a bug")
 

@@ -13,9 +13,9 @@ from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, Follow
 from tidelog.cluster.replication.follower_state import (
     Action,
     Append,
-    Delayed,
-    Failed,
     FetchAuxiliary,
+    PartitionDelayed,
+    PartitionFailed,
     ReplicaState,
     RestartAt,
     RestartFromRemote,
@@ -35,7 +35,7 @@ from tidelog.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from tidelog.protocol.messages.offset_for_leader_epoch import EpochEndOffset as EndOfEpoch
+from tidelog.protocol.messages.offset_for_leader_epoch import EpochEndOffset as EpochEndQuery
 from tidelog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
@@ -67,7 +67,7 @@ class Tier:
         self.segments = list(segments)
         self.asked: list[tuple[int, int]] = []
 
-    def segment_with(
+    def find_segment(
         self, topic_id: UUID, topic_partition: TopicPartition, epoch: int, offset: int
     ) -> Segment | None:
         assert (topic_id, topic_partition.topic) == (ID, TOPIC)
@@ -124,16 +124,16 @@ class Follower:
         assert request is not None
         (asked,) = request.topics[0].partitions
         assert (asked.leader_epoch, asked.current_leader_epoch) == (asked_epoch, EPOCH)
-        answer = EndOfEpoch(partition=0, leader_epoch=epoch, end_offset=end_offset, error_code=error)
+        answer = EpochEndQuery(partition=0, leader_epoch=epoch, end_offset=end_offset, error_code=error)
         topics = (OffsetForLeaderTopicResult(topic=TOPIC, partitions=(answer,)),)
         return self.fetcher.on_epochs(OffsetForLeaderEpochResponse(topics=topics), self.now_ms)
 
     def auxiliary(
         self, action: Action, *epochs: tuple[int, int], producers: bytes | None = None
-    ) -> RestartFromRemote | Delayed | None:
+    ) -> RestartFromRemote | PartitionDelayed | None:
         """The tier answers."""
         assert isinstance(action, FetchAuxiliary)
-        return self.fetcher.auxiliary_fetched(action, epochs, producers, self.now_ms)
+        return self.fetcher.on_auxiliary_fetched(action, epochs, producers, self.now_ms)
 
     def next_fetch(self) -> FetchPartition:
         request = self.fetcher.build_fetch(self.now_ms)
@@ -200,8 +200,8 @@ def test_the_old_log_stays_until_all_of_the_past_is_there() -> None:
     follower.offset(-4, 9, epoch=1)
     (action,) = follower.epoch_end(0, 0, 3)
     assert isinstance(action, FetchAuxiliary)
-    failed = follower.fetcher.auxiliary_failed(action, "503", 0)
-    assert isinstance(failed, Delayed) and failed.reason == "503"
+    failed = follower.fetcher.on_auxiliary_failed(action, "503", 0)
+    assert isinstance(failed, PartitionDelayed) and failed.reason == "503"
     assert (log.log_end_offset, log.leader_epochs.entries) == (4, [(0, 0), (1, 3)])
 
 
@@ -214,7 +214,7 @@ def test_metadata_that_is_not_there_yet_is_waited_for_and_the_leader_asked_anew(
         follower.offset(-2, 0)
         follower.offset(-4, 3, epoch=0)
         (delayed,) = follower.epoch_end(0, 0, 9)
-        assert isinstance(delayed, Delayed) and "offset 2 of epoch 0" in delayed.reason
+        assert isinstance(delayed, PartitionDelayed) and "offset 2 of epoch 0" in delayed.reason
         assert follower.fetcher.build_offsets_request(follower.now_ms) is None, "not at once"
         due_ms = follower.fetcher.next_due_ms(follower.now_ms)
         assert due_ms is not None
@@ -264,7 +264,7 @@ def test_kafka_16105_a_partition_that_waits_for_the_tier_does_not_hold_up_the_ot
     assert other.log_end_offset == 9
     # Nor does a lost connection to the leader undo what is on its way from the tier.
     follower.fetcher.build_fetch(0)
-    follower.fetcher.on_fetch_lost(0)
+    follower.fetcher.on_fetch_failed(0)
     assert isinstance(follower.auxiliary(action, (0, 0)), RestartFromRemote)
 
 
@@ -277,7 +277,7 @@ def test_a_new_leader_epoch_makes_what_comes_from_the_tier_void() -> None:
     follower.fetcher.add(P0, ID, EPOCH + 1, follower.log)
     assert follower.auxiliary(action, (0, 0)) is None
     assert isinstance(action, FetchAuxiliary)
-    assert follower.fetcher.auxiliary_failed(action, "gone", 0) is None
+    assert follower.fetcher.on_auxiliary_failed(action, "gone", 0) is None
     assert follower.state is ReplicaState.FETCHING
 
 
@@ -295,7 +295,7 @@ def test_a_leader_of_another_epoch_ends_the_attempt(question: str) -> None:
         else:
             follower.offset(-4, 3, epoch=1)
             (action,) = follower.epoch_end(0, -1, -1, error=fenced)
-    assert isinstance(action, Failed) and P0 in follower.fetcher.failed
+    assert isinstance(action, PartitionFailed) and P0 in follower.fetcher.failed
 
 
 def test_an_error_in_between_begins_again_with_the_first_question() -> None:
@@ -303,12 +303,12 @@ def test_an_error_in_between_begins_again_with_the_first_question() -> None:
     follower.refused()
     follower.offset(-2, 0)
     (action,) = follower.offset(-4, -1, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert isinstance(action, Delayed)
+    assert isinstance(action, PartitionDelayed)
     follower.now_ms = 1_000
     follower.offset(-2, 1)
     follower.offset(-4, 3, epoch=0)
     follower.fetcher.build_epoch_request(follower.now_ms)
-    follower.fetcher.on_question_lost(follower.now_ms)
+    follower.fetcher.on_query_failed(follower.now_ms)
     follower.now_ms = 3_000
     assert follower.offset(-2, 1) == []
 
@@ -329,7 +329,7 @@ def test_without_a_tier_here_or_a_tiered_topic_the_follower_waits(is_tiered: boo
     log.remote_log_enabled = is_tiered
     follower = Follower(log, None if is_tiered else Tier())
     (action,) = follower.refused()
-    assert isinstance(action, Delayed) and action.code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
+    assert isinstance(action, PartitionDelayed) and action.code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
     assert follower.state is ReplicaState.FETCHING and follower.fetcher.next_due_ms(0) == 1_000
 
 
@@ -386,7 +386,7 @@ def test_leader_epochs_that_do_not_fit_are_not_taken(epochs: tuple[tuple[int, in
     follower.offset(-4, 3, epoch=0)
     (action,) = follower.epoch_end(0, 0, 9)
     delayed = follower.auxiliary(action, *epochs)
-    assert isinstance(delayed, Delayed) and "leader epochs" in delayed.reason
+    assert isinstance(delayed, PartitionDelayed) and "leader epochs" in delayed.reason
 
 
 def test_producers_that_cannot_be_read_are_asked_for_again() -> None:
@@ -396,7 +396,7 @@ def test_producers_that_cannot_be_read_are_asked_for_again() -> None:
     follower.offset(-4, 3, epoch=0)
     (action,) = follower.epoch_end(0, 0, 9)
     delayed = follower.auxiliary(action, (0, 0), producers=b"damaged")
-    assert isinstance(delayed, Delayed) and "snapshot" in delayed.reason
+    assert isinstance(delayed, PartitionDelayed) and "snapshot" in delayed.reason
 
 
 # -- logs that part below what is local
@@ -494,7 +494,7 @@ def test_kip_1023_a_leader_that_does_not_know_yet_what_is_remote_is_asked_again(
     follower.refused()
     follower.offset(-2, 0)
     (delayed,) = follower.offset(-6, -1)
-    assert isinstance(delayed, Delayed) and "does not know" in delayed.reason
+    assert isinstance(delayed, PartitionDelayed) and "does not know" in delayed.reason
 
 
 def test_kip_1023_a_leader_too_old_for_the_question_is_asked_for_its_local_start() -> None:

@@ -11,8 +11,8 @@ from tests.support.replicas.followed_logs import FollowedLog, perform
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
 from tidelog.cluster.replication.follower_state import (
     Append,
-    Delayed,
-    Failed,
+    PartitionDelayed,
+    PartitionFailed,
     ReplicaState,
     RestartAt,
     Truncate,
@@ -33,7 +33,7 @@ from tidelog.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from tidelog.protocol.messages.offset_for_leader_epoch import (
-    EpochEndOffset as EndOfEpoch,
+    EpochEndOffset as EpochEndQuery,
 )
 from tidelog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
@@ -87,7 +87,7 @@ def bound(offset: int, error: int = 0) -> ListOffsetsResponse:
 
 
 def end_of_epoch(epoch: int, end_offset: int, error: int = 0) -> OffsetForLeaderEpochResponse:
-    partition = EndOfEpoch(partition=0, leader_epoch=epoch, end_offset=end_offset, error_code=error)
+    partition = EpochEndQuery(partition=0, leader_epoch=epoch, end_offset=end_offset, error_code=error)
     return OffsetForLeaderEpochResponse(
         topics=(OffsetForLeaderTopicResult(topic=TOPIC, partitions=(partition,)),)
     )
@@ -245,7 +245,7 @@ def test_out_of_range_within_the_leaders_log_tries_again() -> None:
     assert fetcher.on_offsets(bound(20), 0) == []
     fetcher.build_offsets_request(0)
     (action,) = fetcher.on_offsets(bound(3), 0)
-    assert isinstance(action, Delayed) and log.log_end_offset == 10
+    assert isinstance(action, PartitionDelayed) and log.log_end_offset == 10
     assert fetcher.build_fetch(0) is None
     assert named(fetcher.build_fetch(20))[0].fetch_offset == 10
 
@@ -255,7 +255,7 @@ def test_a_fenced_epoch_stops_a_partition_until_its_metadata_changes() -> None:
     fetcher = following(log)
     fetcher.build_fetch(0)
     (action,) = fetcher.on_fetch(answer(data(error=ErrorCode.FENCED_LEADER_EPOCH)), 0)
-    assert isinstance(action, Failed) and list(fetcher.failed) == [P0]
+    assert isinstance(action, PartitionFailed) and list(fetcher.failed) == [P0]
     assert fetcher.build_fetch(10_000) is None
     fetcher.add(P0, ID, 6, log)
     assert named(fetcher.build_fetch(10_000))[0].current_leader_epoch == 6 and not fetcher.failed
@@ -278,7 +278,7 @@ def test_any_other_error_is_tried_again_after_a_while_and_does_not_hold_up_the_o
     fetcher = following(FollowedLog(), FollowedLog())
     fetcher.build_fetch(0)
     (action,) = fetcher.on_fetch(answer(data(0, error=code)), 0)
-    assert isinstance(action, Delayed) and fetcher.next_due_ms(0) == delay_ms
+    assert isinstance(action, PartitionDelayed) and fetcher.next_due_ms(0) == delay_ms
     request = fetcher.build_fetch(delay_ms - 1)
     assert request is not None and [t.partitions for t in request.forgotten_topics_data] == [(0,)]
     fetcher.on_fetch(answer(), delay_ms)
@@ -303,12 +303,12 @@ def test_what_is_damaged_or_has_no_room_is_fetched_again_and_a_failed_disk_gives
     fetcher.build_fetch(0)
     damaged, failed = fetcher.on_fetch(answer(data(0, b"x"), data(1, b"y")), 0)
     assert isinstance(damaged, Append) and isinstance(failed, Append)
-    outcome = fetcher.action_failed(damaged, KafkaError(ErrorCode.CORRUPT_MESSAGE, "checksum"), 0)
-    assert isinstance(outcome, Delayed)
-    outcome = fetcher.action_failed(failed, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left"), 0)
-    assert isinstance(outcome, Delayed)
-    outcome = fetcher.action_failed(failed, StorageFailure("/data/t-1", "append", "input/output error"), 0)
-    assert isinstance(outcome, Failed) and list(fetcher.partitions) == [P0]
+    outcome = fetcher.on_action_failed(damaged, KafkaError(ErrorCode.CORRUPT_MESSAGE, "checksum"), 0)
+    assert isinstance(outcome, PartitionDelayed)
+    outcome = fetcher.on_action_failed(failed, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left"), 0)
+    assert isinstance(outcome, PartitionDelayed)
+    outcome = fetcher.on_action_failed(failed, StorageFailure("/data/t-1", "append", "input/output error"), 0)
+    assert isinstance(outcome, PartitionFailed) and list(fetcher.partitions) == [P0]
 
 
 def test_an_answer_from_before_a_change_of_leader_is_not_appended() -> None:
@@ -333,7 +333,7 @@ def test_a_lost_connection_makes_everything_wait_and_starts_the_session_over() -
     fetcher.build_fetch(0)
     fetcher.on_fetch(answer(), 0)
     fetcher.build_fetch(0)
-    fetcher.on_fetch_lost(0)
+    fetcher.on_fetch_failed(0)
     assert fetcher.build_fetch(19) is None
     request = fetcher.build_fetch(20)
     assert request is not None and request.session_epoch == 0 and len(named(request)) == 2
@@ -342,7 +342,7 @@ def test_a_lost_connection_makes_everything_wait_and_starts_the_session_over() -
 def test_a_lost_question_is_asked_again() -> None:
     fetcher = following(FollowedLog.of((1, 0), end=3), fetch_version=11)
     assert fetcher.build_epoch_request(0) is not None
-    fetcher.on_question_lost(0)
+    fetcher.on_query_failed(0)
     assert fetcher.build_epoch_request(19) is None
     assert fetcher.build_epoch_request(20) is not None
 

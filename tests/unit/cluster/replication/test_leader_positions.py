@@ -87,9 +87,9 @@ def test_a_leader_that_is_elected_again_keeps_what_it_knows_of_offsets() -> None
 def test_a_follower_certainly_followed_when_it_got_the_answer_before_its_last_fetch() -> None:
     position = follower()
     fetch(position, 0, leader_end=0, now_ms=100)
-    assert position.followed_ms == NEVER_MS
+    assert position.last_followed_ms == NEVER_MS
     fetch(position, 0, leader_end=0, now_ms=600)
-    assert position.followed_ms == 100
+    assert position.last_followed_ms == 100
 
 
 def test_a_leader_that_was_frozen_is_not_followed_by_the_fetch_that_it_had_not_read() -> None:
@@ -98,4 +98,4 @@ def test_a_leader_that_was_frozen_is_not_followed_by_the_fetch_that_it_had_not_r
     fetch(position, 0, leader_end=0, now_ms=200)
     # It slept for a minute; the fetch that lay in its socket is all it hears of the follower.
     fetch(position, 0, leader_end=0, now_ms=60_000)
-    assert position.followed_ms == 200
+    assert position.last_followed_ms == 200

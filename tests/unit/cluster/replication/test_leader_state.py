@@ -9,7 +9,7 @@ import pytest
 
 from tests.sim.replication.safeguards import Safeguard, without
 from tidelog.cluster.image import BrokerImage, PartitionImage
-from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrMember, IsrOutcome, IsrProposal
+from tidelog.cluster.replication.leader_isr import CommittedIsr, IsrMember, IsrOutcome, IsrProposal
 from tidelog.cluster.replication.leader_state import LeaderState
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
@@ -36,7 +36,7 @@ class Leading:
         }
         self.log_end = log_end
         self.now_ms = 0
-        self.placed = PartitionImage(
+        self.partition_image = PartitionImage(
             replicas=replicas, isr=isr, leader=LEADER, leader_epoch=5, partition_epoch=10
         )
         self.state = LeaderState(
@@ -46,11 +46,11 @@ class Leading:
             brokers=lambda: self.brokers,
             own_epoch=lambda: 101,
         )
-        self.follow(self.placed)
+        self.follow(self.partition_image)
 
-    def follow(self, placed: PartitionImage) -> bool:
-        self.placed = placed
-        return self.state.follow_metadata(placed, self.log_end, self.now_ms)
+    def follow(self, partition_image: PartitionImage) -> bool:
+        self.partition_image = partition_image
+        return self.state.apply_metadata(partition_image, self.log_end, self.now_ms)
 
     def fetch(self, broker: int, offset: int, *, epoch: int | None = None, log_start: int = 0) -> bool:
         epoch = self.brokers[broker].epoch if epoch is None else epoch
@@ -69,8 +69,8 @@ class Leading:
 
 def committed(
     proposal: IsrProposal, *, leader_epoch: int | None = None, partition_epoch: int | None = None
-) -> IsrCommitted:
-    return IsrCommitted(
+) -> CommittedIsr:
+    return CommittedIsr(
         leader=LEADER,
         leader_epoch=proposal.leader_epoch if leader_epoch is None else leader_epoch,
         partition_epoch=proposal.partition_epoch + 1 if partition_epoch is None else partition_epoch,
@@ -253,7 +253,7 @@ def test_who_is_about_to_leave_holds_the_high_watermark_until_that_is_committed(
     proposal = leading.shrink()
     assert proposal is not None
     assert leading.high_watermark == 0
-    assert leading.state.answered(proposal, committed(proposal)) is IsrOutcome.COMMITTED
+    assert leading.state.on_isr_response(proposal, committed(proposal)) is IsrOutcome.COMMITTED
     assert leading.state.isr == (1,)
     assert leading.high_watermark == 10
 
@@ -280,7 +280,7 @@ def expanding() -> tuple[Leading, IsrProposal]:
 
 def test_a_committed_change_is_the_new_isr_at_the_new_partition_epoch() -> None:
     leading, proposal = expanding()
-    assert leading.state.answered(proposal, committed(proposal)) is IsrOutcome.COMMITTED
+    assert leading.state.on_isr_response(proposal, committed(proposal)) is IsrOutcome.COMMITTED
     assert (leading.state.isr, leading.state.partition_epoch) == ((1, 2), 11)
     assert leading.state.pending is None
 
@@ -288,7 +288,7 @@ def test_a_committed_change_is_the_new_isr_at_the_new_partition_epoch() -> None:
 @pytest.mark.parametrize("code", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
 def test_a_change_that_was_certainly_not_made_is_taken_back(code: ErrorCode) -> None:
     leading, proposal = expanding()
-    assert leading.state.answered(proposal, code) is IsrOutcome.REJECTED
+    assert leading.state.on_isr_response(proposal, code) is IsrOutcome.REJECTED
     assert leading.state.maximal_isr == {1}
     assert leading.expand(SECOND) is not None
 
@@ -306,31 +306,31 @@ def test_a_change_that_was_certainly_not_made_is_taken_back(code: ErrorCode) -> 
 )
 def test_a_change_that_may_have_been_made_stays_pending_until_the_metadata_tells(code: ErrorCode) -> None:
     leading, proposal = expanding()
-    assert leading.state.answered(proposal, code) is IsrOutcome.UNKNOWN
+    assert leading.state.on_isr_response(proposal, code) is IsrOutcome.UNKNOWN
     assert leading.state.pending is proposal
     assert leading.state.maximal_isr == {1, 2}
-    leading.follow(replace(leading.placed, isr=(1, 2), partition_epoch=11))
+    leading.follow(replace(leading.partition_image, isr=(1, 2), partition_epoch=11))
     assert leading.state.pending is None
     assert leading.state.isr == (1, 2)
 
 
 def test_any_other_error_asks_again() -> None:
     leading, proposal = expanding()
-    assert leading.state.answered(proposal, ErrorCode.UNKNOWN_SERVER_ERROR) is IsrOutcome.RETRY
+    assert leading.state.on_isr_response(proposal, ErrorCode.UNKNOWN_SERVER_ERROR) is IsrOutcome.RETRY
     assert leading.state.pending is proposal
 
 
 def test_an_answer_to_a_proposal_that_the_metadata_overtook_says_nothing() -> None:
     leading, proposal = expanding()
-    leading.follow(replace(leading.placed, isr=(1, 3), partition_epoch=11))
-    assert leading.state.answered(proposal, committed(proposal)) is IsrOutcome.STALE
+    leading.follow(replace(leading.partition_image, isr=(1, 3), partition_epoch=11))
+    assert leading.state.on_isr_response(proposal, committed(proposal)) is IsrOutcome.STALE
     assert leading.state.isr == (1, 3)
 
 
 def test_an_answer_of_another_leader_epoch_or_an_older_partition_epoch_says_nothing() -> None:
     leading, proposal = expanding()
     for answer in (committed(proposal, leader_epoch=6), committed(proposal, partition_epoch=9)):
-        assert leading.state.answered(proposal, answer) is IsrOutcome.STALE
+        assert leading.state.on_isr_response(proposal, answer) is IsrOutcome.STALE
     assert leading.state.pending is proposal
 
 
@@ -340,15 +340,15 @@ def test_an_answer_of_another_leader_epoch_or_an_older_partition_epoch_says_noth
 def test_the_same_partition_epoch_again_does_not_end_a_pending_change() -> None:
     """A delta names all partitions of a topic when one of them changed."""
     leading, proposal = expanding()
-    assert leading.follow(leading.placed)
+    assert leading.follow(leading.partition_image)
     assert leading.state.pending is proposal
     assert leading.state.maximal_isr == {1, 2}
 
 
 def test_metadata_older_than_an_answer_changes_nothing() -> None:
     leading, proposal = expanding()
-    leading.state.answered(proposal, committed(proposal))
-    assert not leading.follow(leading.placed)
+    leading.state.on_isr_response(proposal, committed(proposal))
+    assert not leading.follow(leading.partition_image)
     assert leading.state.isr == (1, 2)
 
 
@@ -357,7 +357,7 @@ def test_a_reassignment_adds_and_removes_followers_and_keeps_the_positions_of_th
     leading.fetch(SECOND, 5)
     leading.follow(
         replace(
-            leading.placed,
+            leading.partition_image,
             replicas=(1, 2, 3, 4),
             adding_replicas=(4,),
             removing_replicas=(3,),
@@ -368,7 +368,7 @@ def test_a_reassignment_adds_and_removes_followers_and_keeps_the_positions_of_th
     assert leading.state.followers[2].log_end_offset == 5
     assert leading.state.is_reassigning
     assert not leading.state.is_under_replicated
-    leading.follow(replace(leading.placed, replicas=(1, 2, 4), isr=(1, 2), partition_epoch=12))
+    leading.follow(replace(leading.partition_image, replicas=(1, 2, 4), isr=(1, 2), partition_epoch=12))
     assert sorted(leading.state.followers) == [2, 4]
 
 
@@ -376,7 +376,7 @@ def test_a_new_leader_epoch_starts_at_the_log_end_and_keeps_positions_of_the_sam
     leading = Leading(log_end=5)
     leading.fetch(SECOND, 5)
     leading.log_end = 8
-    leading.follow(replace(leading.placed, leader_epoch=6, partition_epoch=11))
+    leading.follow(replace(leading.partition_image, leader_epoch=6, partition_epoch=11))
     assert leading.state.epoch_start_offset == 8
     assert leading.state.followers[SECOND].log_end_offset == 5
 

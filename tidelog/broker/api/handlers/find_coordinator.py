@@ -113,11 +113,15 @@ class FindCoordinatorHandler:
         topic = kinds[key_type]
         partition = topic.partition_for(key)
         image = self._image()
-        placed = image.topics_by_name.get(topic.name)
-        if placed is None:
+        partition_image = image.topics_by_name.get(topic.name)
+        if partition_image is None:
             self._internal_topics.ensure(topic.name)
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic.name} is being created")
-        leader = placed.partitions[partition].leader if partition in placed.partitions else NO_NODE
+        leader = (
+            partition_image.partitions[partition].leader
+            if partition in partition_image.partitions
+            else NO_NODE
+        )
         broker = image.brokers.get(leader)
         endpoint = None if broker is None or broker.fenced else broker.endpoints.get(context.listener)
         if endpoint is None:

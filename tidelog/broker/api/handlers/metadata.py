@@ -143,8 +143,8 @@ class _View:
 
     def topic(self, topic: TopicImage) -> Steps[MetadataResponseTopic]:
         partitions = []
-        for index, placed in topic.partitions.items():
-            partitions.append(self._partition(index, placed))
+        for index, partition_image in topic.partitions.items():
+            partitions.append(self._partition(index, partition_image))
             if len(partitions) % _PARTITIONS_PER_STEP == 0:
                 yield None
         return MetadataResponseTopic(

@@ -34,7 +34,7 @@ from tidelog.broker.coordinators.verification.verifier import TransactionVerifie
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.network.request import Request
 from tidelog.broker.partitions.current_leaders import CurrentLeaders
-from tidelog.broker.partitions.delayed_produce import Appended, DelayedProduce
+from tidelog.broker.partitions.delayed_produce import DelayedProduce, PartitionAppend
 from tidelog.broker.partitions.partition import ACKS_ALL
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
@@ -170,7 +170,7 @@ class ProduceHandler:
         self._respond_or_park(request, view, results, appended)
 
     def _respond_or_park(
-        self, request: Request, view: ProduceRequestView, results: Results, appended: list[Appended]
+        self, request: Request, view: ProduceRequestView, results: Results, appended: list[PartitionAppend]
     ) -> None:
         if view.acks == ACKS_ALL and any(not one.is_committed for one in appended):
             self._park(request, view.timeout_ms, results, appended)
@@ -186,7 +186,7 @@ class ProduceHandler:
         request: Request,
         timeout_ms: int,
         results: Results,
-        appended: list[Appended],
+        appended: list[PartitionAppend],
     ) -> None:
         def on_failed(error: Exception) -> None:
             for one in appended:
@@ -203,7 +203,7 @@ class ProduceHandler:
             request.park()
 
     def _respond_when_flushed(
-        self, request: Request, view: ProduceRequestView, results: Results, appended: list[Appended]
+        self, request: Request, view: ProduceRequestView, results: Results, appended: list[PartitionAppend]
     ) -> None:
         """Flush the logs that flush.messages requires to be on disk, and then respond or park."""
         unflushed = [one for one in appended if one.partition.log.must_flush]

@@ -16,7 +16,7 @@ from tidelog.base.log_limit import LogLimit
 from tidelog.broker.coordinators.verification.produce import ProduceVerifications
 from tidelog.broker.network.request import Request
 from tidelog.broker.observability.topic_traffic import EXPECTED_OF_PRODUCE, TopicTraffic
-from tidelog.broker.partitions.delayed_produce import Appended
+from tidelog.broker.partitions.delayed_produce import PartitionAppend
 from tidelog.broker.partitions.partition import ACKS_ALL, Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
@@ -48,7 +48,7 @@ class AppendState:
     view: ProduceRequestView
     verifications: ProduceVerifications | None
     results: Results = field(default_factory=list)
-    appended: list[Appended] = field(default_factory=list)
+    appended: list[PartitionAppend] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -102,8 +102,8 @@ class ProduceAppender:
                 self._traffic.bytes_in += info.size_bytes
                 self._traffic.messages_in += info.last_offset - info.first_offset + 1
             result = ProducePartitionResult(0, info.first_offset, info.log_append_time, info.log_start_offset)
-            state.appended.append(Appended(partition, partition.leader, info.last_offset + 1, result))
-            if self._fetch_purgatory.watched:
+            state.appended.append(PartitionAppend(partition, partition.leader, info.last_offset + 1, result))
+            if self._fetch_purgatory.watched_count:
                 self._fetch_purgatory.check_and_complete(partition.topic_partition)
         self._add(state, requested, result)
         return True

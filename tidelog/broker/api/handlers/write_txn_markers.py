@@ -24,7 +24,7 @@ from tidelog.broker.coordinators.consumer_offsets import append_marker
 from tidelog.broker.coordinators.groups.transactions import EndOfTransaction, GroupTransactions
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.network.request_context import RequestContext
-from tidelog.broker.partitions.delayed_produce import Appended, DelayedProduce
+from tidelog.broker.partitions.delayed_produce import DelayedProduce, PartitionAppend
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.scheduling.bounded_gather import bounded_gather
@@ -53,7 +53,7 @@ class _Markers:
     """The results of the markers of one request so far; the response has each producer once."""
 
     results: _Results = field(default_factory=dict)
-    appended: list[Appended] = field(default_factory=list)
+    appended: list[PartitionAppend] = field(default_factory=list)
     in_groups: list[tuple[int, EndOfTransaction, ProducePartitionResult]] = field(default_factory=list)
 
     def result(self, producer_id: ProducerId, topic_partition: TopicPartition) -> ProducePartitionResult:
@@ -129,7 +129,7 @@ class WriteTxnMarkersHandler:
         topic_partition: TopicPartition,
         end: EndOfTransaction,
         result: ProducePartitionResult,
-        appended: list[Appended],
+        appended: list[PartitionAppend],
     ) -> None:
         try:
             partition = self._replicas.partition(topic_partition)
@@ -138,22 +138,22 @@ class WriteTxnMarkersHandler:
             # An error of any kind affects this partition only: the markers of the others are appended.
             result.error_code = _code(error, topic_partition)
             return
-        appended.append(Appended(partition, partition.leader, info.last_offset + 1, result))
+        appended.append(PartitionAppend(partition, partition.leader, info.last_offset + 1, result))
         self._purgatories.fetch.check_and_complete(topic_partition)
 
-    async def _wait_until_durable(self, appended: Sequence[Appended]) -> None:
+    async def _wait_until_durable(self, appended: Sequence[PartitionAppend]) -> None:
         """Return when each marker is flushed and replicated as required, or has an error."""
         unflushed = [one for one in appended if one.partition.log.must_flush]
         await bounded_gather(self._flush(one) for one in unflushed)
         await self._wait_until_replicated([one for one in appended if not one.result.error_code])
 
-    async def _flush(self, appended: Appended) -> None:
+    async def _flush(self, appended: PartitionAppend) -> None:
         try:
             await self._flusher.flush(appended.partition.log)
         except Exception:
             appended.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
-    async def _wait_until_replicated(self, appended: list[Appended]) -> None:
+    async def _wait_until_replicated(self, appended: list[PartitionAppend]) -> None:
         known: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def on_completed() -> None:

@@ -203,11 +203,11 @@ class MarkerSender:
 def _leader_of(image: MetadataImage, partition: TopicPartition) -> BrokerId | None:
     """Return the leader of a partition; NO_LEADER if none is available, None if it does not exist."""
     topic = image.topics_by_name.get(partition.topic)
-    placed = None if topic is None else topic.partitions.get(partition.partition)
-    if placed is None:
+    partition_image = None if topic is None else topic.partitions.get(partition.partition)
+    if partition_image is None:
         return None
-    broker = image.brokers.get(placed.leader)
-    return NO_LEADER if broker is None or broker.fenced else placed.leader
+    broker = image.brokers.get(partition_image.leader)
+    return NO_LEADER if broker is None or broker.fenced else partition_image.leader
 
 
 def _take(queue: deque[_Markers]) -> list[_Markers]:

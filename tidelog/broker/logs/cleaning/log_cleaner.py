@@ -59,7 +59,7 @@ class LogCleaner:
         self._config = config
         self._stopping = Event()
         self._is_started = False
-        self._woken = asyncio.Event()
+        self._wake_event = asyncio.Event()
         self._cleaners: list[asyncio.Task[None]] = []
         self._in_progress: set[PartitionLog] = set()
         self._postponed: set[PartitionLog] = set()
@@ -90,12 +90,12 @@ class LogCleaner:
         while len(self._cleaners) < wanted:
             number = len(self._cleaners)
             self._cleaners.append(loop.create_task(self._work(number), name=f"log-cleaner-{number}"))
-        self._woken.set()
+        self._wake_event.set()
 
     async def close(self) -> None:
         """Abort the rounds in progress."""
         self._stopping.set()
-        self._woken.set()
+        self._wake_event.set()
         await asyncio.gather(*self._cleaners, return_exceptions=True)
 
     @property
@@ -121,9 +121,9 @@ class LogCleaner:
                 await self._wait(self._config().log_cleaner_backoff_ms)
 
     async def _wait(self, delay_ms: int) -> None:
-        self._woken.clear()
+        self._wake_event.clear()
         try:
-            await asyncio.wait_for(self._woken.wait(), delay_ms / 1000)
+            await asyncio.wait_for(self._wake_event.wait(), delay_ms / 1000)
         except TimeoutError:
             pass
 

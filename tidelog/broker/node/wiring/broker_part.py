@@ -92,7 +92,7 @@ async def _create_serving_parts(member: _Member, stages: Stages) -> ServingParts
     context, network, logs, store = member.context, member.network, member.logs, member.store
     config = context.config
     purgatories = Purgatories(context.clock, config.max_parked_request_bytes)
-    logs.leadership.waiting = WaitingRequests(
+    logs.leadership.waiting_requests = WaitingRequests(
         purgatories.fetch, purgatories.produce, purgatories.delete_records
     )
     await stages.start(Stage(name="flushes and timers", stop=[logs.flusher.close, purgatories.close]))
@@ -247,5 +247,5 @@ def _create_replication(member: _Member, parts: ServingParts) -> NodeReplication
         directory_ids=context.directory_ids,
         flush=logs.flusher.flush,
     )
-    tier = None if parts.remote is None else parts.remote.followers_tier
+    tier = None if parts.remote is None else parts.remote.follower_tier
     return NodeReplication(ports, logs.replicas, logs.throttles, tier)

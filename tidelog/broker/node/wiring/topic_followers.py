@@ -76,8 +76,8 @@ class TopicFollower:
                 for index in topic.partitions:
                     coordinator.on_resignation(index)
         if topic_name in delta.changed_topics:
-            for index, placed in image.topics_by_name[topic_name].partitions.items():
-                if placed.leader == self._services.config.node_id:
+            for index, partition_image in image.topics_by_name[topic_name].partitions.items():
+                if partition_image.leader == self._services.config.node_id:
                     if TopicPartition(topic_name, index) in partitions:
                         coordinator.on_leadership(index)
                 else:

@@ -72,7 +72,7 @@ def outcomes(response: DeleteRecordsResponse) -> set[tuple[int, int]]:
 async def test_it_waits_for_the_followers_of_all_partitions(leader: Leader) -> None:
     turns = Turns()
     task = leader.delete()
-    await until(lambda: leader.waiting.watched == MANY and leader.slices.pending == 0)
+    await until(lambda: leader.waiting.watched_count == MANY and leader.slices.pending == 0)
     turns.stop()
     assert turns.count >= 3 * MANY // STEPS_PER_SLICE // 2
     for index in range(MANY - 1):
@@ -80,7 +80,7 @@ async def test_it_waits_for_the_followers_of_all_partitions(leader: Leader) -> N
     assert not task.done()
     leader.fetch(MANY - 1)
     assert outcomes(await task) == {(ErrorCode.NONE, 0)}
-    assert leader.waiting.watched == 0
+    assert leader.waiting.watched_count == 0
 
 
 async def test_a_follower_that_fetches_between_two_slices_is_not_missed(leader: Leader) -> None:
@@ -93,7 +93,7 @@ async def test_a_follower_that_fetches_between_two_slices_is_not_missed(leader: 
 
 async def test_what_is_open_after_the_timeout_has_timed_out(leader: Leader) -> None:
     task = leader.delete()
-    await until(lambda: leader.waiting.watched > 0)
+    await until(lambda: leader.waiting.watched_count > 0)
     leader.fetch(0)
     await until(lambda: leader.slices.pending == 0)
     leader.clock.now_ms += 1_001
@@ -103,8 +103,8 @@ async def test_what_is_open_after_the_timeout_has_timed_out(leader: Leader) -> N
 
 async def test_nothing_is_left_of_it_when_the_client_disconnects(leader: Leader) -> None:
     task = leader.delete()
-    await until(lambda: leader.waiting.watched > 0)
+    await until(lambda: leader.waiting.watched_count > 0)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await until(lambda: leader.slices.pending == 0)
-    assert (leader.waiting.watched, leader.waiting.delayed) == (0, 0)
+    assert (leader.waiting.watched_count, leader.waiting.delayed_count) == (0, 0)

@@ -94,10 +94,10 @@ class Broker:
     async def begin_parking(self) -> None:
         """Wait until some of the partitions of a fetch are watched, and not all."""
         for _ in range(100):
-            if self.fetches.watched:
+            if self.fetches.watched_count:
                 break
             await asyncio.sleep(0)
-        assert 0 < self.fetches.watched < MANY
+        assert 0 < self.fetches.watched_count < MANY
 
     def append(self, index: int) -> None:
         """Append one record as the leader, and check the waiting fetches."""
@@ -179,13 +179,13 @@ async def test_a_session_of_many_partitions_is_served_in_slices(broker: Broker) 
 
 async def test_a_waiting_fetch_of_many_partitions_completes_when_one_of_them_has_data(broker: Broker) -> None:
     request = broker.fetch(ALL)
-    await until(lambda: broker.fetches.watched == MANY and broker.slices.pending == 0)
+    await until(lambda: broker.fetches.watched_count == MANY and broker.slices.pending == 0)
     assert not request.answers
     assert len(request.frame) == 0, "a fetch that waits keeps no frame"
     broker.append(MANY - 1)
-    assert broker.fetches.delayed == 0
+    assert broker.fetches.delayed_count == 0
     assert with_records(await partitions(request)) == [MANY - 1]
-    assert broker.fetches.watched == 0
+    assert broker.fetches.watched_count == 0
 
 
 async def test_records_that_come_between_two_slices_are_not_missed(broker: Broker) -> None:
@@ -195,11 +195,11 @@ async def test_records_that_come_between_two_slices_are_not_missed(broker: Broke
         request = broker.fetch({each: broker.partition(each).log.log_end_offset for each in ALL})
         for _ in range(turns):
             await asyncio.sleep(0)
-        stages.add((broker.fetches.watched > 0, broker.slices.pending > 0))
+        stages.add((broker.fetches.watched_count > 0, broker.slices.pending > 0))
         broker.append(index)
         assert with_records(await partitions(request)) == [index], turns
         await until(lambda: broker.slices.pending == 0)
-        assert broker.fetches.watched == 0
+        assert broker.fetches.watched_count == 0
     assert stages == {(False, True), (True, True), (True, False)}, "before, while and after it is parked"
 
 
@@ -211,7 +211,7 @@ async def test_a_fetch_that_expires_while_it_is_being_parked_is_answered_once(br
     assert with_records(await partitions(request)) == []
     await until(lambda: broker.slices.pending == 0)
     assert len(request.answers) == 1
-    assert (broker.fetches.delayed, broker.fetches.watched) == (0, 0)
+    assert (broker.fetches.delayed_count, broker.fetches.watched_count) == (0, 0)
 
 
 @pytest.mark.parametrize("stage", ["decoding", "parking", "waiting", "reading"])
@@ -221,13 +221,13 @@ async def test_nothing_is_left_of_a_fetch_whose_client_disconnects(broker: Broke
         await broker.begin_parking()
     if stage in ("waiting", "reading"):
         await until(lambda: broker.slices.pending == 0)
-        assert broker.fetches.watched == MANY
+        assert broker.fetches.watched_count == MANY
     if stage == "reading":
         broker.append(1)
         assert broker.slices.pending == 1
     request.abandon()
     await until(lambda: broker.slices.pending == 0)
-    assert (broker.fetches.delayed, broker.fetches.watched) == (0, 0)
+    assert (broker.fetches.delayed_count, broker.fetches.watched_count) == (0, 0)
     assert not request.answers
 
 

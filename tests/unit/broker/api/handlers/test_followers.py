@@ -581,7 +581,7 @@ async def test_deleting_records_of_a_partition_named_a_thousand_times_waits_and_
         cluster.replicas.manager, cluster.deletions, Slices(cluster.replicas.clock)
     )
     waiting = completed(handler.handle(context(2), DeleteRecordsRequest(topics=topics, timeout_ms=1_000)))
-    assert (cluster.deletions.delayed, cluster.deletions.watched) == (1, 1)
+    assert (cluster.deletions.delayed_count, cluster.deletions.watched_count) == (1, 1)
     assert cluster.partition.log.log_start_offset == 1, "the last entry counts"
     assert isinstance(waiting, asyncio.Future)
     cluster.pass_ms(1_001)
@@ -595,10 +595,14 @@ async def test_deleting_records_waits_no_longer_for_a_client_that_has_gone() -> 
     cluster.fetch(2, broker=SECOND)
     waiting = delete(cluster, 1)
     assert isinstance(waiting, asyncio.Future)
-    assert cluster.deletions.delayed == 1
+    assert cluster.deletions.delayed_count == 1
     waiting.cancel()
     await asyncio.sleep(0)
-    assert (cluster.deletions.delayed, cluster.deletions.watched, len(cluster.timers)) == (0, 0, 0)
+    assert (cluster.deletions.delayed_count, cluster.deletions.watched_count, len(cluster.timers)) == (
+        0,
+        0,
+        0,
+    )
 
 
 async def test_deleting_records_ends_with_its_time_or_the_leadership() -> None:

@@ -265,7 +265,7 @@ def test_a_produce_that_names_one_partition_a_thousand_times_appends_the_last_an
     data = tuple(PartitionProduceData(index=0, records=batch(b"%d" % number)) for number in range(1_000))
     topics = tuple(TopicProduceData(name="two", partition_data=part) for part in (data[:500], data[500:]))
     waiting = broker.send_produce(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=topics))
-    assert (broker.produces.delayed, broker.produces.watched) == (1, 1)
+    assert (broker.produces.delayed_count, broker.produces.watched_count) == (1, 1)
     assert partition.log.log_end_offset == 1
     checks = []
     committed = Partition.commit_outcome
@@ -324,12 +324,12 @@ def test_a_fetch_waits_no_longer_than_it_asked_to(broker: Broker) -> None:
 
 def test_a_fetch_whose_reader_has_gone_waits_no_longer(broker: Broker) -> None:
     request = broker.fetch(at(0), max_wait_ms=2**31 - 1)
-    assert broker.fetches.delayed == 1
+    assert broker.fetches.delayed_count == 1
     assert request.on_abandoned is not None
     request.on_abandoned(request)
-    assert broker.fetches.delayed == 0
+    assert broker.fetches.delayed_count == 0
     broker.produce(batch(b"nobody reads it"))
-    assert (request.answers, broker.fetches.watched) == ([], 0)
+    assert (request.answers, broker.fetches.watched_count) == ([], 0)
 
 
 @pytest.mark.parametrize("end", ["data", "deadline", "gone"])
@@ -343,7 +343,7 @@ def test_a_parked_fetch_keeps_no_frame_and_leaves_nothing_when_it_ends(broker: B
     else:
         request.abandon()
     assert bool(request.answers) == (end != "gone")
-    assert (broker.fetches.delayed, broker.fetches.watched) == (0, 0)
+    assert (broker.fetches.delayed_count, broker.fetches.watched_count) == (0, 0)
     left = weakref.ref(request)
     del request
     assert left() is None, "neither the purgatory nor a cycle of references keeps the request"
@@ -362,7 +362,7 @@ def test_a_parked_fetch_that_names_one_partition_a_thousand_times_costs_a_produc
 
     repeated = [at(0, 1), *(at(number % 7) for number in range(1_000)), at(0)]
     waiting = broker.fetch(*repeated, max_wait_ms=10_000, min_bytes=2**30, max_bytes=2**30)
-    assert (broker.fetches.delayed, broker.fetches.watched) == (1, 2)
+    assert (broker.fetches.delayed_count, broker.fetches.watched_count) == (1, 2)
     monkeypatch.setattr(Partition, "upper_bound", counted)
     broker.produce(batch(b"a"))
     assert checks == [0]

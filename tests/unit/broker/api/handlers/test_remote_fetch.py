@@ -250,7 +250,7 @@ async def test_kip_1018_what_is_not_there_in_time_is_empty_and_its_read_is_stopp
     assert [(answer.error_code, bool(answer.records)) for answer in answers] == [(0, False), (0, True)]
     assert answers[0].high_watermark == 6
     assert slow.cancelled()
-    assert broker.tier.fetches.expired == 1
+    assert broker.tier.fetches.expired_count == 1
 
 
 async def test_remote_storage_is_waited_for_also_by_a_fetch_that_would_not_wait() -> None:
@@ -270,7 +270,7 @@ async def test_a_client_that_goes_away_stops_the_read() -> None:
     await settled()
     assert broker.tier.reader.reads[0][1].cancelled()
     assert not request.answers
-    assert broker.tier.fetches.delayed == 0
+    assert broker.tier.fetches.delayed_count == 0
 
 
 @pytest.mark.parametrize("end", ["read", "gone", "late"])
@@ -295,7 +295,7 @@ async def test_what_was_read_is_free_as_soon_as_the_fetch_has_ended(end: str) ->
     del first, second
     await settled()
     assert left() is None
-    assert (broker.tier.fetches.delayed, broker.tier.fetches.watched) == (0, 0)
+    assert (broker.tier.fetches.delayed_count, broker.tier.fetches.watched_count) == (0, 0)
     ended = weakref.ref(request)
     del request
     assert ended() is None
@@ -415,7 +415,7 @@ async def test_committed_readers_get_the_aborted_transactions_of_remote_storage(
 
 async def test_a_partition_that_leaves_the_node_ends_the_waiting() -> None:
     broker = TieredBroker()
-    broker.replicas.leadership.waiting = None
+    broker.replicas.leadership.waiting_requests = None
     request = broker.fetch(0, 0)
     broker.replicas.replay(
         PartitionChangeRecord(partition_id=0, topic_id=broker.topic_id, replicas=(2,), isr=(2,), leader=2)

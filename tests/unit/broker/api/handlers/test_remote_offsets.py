@@ -240,7 +240,7 @@ async def test_a_search_for_a_client_that_has_gone_is_ended() -> None:
     cast("asyncio.Future[ListOffsetsResponse]", response).cancel()
     await settled()
     assert outcome.cancelled()
-    assert (border.tier.list_offsets.delayed, len(border.timers)) == (0, 0)
+    assert (border.tier.list_offsets.delayed_count, len(border.timers)) == (0, 0)
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@
 |---|---|
 | TRUNCATING | the end of the last epoch of the follower's log (OffsetForLeaderEpoch) |
 | RESETTING | the log's end, and if that is not below the follower's own, its start (ListOffsets) |
-| BUILDING_REMOTE_LOG_AUX | ListOffsets and OffsetForLeaderEpoch, step by step: see follower_aux |
+| BUILDING_REMOTE_LOG_AUX | ListOffsets and OffsetForLeaderEpoch, as in the steps of follower_aux |
 
-Invariant: a response is used only for partitions whose leader epoch and question have not changed
-since the request.
+Invariant: a response is used only for partitions whose leader epoch and query have not changed since the
+request.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ EARLIEST_LOCAL_TIMESTAMP: Final = -4
 EARLIEST_PENDING_UPLOAD_TIMESTAMP: Final = -6
 
 
-class EndOfEpoch(NamedTuple):
+class EpochEndQuery(NamedTuple):
     """Requests the end of this epoch, or of the largest epoch below it."""
 
     epoch: LeaderEpoch
 
 
-class OffsetAt(NamedTuple):
+class OffsetQuery(NamedTuple):
     """Requests the offset for this timestamp."""
 
     timestamp: int
 
 
-Question: TypeAlias = EndOfEpoch | OffsetAt
+Query: TypeAlias = EpochEndQuery | OffsetQuery
 
 _TIMESTAMP_OF_STEP: Final = {
     AuxStep.LOG_START: EARLIEST_TIMESTAMP,
@@ -60,55 +60,55 @@ _TIMESTAMP_OF_STEP: Final = {
 }
 
 
-def question_of(partition: FollowedPartition) -> Question | None:
+def next_query(partition: FollowedPartition) -> Query | None:
     """Return the next request for a partition; None if it fetches or waits for the tier."""
     state = partition.state
     if state is ReplicaState.TRUNCATING:
         epoch = partition.log.leader_epochs.latest_epoch
         assert epoch is not None, f"{partition.topic_partition} has no leader epoch"
-        return EndOfEpoch(epoch)
+        return EpochEndQuery(epoch)
     if state is ReplicaState.RESETTING:
-        return OffsetAt(LATEST_TIMESTAMP if partition.leader_end_offset is None else EARLIEST_TIMESTAMP)
+        return OffsetQuery(LATEST_TIMESTAMP if partition.leader_end_offset is None else EARLIEST_TIMESTAMP)
     build = partition.aux
     if build is None or build.waits_for_tier:
         return None
     if build.step is AuxStep.EPOCH_END:
-        return EndOfEpoch(max(0, build.start_epoch - 1))
+        return EpochEndQuery(max(0, build.start_epoch - 1))
     if build.step is AuxStep.SEGMENT_EPOCH:
         assert build.segment is not None, build
-        return EndOfEpoch(build.segment.segment_leader_epochs[-1][0])
-    return OffsetAt(_TIMESTAMP_OF_STEP[build.step])
+        return EpochEndQuery(build.segment.segment_leader_epochs[-1][0])
+    return OffsetQuery(_TIMESTAMP_OF_STEP[build.step])
 
 
-class FollowerQuestions:
+class FollowerQueries:
     """The open questions of one fetcher, which has at most one pending request."""
 
     def __init__(self, replica_id: BrokerId, partitions: Mapping[TopicPartition, FollowedPartition]) -> None:
         self._replica_id = replica_id
         self._partitions = partitions
         self._open: dict[TopicPartition, None] = {}
-        self._pending: dict[TopicPartition, tuple[LeaderEpoch, Question]] = {}
+        self._pending: dict[TopicPartition, tuple[LeaderEpoch, Query]] = {}
 
     def add(self, topic_partition: TopicPartition) -> None:
-        """Add a partition with an open question."""
+        """Add a partition with an open query."""
         self._open[topic_partition] = None
 
     def discard(self, topic_partition: TopicPartition) -> None:
-        """Remove a partition without open question."""
+        """Remove a partition without open query."""
         self._open.pop(topic_partition, None)
 
     def epoch_request(self, now_ms: int) -> OffsetForLeaderEpochRequest | None:
         """Return the request for ends of epochs; None if no partition needs one."""
         topics: dict[str, list[OffsetForLeaderPartition]] = {}
         self._pending = {}
-        for partition, question in self._due(now_ms):
-            if isinstance(question, EndOfEpoch):
+        for partition, query in self._due(now_ms):
+            if isinstance(query, EpochEndQuery):
                 topic, index = partition.topic_partition
                 asked = OffsetForLeaderPartition(
-                    partition=index, current_leader_epoch=partition.leader_epoch, leader_epoch=question.epoch
+                    partition=index, current_leader_epoch=partition.leader_epoch, leader_epoch=query.epoch
                 )
                 topics.setdefault(topic, []).append(asked)
-                self._pending[partition.topic_partition] = (partition.leader_epoch, question)
+                self._pending[partition.topic_partition] = (partition.leader_epoch, query)
         if not topics:
             return None
         return OffsetForLeaderEpochRequest(
@@ -118,30 +118,30 @@ class FollowerQuestions:
             ),
         )
 
-    def epoch_answers(
+    def epoch_results(
         self, response: OffsetForLeaderEpochResponse
     ) -> Iterator[tuple[FollowedPartition, EpochEndOffset]]:
         """Yield the results that are still valid, each with its partition."""
         for topic in response.topics:
-            for answer in topic.partitions:
-                partition = self._pending_partition(TopicPartition(topic.topic, answer.partition))
+            for result in topic.partitions:
+                partition = self._pending_partition(TopicPartition(topic.topic, result.partition))
                 if partition is not None:
-                    yield partition, answer
+                    yield partition, result
 
     def offsets_request(self, now_ms: int) -> ListOffsetsRequest | None:
         """Return the request for bounds of the leader's log; None if no partition needs one."""
         topics: dict[str, list[ListOffsetsPartition]] = {}
         self._pending = {}
-        for partition, question in self._due(now_ms):
-            if isinstance(question, OffsetAt):
+        for partition, query in self._due(now_ms):
+            if isinstance(query, OffsetQuery):
                 topic, index = partition.topic_partition
                 asked = ListOffsetsPartition(
                     partition_index=index,
                     current_leader_epoch=partition.leader_epoch,
-                    timestamp=question.timestamp,
+                    timestamp=query.timestamp,
                 )
                 topics.setdefault(topic, []).append(asked)
-                self._pending[partition.topic_partition] = (partition.leader_epoch, question)
+                self._pending[partition.topic_partition] = (partition.leader_epoch, query)
         if not topics:
             return None
         return ListOffsetsRequest(
@@ -151,15 +151,15 @@ class FollowerQuestions:
             ),
         )
 
-    def offsets_answers(
+    def offset_results(
         self, response: ListOffsetsResponse
     ) -> Iterator[tuple[FollowedPartition, ListOffsetsPartitionResponse]]:
         """Yield the results that are still valid, each with its partition."""
         for topic in response.topics:
-            for answer in topic.partitions:
-                partition = self._pending_partition(TopicPartition(topic.name, answer.partition_index))
+            for result in topic.partitions:
+                partition = self._pending_partition(TopicPartition(topic.name, result.partition_index))
                 if partition is not None:
-                    yield partition, answer
+                    yield partition, result
 
     def take_pending(self) -> list[FollowedPartition]:
         """Return the partitions of the pending request, which got no response."""
@@ -167,17 +167,17 @@ class FollowerQuestions:
         self._pending = {}
         return [partition for partition in asked if partition is not None]
 
-    def _due(self, now_ms: int) -> Iterator[tuple[FollowedPartition, Question]]:
+    def _due(self, now_ms: int) -> Iterator[tuple[FollowedPartition, Query]]:
         for topic_partition in self._open:
             partition = self._partitions[topic_partition]
             if partition.delayed_until_ms <= now_ms:
-                question = question_of(partition)
-                if question is not None:
-                    yield partition, question
+                query = next_query(partition)
+                if query is not None:
+                    yield partition, query
 
     def _pending_partition(self, topic_partition: TopicPartition) -> FollowedPartition | None:
         partition = self._partitions.get(topic_partition)
         asked = self._pending.get(topic_partition)
         if partition is None or asked is None or asked[0] != partition.leader_epoch:
             return None
-        return partition if question_of(partition) == asked[1] else None
+        return partition if next_query(partition) == asked[1] else None
