@@ -23,9 +23,9 @@ from tidelog.storage.compaction.cleanable import find_cleanable
 from tidelog.storage.compaction.cleaning import GroupCleaner, fill_offset_map, groups_to_clean
 from tidelog.storage.compaction.offset_map import OffsetMap
 from tidelog.storage.compaction.plan import last_records, plan_cleaning
-from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.config.topic_configs import DEFAULT_LOG_CONFIG
 from tidelog.storage.disk.files import OsFileSystem
-from tidelog.storage.log.opening import CheckpointedState, LogLocation
+from tidelog.storage.log.opening import CheckpointedState, LogLocation, LogOptions
 from tidelog.storage.log.partition_log import PartitionLog
 
 _AT_LEAST: Final = 0.3
@@ -33,7 +33,8 @@ _LOG_BYTES: Final = 256 * MEBIBYTE
 _BATCH_BYTES: Final = 16 * KIBIBYTE
 _IO_BUFFER_BYTES: Final = 256 * KIBIBYTE
 _MAP_BYTES: Final = 1024 * MEBIBYTE
-_CONFIG: Final = replace(LogConfig(), cleanup_policy=("compact",), segment_bytes=64 * MEBIBYTE)
+_CONFIG: Final = replace(DEFAULT_LOG_CONFIG, cleanup_policy=("compact",), segment_bytes=64 * MEBIBYTE)
+_OPTIONS: Final = LogOptions(producer_id_expiration_ms=86_400_000, remote_storage_system_enable=False)
 _NOW_MS: Final = 1_700_000_000_000
 
 
@@ -55,7 +56,7 @@ def _filled(directory: str, log_bytes: int, value_bytes: int) -> PartitionLog:
     partition = TopicPartition("tides", 0)
     path = f"{directory}/tides-0"
     location = LogLocation(OsFileSystem(), path, partition)
-    log = PartitionLog.open(location, _CONFIG, CheckpointedState(), now_ms=_NOW_MS)
+    log = PartitionLog.open(location, _CONFIG, CheckpointedState(), now_ms=_NOW_MS, options=_OPTIONS)
     randomness = random.Random(value_bytes)
     keys = log_bytes // (value_bytes + 30) // 2
     while log.size_bytes < log_bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.log_checks import check_log
 from tests.support.logs.partition_logs import NOW_MS, append_marker, batch, end_marker, open_log
@@ -19,11 +20,9 @@ from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.record import read_records
 from tidelog.protocol.steps import completed
-from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.log.partition_log import PartitionLog
 
-CONFIG = replace(
-    LogConfig(),
+CONFIG = log_config(
     segment_bytes=700,
     index_interval_bytes=150,
     retention_bytes=1_500,

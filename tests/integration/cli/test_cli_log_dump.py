@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.cli import tidelog, tidelog_failure, tidelog_output
+from tests.support.configs import log_config
 from tests.support.logs.partition_logs import NOW_MS, append, append_marker, batch, open_log
 from tests.support.paths import GOLDEN_FILES
 from tidelog.broker.coordinators.groups.records import (
@@ -61,7 +62,7 @@ def write(log: PartitionLog, *records: tuple[bytes | None, bytes | None]) -> Non
 def partition(tmp_path: Path) -> Path:
     """A partition of two segments, with an aborted transaction in the first."""
     directory = tmp_path / "tides-0"
-    log = log_in(directory, LogConfig(index_interval_bytes=0))
+    log = log_in(directory, log_config(index_interval_bytes=0))
     for number in range(4):
         append(log, f"value {number}", timestamps=NOW_MS + number)
     append(log, "gone", producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)

@@ -62,6 +62,7 @@ from tidelog.remote.ports.storage_manager import (
 )
 from tidelog.remote.reading.reader import RemoteLogReader
 from tidelog.remote.reading.requests import RemoteReadRequest
+from tidelog.remote.tasks.byte_rate import UNLIMITED, ByteRate
 from tidelog.remote.tasks.context import RemoteLogContext
 from tidelog.remote.tasks.remote_state import update_copied_offset
 from tidelog.remote.tasks.replica import Role, TieredReplica
@@ -175,6 +176,7 @@ class TieredBroker(ScenarioBroker):
             randomness=random.Random(self.epoch),
             run_copy=inline,
             run_deletion=inline,
+            copy_quota=ByteRate(UNLIMITED, 11, 1),
         )
 
     def hear(self, steps: int) -> None:

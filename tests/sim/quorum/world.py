@@ -28,12 +28,12 @@ from tests.sim.quorum.records import snapshot_bytes, voters_in
 from tests.sim.quorum.safeguards import Safeguard, rules_without
 from tests.sim.quorum.swarm import Swarm, Voters
 from tests.sim.quorum.violation import Violation
+from tests.support.configs import quorum_settings
 from tidelog.cluster.quorum.config import ReplicaConfig
 from tidelog.cluster.quorum.effects import Effect, Respond, Send
 from tidelog.cluster.quorum.events import Event, RequestReceived
 from tidelog.cluster.quorum.log import SnapshotId
 from tidelog.cluster.quorum.quorum import Quorum
-from tidelog.cluster.quorum.settings import QuorumSettings
 from tidelog.cluster.quorum.states import State
 from tidelog.cluster.quorum.voter_set import ReplicaKey, Voter, VoterSet
 from tidelog.protocol.messages.fetch import FetchRequest
@@ -69,7 +69,7 @@ class World:
         self.disks: dict[tuple[int, UUID], Disk] = {}
         self.proposed_voter_sets: list[VoterSet] = []
         self.client_answers: Callable[[Request, Any], None] = lambda request, message: None
-        self.settings = QuorumSettings(
+        self.settings = quorum_settings(
             election_timeout_ms=swarm.election_timeout,
             election_backoff_max_ms=swarm.election_timeout,
             fetch_timeout_ms=swarm.fetch_timeout,

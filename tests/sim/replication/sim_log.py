@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import NamedTuple
 
+from tests.support.configs import log_config
 from tidelog.cluster.replication.follower_state import RestartFromRemote
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.leader_epoch import LeaderEpochCache
 from tidelog.storage.producers.producer_entry import BatchMetadata, ProducerEntry
 from tidelog.storage.producers.producer_snapshot import decode_snapshot, encode_snapshot
@@ -59,7 +58,7 @@ class SimLog:
 
     def __init__(self, min_insync_replicas: int) -> None:
         self.producers = SimProducers()
-        self.config = replace(LogConfig(), min_insync_replicas=min_insync_replicas)
+        self.config = log_config(min_insync_replicas=min_insync_replicas)
         self.log_start_offset = 0
         self.entries: list[Entry] = []
         """From `base` on."""

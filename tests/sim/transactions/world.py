@@ -16,10 +16,10 @@ from itertools import count
 from random import Random
 
 from tests.support.batches.producer_headers import data_header, marker_header
+from tests.support.configs import PRODUCER_ID_EXPIRATION_MS, transaction_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Writes
-from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.coordinator import TransactionCoordinator
 from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch
 from tidelog.broker.coordinators.transactions.marking import Marking
@@ -92,7 +92,7 @@ class Partition:
         self._coordinator = coordinator
         disk = CrashFileSystem()
         disk.makedirs("/log")
-        self._state = ProducerStateManager(name, disk, "/log")
+        self._state = ProducerStateManager(name, disk, "/log", PRODUCER_ID_EXPIRATION_MS)
         self._open: defaultdict[int, list[int]] = defaultdict(list)
         self._seen: set[tuple[ProducerIdAndEpoch, int]] = set()
 
@@ -184,7 +184,7 @@ class Coordinator:
         self.crashes = 0
         self._world = world
         self._version = version
-        self._config = TransactionConfig(transaction_max_timeout_ms=timeout_ms)
+        self._config = transaction_config(transaction_max_timeout_ms=timeout_ms)
         self._log: list[TransactionRecord] = []
         self._committed = 0
         self._epoch = 0

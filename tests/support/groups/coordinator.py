@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeVar
 
+from tests.support.configs import group_config
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.groups.member import Client
@@ -73,7 +74,7 @@ class GroupBench:
     replayed but not committed until `commit_all`.
     """
 
-    config: GroupConfig = field(default_factory=GroupConfig)
+    config: GroupConfig = field(default_factory=group_config)
     log: list[tuple[bytes, bytes | None]] = field(default_factory=list)
     now_ms: int = START_WALL_MS
     append_error: ErrorCode | None = None

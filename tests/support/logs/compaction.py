@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from tests.support.configs import log_config
 from tests.support.logs.partition_logs import NOW_MS
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.compression import Compression
@@ -14,10 +15,9 @@ from tidelog.storage.compaction.cleanable import Cleanable, find_cleanable
 from tidelog.storage.compaction.cleaning import GroupCleaner, Pace, fill_offset_map, groups_to_clean
 from tidelog.storage.compaction.offset_map import OffsetMap
 from tidelog.storage.compaction.plan import last_records, plan_cleaning
-from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.log.partition_log import PartitionLog
 
-COMPACTED = replace(LogConfig(), cleanup_policy=("compact",), delete_retention_ms=1000)
+COMPACTED = log_config(cleanup_policy=("compact",), delete_retention_ms=1000)
 
 
 def keyed_batch(

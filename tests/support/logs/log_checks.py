@@ -56,7 +56,9 @@ def check_producers(log: PartitionLog) -> None:
     """The producers' state is what replaying the log from its start gives."""
     disk = CrashFileSystem()
     disk.makedirs("/replay")
-    replayed = ProducerStateManager(log.topic_partition, disk, "/replay")
+    replayed = ProducerStateManager(
+        log.topic_partition, disk, "/replay", log.producers.producer_id_expiration_ms
+    )
     segments = list(log.segments)
     aborted = []
     for segment in segments:

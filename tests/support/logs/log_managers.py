@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import count
 from typing import Any
 from uuid import UUID
 
+from tests.support.configs import PRODUCER_ID_EXPIRATION_MS, log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS
 from tidelog.protocol.ids import TopicPartition
-from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.log.partition_log import PartitionLog
 
 TOPIC_ID = UUID(int=1)
 EVENTS = TopicPartition("events", 0)
-CONFIG = LogConfig()
+CONFIG = log_config()
+
+
+def new_log_manager(disk: CrashFileSystem, dirs: Iterable[str], *args: Any, **options: Any) -> LogManager:
+    """A manager with the producer id expiration of a broker, which is not started."""
+    options.setdefault("producer_id_expiration_ms", PRODUCER_ID_EXPIRATION_MS)
+    return LogManager(disk, dirs, *args, **options)
 
 
 def started(disk: CrashFileSystem, *dirs: str, now_ms: int = NOW_MS, **options: Any) -> LogManager:
     """A manager that has opened what is there; partitions that are put aside get ids from 1 on."""
     ids = count(1)
-    manager = LogManager(disk, dirs or ("/a", "/b"), new_id=lambda: UUID(int=next(ids)), **options)
+    manager = new_log_manager(disk, dirs or ("/a", "/b"), new_id=lambda: UUID(int=next(ids)), **options)
     manager.start(now_ms)
     return manager
 

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Iterable, Sequence
 
 from tests.support.clocks.manual_clock import NOW_MS
+from tests.support.configs import PRODUCER_ID_EXPIRATION_MS, log_config
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
@@ -14,7 +15,7 @@ from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.disk.files import FileSystem
 from tidelog.storage.log.observer import LogObserver
-from tidelog.storage.log.opening import CheckpointedState, LogLocation
+from tidelog.storage.log.opening import CheckpointedState, LogLocation, LogOptions
 from tidelog.storage.log.partition_log import PartitionLog
 
 TOPIC_PARTITION = TopicPartition("events", 0)
@@ -70,6 +71,11 @@ def end_marker(
     return builder.build()
 
 
+LOG_OPTIONS = LogOptions(
+    producer_id_expiration_ms=PRODUCER_ID_EXPIRATION_MS, remote_storage_system_enable=True
+)
+
+
 def open_log(
     fs: FileSystem,
     config: LogConfig | None = None,
@@ -84,9 +90,10 @@ def open_log(
     """A log that stands alone."""
     return PartitionLog.open(
         LogLocation(fs, directory, TOPIC_PARTITION),
-        config or LogConfig(),
+        config or log_config(),
         CheckpointedState(clean=clean, recovery_point=recovery_point, log_start_offset=log_start_offset),
         now_ms=now_ms,
+        options=LOG_OPTIONS,
         observer=observer,
     )
 

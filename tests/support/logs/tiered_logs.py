@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS, append, open_log
 from tidelog.protocol.ids import Offset
@@ -11,7 +10,7 @@ from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.log.observer import LogObserver
 from tidelog.storage.log.partition_log import PartitionLog
 
-TIERED = replace(LogConfig(), remote_storage_enable=True, retention_ms=-1, local_retention_bytes=0)
+TIERED = log_config(remote_storage_enable=True, retention_ms=-1, local_retention_bytes=0)
 
 
 def tiered_log(

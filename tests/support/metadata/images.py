@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 from uuid import UUID
 
+from tests.support.configs import controller_settings
 from tidelog.cluster.controller.bootstrap import bootstrap_records
 from tidelog.cluster.controller.create_topics import create_topics
 from tidelog.cluster.controller.result import ControllerResult
@@ -92,7 +93,7 @@ def with_topics(
     result = completed(
         create_topics(
             image,
-            settings or ControllerSettings(node_id=1),
+            settings or controller_settings(node_id=1),
             CreateTopicsRequest(topics=topics),
             SeededRandomness(),
         )

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.support.clocks.manual_clock import ManualClock
+from tests.support.configs import metadata_log_config, snapshot_settings
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.metadata.images import CLUSTER_ID, LISTENER, SeededRandomness
 from tests.support.metadata.single_voter_quorum import SingleVoterQuorum
@@ -73,7 +74,7 @@ class InlineExecutor(Executor):
 
 
 def open_log(fs: FileSystem) -> MetadataLog:
-    return MetadataLog.open(fs, DIRECTORY, MetadataLogConfig(), ManualClock())
+    return MetadataLog.open(fs, DIRECTORY, metadata_log_config(), ManualClock())
 
 
 def make_replica(
@@ -91,8 +92,8 @@ def make_replica(
             node_id=1,
             cluster_id=CLUSTER_ID,
             directory=DIRECTORY,
-            snapshots=snapshots or SnapshotSettings(),
-            log=log or MetadataLogConfig(),
+            snapshots=snapshots or snapshot_settings(),
+            log=log or metadata_log_config(),
         ),
         RaftPorts(
             fs=fs,

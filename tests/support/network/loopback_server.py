@@ -8,8 +8,9 @@ import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from tests.support.configs import listener_config, network_config
 from tidelog.base.clock import Clock
-from tidelog.broker.network.config import ListenerConfig, NetworkConfig
+from tidelog.broker.network.config import NetworkConfig
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.server import NetworkServer
 
@@ -104,10 +105,12 @@ async def serving(
     max_connections: int | None = None,
 ) -> AsyncIterator[Served]:
     """A server on a free port of 127.0.0.1; closed at the end, whatever the test left open."""
-    server = NetworkServer(config or NetworkConfig(), clock=clock)
-    listener = ListenerConfig(name="PLAINTEXT", host="127.0.0.1", port=0)
+    server = NetworkServer(config or network_config(), clock=clock)
+    listener = listener_config(name="PLAINTEXT", host="127.0.0.1", port=0)
     if max_connections is not None:
-        listener = ListenerConfig(name="PLAINTEXT", host="127.0.0.1", port=0, max_connections=max_connections)
+        listener = listener_config(
+            name="PLAINTEXT", host="127.0.0.1", port=0, max_connections=max_connections
+        )
     server.bind(listener, on_request)
     await server.start()
     served = Served(server, server.port("PLAINTEXT"))

@@ -11,6 +11,7 @@ from typing import cast
 from uuid import UUID
 
 from tests.support.clocks.manual_clock import ManualClock
+from tests.support.configs import controller_settings
 from tests.support.logs.partition_logs import batch
 from tests.support.replicas.replica_manager import NOW_MS, Replicas
 from tests.support.replicas.replica_pair import LeaderConnection, bytes_of
@@ -22,7 +23,6 @@ from tidelog.broker.replication.isr_updates import IsrUpdates
 from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.cluster.controller.alter_partition import alter_partition
 from tidelog.cluster.controller.broker_changes import fenced, unfenced
-from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.image import PartitionImage
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
@@ -38,7 +38,7 @@ from tidelog.protocol.schema import MetadataRecord
 
 TOPIC_ID = UUID(int=4_711)
 THE_PARTITION = TopicPartition("t", 0)
-_SETTINGS = ControllerSettings(node_id=1)
+_SETTINGS = controller_settings(node_id=1)
 
 
 class RunningClock(ManualClock):

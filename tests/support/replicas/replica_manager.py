@@ -5,7 +5,9 @@ from __future__ import annotations
 from uuid import UUID
 
 from tests.support.clocks.manual_clock import NOW_MS, ManualClock
+from tests.support.configs import LAG_TIME_MAX_MS
 from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.log_managers import new_log_manager
 from tests.support.metadata.images import broker_registration_record
 from tidelog.broker.network.request import Request, Response
 from tidelog.broker.partitions.leadership import LeaderPartition, Leadership
@@ -23,7 +25,6 @@ from tidelog.protocol.metadata_records.topic_record import TopicRecord
 from tidelog.protocol.registry import ApiKey, response_type
 from tidelog.protocol.schema import ApiMessage, MetadataRecord
 from tidelog.storage.config.log_config import LogConfig
-from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.segment.file_slice import FileSlice
 
 NODE = 1
@@ -70,10 +71,11 @@ class Replicas:
             clock=self.clock,
             brokers=lambda: self.image.brokers,
             own_epoch=lambda: 100 + node_id,
+            lag_time_max_ms=LAG_TIME_MAX_MS,
         )
         self.leadership.updates = self.proposals
         self.fs = fs or CrashFileSystem()
-        self.logs = LogManager(self.fs, log_dirs or ["/data"], default_config=log_config)
+        self.logs = new_log_manager(self.fs, log_dirs or ["/data"], default_config=log_config)
         self.logs.start(NOW_MS)
         self.manager = ReplicaManager(node_id, self.logs, {}, self.leadership)
         self.image = MetadataImage(cluster_id="test")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from tests.support.configs import log_config
 from tests.support.logs.partition_logs import NOW_MS, append, append_marker, open_log
 from tests.support.tier.remote_tier import PARTITION, segment_metadata
 from tidelog.protocol.ids import Offset
@@ -22,7 +23,6 @@ from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentState,
 )
 from tidelog.remote.ports.storage_manager import LogSegmentData
-from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.disk.checkpoints import encode_leader_epochs
 from tidelog.storage.disk.files import OsFileSystem
 from tidelog.storage.disk.log_files import (
@@ -35,7 +35,7 @@ from tidelog.storage.disk.log_files import (
 from tidelog.storage.leader_epoch import EpochEntry
 from tidelog.storage.segment.segment import LogSegment
 
-CONFIG = LogConfig(remote_storage_enable=True, retention_ms=-1, index_interval_bytes=256)
+CONFIG = log_config(remote_storage_enable=True, retention_ms=-1, index_interval_bytes=256)
 
 
 class TierBucket:

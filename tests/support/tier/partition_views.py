@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from tests.support.configs import log_config
 from tests.support.tier.segment_metadata import FINISHED, PARTITION, started, step
 from tidelog.protocol.ids import Offset
 from tidelog.remote.inspection.history import PartitionHistory, RecordPlace
@@ -15,7 +16,7 @@ from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 
 NOW_MS = 10_000_000
-TIERED = LogConfig(remote_storage_enable=True, retention_ms=-1)
+TIERED = log_config(remote_storage_enable=True, retention_ms=-1)
 
 
 def copied(

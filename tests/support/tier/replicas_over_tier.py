@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from tests.support.clocks.manual_clock import ManualClock
+from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS, batch, end_marker, open_log
 from tests.support.tier.metadata_managers import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
@@ -39,6 +40,7 @@ from tidelog.remote.ports.storage_manager import (
     RemoteResourceNotFound,
     RemoteStorageError,
 )
+from tidelog.remote.tasks.byte_rate import UNLIMITED, ByteRate
 from tidelog.remote.tasks.context import RemoteLogContext
 from tidelog.remote.tasks.fault_points import FaultPoints, no_faults
 from tidelog.remote.tasks.replica import Role, TieredReplica
@@ -263,6 +265,7 @@ class TierNode:
             randomness=world.random,
             run_copy=_stepped,
             run_deletion=_stepped,
+            copy_quota=ByteRate(UNLIMITED, 11, 1),
             faults=faults,
             pause=self._pause,
         )
@@ -318,7 +321,7 @@ async def _stepped(function: Callable[..., Any], /, *args: Any) -> Any:
     return result
 
 
-TIERED = LogConfig(
+TIERED = log_config(
     remote_storage_enable=True,
     segment_bytes=1 << 20,
     retention_ms=-1,

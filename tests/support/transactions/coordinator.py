@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import pytest
 
+from tests.support.configs import transaction_config
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Outcome, Writes
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
@@ -37,7 +38,7 @@ class TransactionBench:
         *,
         transaction_version: int = 2,
     ) -> None:
-        self.config = config or TransactionConfig()
+        self.config = config or transaction_config()
         self.transaction_version = transaction_version
         self.log: list[TransactionRecord] = []
         self.markings: list[Marking] = []

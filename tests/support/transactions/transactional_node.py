@@ -10,6 +10,7 @@ import asyncio
 from typing import Any, cast
 from uuid import UUID
 
+from tests.support.configs import group_config
 from tests.support.logs.partition_logs import batch, values_of
 from tests.support.replicas.replica_manager import NODE, FakeRequest, Replicas
 from tests.support.transactions.scripted_coordinator import ScriptedCoordinator, VerificationBench
@@ -21,7 +22,6 @@ from tidelog.broker.api.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from tidelog.broker.api.handlers.write_txn_markers import MarkerPurgatories, WriteTxnMarkersHandler
 from tidelog.broker.coordinators.consumer_offsets import TransactionalOffsetsLog
 from tidelog.broker.coordinators.coordinator_logs import StateTopic, TopicStateLog
-from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.coordinators.verification.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from tidelog.broker.coordinators.verification.verifier import VerificationSettings
@@ -145,7 +145,7 @@ class TransactionalNode:
             self.clock,
             lease,
         )
-        return GroupService(GroupConfig(), log, self.timers, self.clock, Slices(self.clock))
+        return GroupService(group_config(), log, self.timers, self.clock, Slices(self.clock))
 
     async def started(self) -> TransactionalNode:
         """Lead the groups."""

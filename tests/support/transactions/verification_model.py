@@ -17,6 +17,7 @@ from functools import partial
 from typing import NamedTuple
 
 from tests.support.batches.producer_headers import data_header, marker_header
+from tests.support.configs import PRODUCER_ID_EXPIRATION_MS
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.transactions.coordinator import A, TransactionBench
 from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch
@@ -103,7 +104,7 @@ class World:
         self.bench = TransactionBench(transaction_version=max(self.scenario.versions)).start()
         disk = CrashFileSystem()
         disk.makedirs("/a-0")
-        self.state = ProducerStateManager(A, disk, "/a-0")
+        self.state = ProducerStateManager(A, disk, "/a-0", PRODUCER_ID_EXPIRATION_MS)
         self.log: list[Appended] = []
         self.faults = list(self.scenario.faults)
         self._bag: list[Step] = []

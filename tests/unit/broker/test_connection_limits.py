@@ -11,9 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.support.configs import network_config
 from tests.support.waiting import eventually
 from tidelog.broker.config.node_config import BrokerConfig
-from tidelog.broker.network.config import NetworkConfig, has_host_names
+from tidelog.broker.network.config import has_host_names
 from tidelog.broker.network.server import NetworkServer
 from tidelog.broker.node.wiring.connection_limits import ConnectionLimits
 
@@ -56,7 +57,7 @@ def config(overrides: str) -> BrokerConfig:
 async def test_the_event_loop_does_not_wait_for_a_name_server(
     names: SlowNameServer, executor: ThreadPoolExecutor
 ) -> None:
-    network = NetworkServer(NetworkConfig())
+    network = NetworkServer(network_config())
     limits = ConnectionLimits(network, executor)
     limits.follow(config("slow-1:5"))
     await eventually(lambda: names.queries)
@@ -70,7 +71,7 @@ async def test_the_event_loop_does_not_wait_for_a_name_server(
 async def test_addresses_apply_at_once_and_an_earlier_resolution_is_ignored(
     names: SlowNameServer, executor: ThreadPoolExecutor
 ) -> None:
-    network = NetworkServer(NetworkConfig())
+    network = NetworkServer(network_config())
     limits = ConnectionLimits(network, executor)
     limits.follow(config("late-1:5"))
     await eventually(lambda: names.queries)
@@ -86,7 +87,7 @@ async def test_addresses_apply_at_once_and_an_earlier_resolution_is_ignored(
 async def test_of_several_changes_the_last_is_resolved(
     names: SlowNameServer, executor: ThreadPoolExecutor
 ) -> None:
-    network = NetworkServer(NetworkConfig())
+    network = NetworkServer(network_config())
     limits = ConnectionLimits(network, executor)
     for number in range(2, 9):
         limits.follow(config(f"changed-{number}:{number}"))
@@ -102,7 +103,7 @@ async def test_a_host_without_an_address_does_not_change_the_limits(
     names: SlowNameServer, executor: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR)
-    network = NetworkServer(NetworkConfig(max_connections_per_ip_overrides={"10.0.0.7": 7}))
+    network = NetworkServer(network_config(max_connections_per_ip_overrides={"10.0.0.7": 7}))
     limits = ConnectionLimits(network, executor)
     names.release.set()
     limits.follow(config("nowhere:5"))
@@ -118,7 +119,7 @@ async def test_a_resolution_that_fails_too_late_is_no_error(
 ) -> None:
     """asyncio logs an exception of a future that is never retrieved."""
     caplog.set_level(logging.WARNING)
-    network = NetworkServer(NetworkConfig())
+    network = NetworkServer(network_config())
     limits = ConnectionLimits(network, executor)
     limits.follow(config("nowhere-late:5"))
     await eventually(lambda: names.queries)

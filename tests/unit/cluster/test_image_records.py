@@ -8,6 +8,7 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.configs import controller_settings
 from tests.support.metadata.images import (
     CLUSTER_ID,
     SeededRandomness,
@@ -31,7 +32,6 @@ from tidelog.cluster.controller.create_topics import create_topics
 from tidelog.cluster.controller.delete_topics import delete_topics
 from tidelog.cluster.controller.producer_ids import allocate_producer_ids
 from tidelog.cluster.controller.result import ControllerResult
-from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.image_records import image_records
 from tidelog.cluster.metadata_log_codec import decode_record, encode_record
@@ -49,7 +49,7 @@ from tidelog.protocol.metadata_records.user_scram_credential_record import UserS
 from tidelog.protocol.schema import MetadataRecord
 from tidelog.protocol.steps import completed
 
-SETTINGS = ControllerSettings(node_id=1, num_partitions=2)
+SETTINGS = controller_settings(node_id=1, num_partitions=2)
 NAMES = st.sampled_from(["a", "b", "a.b", "a_b", "__consumer_offsets", "bad name", ""])
 CONFIGS = st.dictionaries(
     st.sampled_from(["retention.ms", "cleanup.policy", "segment.bytes", "nonsense"]),

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import pytest
 
+from tests.support.configs import log_config
 from tests.support.disks.crash_images import Survival
 from tests.support.disks.descriptor_shortage import ShortOfDescriptors
 from tests.support.logs.compaction import COMPACTED, append_keyed, compact, roll
@@ -31,7 +32,7 @@ from tidelog.storage.producers.producer_snapshot import encode_snapshot
 
 T = TypeVar("T")
 
-SMALL = replace(LogConfig(), segment_bytes=300, index_interval_bytes=1, retention_ms=-1)
+SMALL = log_config(segment_bytes=300, index_interval_bytes=1, retention_ms=-1)
 TIERED = replace(SMALL, remote_storage_enable=True)
 ATTEMPTS_MAX = 20
 FEWEST_USES = 2

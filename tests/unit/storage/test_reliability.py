@@ -11,10 +11,11 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import EVERY_SURVIVAL
 from tests.support.disks.crash_points import crash_points
-from tests.support.logs.log_managers import remove_deleted_files
+from tests.support.logs.log_managers import new_log_manager, remove_deleted_files
 from tests.support.logs.partition_logs import NOW_MS, append, batch, end_marker, open_log, values_of
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.compression import Compression
@@ -22,14 +23,12 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.steps import completed
 from tidelog.storage.append_origin import AppendOrigin
-from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
-from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.log.record_bounds import LOOKED_UP_BYTES_MAX
 
-SMALL = replace(LogConfig(), segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
+SMALL = log_config(segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
 EVENTS = TopicPartition("events", 0)
 
 
@@ -99,7 +98,7 @@ def test_kafka_15352_the_log_start_is_durable_before_any_segment_is_touched() ->
     config = replace(SMALL, retention_bytes=400, file_delete_delay_ms=0)
 
     def prepare(disk: CrashFileSystem) -> None:
-        manager = LogManager(disk, ["/data"])
+        manager = new_log_manager(disk, ["/data"])
         manager.start(NOW_MS)
         log = manager.get_or_create(EVENTS, UUID(int=1), config, NOW_MS)
         for index in range(12):
@@ -109,13 +108,13 @@ def test_kafka_15352_the_log_start_is_durable_before_any_segment_is_touched() ->
         manager.checkpoint(CheckpointKind.HIGH_WATERMARK)
 
     def retain(disk: CrashFileSystem, _: list[Any]) -> None:
-        manager = LogManager(disk, ["/data"])
+        manager = new_log_manager(disk, ["/data"])
         manager.start(NOW_MS, lambda _: config)
         assert manager.apply_retention(NOW_MS) > 1
         remove_deleted_files(manager, NOW_MS)
 
     for point in crash_points(prepare, retain, (*EVERY_SURVIVAL, 1, 2, 3, 4, 5)):
-        manager = LogManager(point.disk, ["/data"])
+        manager = new_log_manager(point.disk, ["/data"])
         manager.start(NOW_MS, lambda _: config)
         log = manager.get(EVENTS)
         assert log is not None, point
@@ -197,7 +196,7 @@ def test_a_decompression_bomb_is_stored_unopened_and_refused_where_it_must_be_op
     # Looking for a moment in it finds it as a whole, unopened.
     found = completed(log.offset_for_timestamp(NOW_MS))
     assert found is not None and found.offset == 1
-    compacted = open_log(CrashFileSystem(), replace(LogConfig(), cleanup_policy=("compact",)))
+    compacted = open_log(CrashFileSystem(), log_config(cleanup_policy=("compact",)))
     with pytest.raises(KafkaError) as caught:
         compacted.append_as_leader(bytearray(bomb), 0, NOW_MS)
     assert caught.value.code is ErrorCode.INVALID_RECORD

@@ -6,7 +6,7 @@ epochs of the remote part are known, what was flushed and not copied is there, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from random import Random
 from typing import Any
@@ -14,14 +14,14 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import EVERY_SURVIVAL, Survival
 from tests.support.disks.crash_points import CrashPoint, crash_points
 from tests.support.logs.log_checks import check_log
-from tests.support.logs.log_managers import remove_deleted_files
+from tests.support.logs.log_managers import new_log_manager, remove_deleted_files
 from tests.support.logs.partition_logs import NOW_MS, TOPIC_PARTITION, all_records, batch
 from tidelog.protocol.record import Record
-from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.leader_epoch import LeaderEpochCache
@@ -29,8 +29,7 @@ from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.log.truncation import RemoteState
 
 TOPIC_ID = UUID(int=7)
-CONFIG = replace(
-    LogConfig(),
+CONFIG = log_config(
     segment_bytes=400,
     index_interval_bytes=120,
     file_delete_delay_ms=1_000,
@@ -43,7 +42,7 @@ SURVIVALS: tuple[Survival | int, ...] = (*EVERY_SURVIVAL, 1, 2)
 
 def manager_on(disk: CrashFileSystem) -> LogManager:
     ids = count(1)
-    manager = LogManager(disk, ["/data"], CONFIG, new_id=lambda: UUID(int=next(ids)))
+    manager = new_log_manager(disk, ["/data"], CONFIG, new_id=lambda: UUID(int=next(ids)))
     manager.start(NOW_MS)
     return manager
 

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from tidelog.cluster.metadata_log_codec import decode_record, encode_record
+from tidelog.cluster.quorum.settings import MAX_BATCH_BYTES
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.protocol.record import read_records
 from tidelog.protocol.schema import MetadataRecord
 
-MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
 # Per record: length, attributes, deltas and the lengths of key and value, each with its maximum size.
 _RECORD_OVERHEAD: Final = 32
 

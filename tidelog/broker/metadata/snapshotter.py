@@ -33,13 +33,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotSettings:
-    """`metadata.log.max.record.bytes.between.snapshots` and `metadata.log.max.snapshot.interval.ms`.
+    """Each field is the broker key of the same name with underscores for dots.
 
     An interval of 0 means no limit.
     """
 
-    max_bytes: int = 20_971_520
-    max_interval_ms: int = 3_600_000
+    metadata_log_max_record_bytes_between_snapshots: int
+    metadata_log_max_snapshot_interval_ms: int
 
 
 class Snapshotter:
@@ -79,9 +79,10 @@ class Snapshotter:
     def on_applied(self, size_bytes: int) -> None:
         """Count applied records of `size_bytes`."""
         self._bytes += size_bytes
-        if self._timer is None and self._settings.max_interval_ms > 0:
+        interval_ms = self._settings.metadata_log_max_snapshot_interval_ms
+        if self._timer is None and interval_ms > 0:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._settings.max_interval_ms / 1000, self._on_interval_passed)
+            self._timer = loop.call_later(interval_ms / 1000, self._on_interval_passed)
 
     def offer(self, image: MetadataImage) -> None:
         """Keep an image that is complete at the end of a batch; write a snapshot of it now or later."""
@@ -112,7 +113,8 @@ class Snapshotter:
             self._timer = None
 
     def _write_if_needed(self) -> None:
-        is_needed = self._is_overdue or self._bytes >= self._settings.max_bytes
+        max_bytes = self._settings.metadata_log_max_record_bytes_between_snapshots
+        is_needed = self._is_overdue or self._bytes >= max_bytes
         if not is_needed or self._image is None or self._writing is not None or self._is_closed:
             return
         image = self._image

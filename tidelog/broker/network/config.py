@@ -1,11 +1,11 @@
-"""The settings of the network layer: limits with Kafka's keys and defaults, and listener addresses."""
+"""The settings of the network layer: limits of the broker's keys, and listener addresses."""
 
 from __future__ import annotations
 
 import socket
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final
@@ -27,19 +27,19 @@ class NetworkConfig:
     `inter_broker_listener` is the name of a listener, or "" for none.
     """
 
-    socket_request_max_bytes: int = 100 * 1024 * 1024
-    socket_send_buffer_bytes: int = -1
-    socket_receive_buffer_bytes: int = -1
-    socket_listen_backlog_size: int = -1
-    max_connections: int = UNLIMITED
-    max_connections_per_ip: int = UNLIMITED
-    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
-    connections_max_idle_ms: int = 600_000
-    queued_max_requests: int = 500
-    queued_max_request_bytes: int = -1
-    max_large_request_bytes: int = 512 * 1024 * 1024
-    max_unsent_response_bytes: int = 256 * 1024 * 1024
-    inter_broker_listener: str = ""
+    socket_request_max_bytes: int
+    socket_send_buffer_bytes: int
+    socket_receive_buffer_bytes: int
+    socket_listen_backlog_size: int
+    max_connections: int
+    max_connections_per_ip: int
+    max_connections_per_ip_overrides: Mapping[str, int]
+    connections_max_idle_ms: int
+    queued_max_requests: int
+    queued_max_request_bytes: int
+    max_large_request_bytes: int
+    max_unsent_response_bytes: int
+    inter_broker_listener: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +52,9 @@ class ListenerConfig:
     """
 
     name: str
-    host: str = ""
-    port: int = 9092
-    max_connections: int = UNLIMITED
+    host: str
+    port: int
+    max_connections: int
     ssl_context: ssl.SSLContext | None = None
 
 

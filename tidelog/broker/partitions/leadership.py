@@ -15,8 +15,6 @@ from tidelog.cluster.replication.leader_state import LeaderState
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import BrokerId, TopicPartition
 
-DEFAULT_LAG_TIME_MAX_MS = 30_000
-
 
 class LeaderPartition(Protocol):
     """A partition whose leader proposes a change of its ISR."""
@@ -69,7 +67,7 @@ class Leadership:
         clock: Clock,
         brokers: Callable[[], Mapping[BrokerId, BrokerImage]],
         own_epoch: Callable[[], int] = lambda: -1,
-        lag_time_max_ms: int = DEFAULT_LAG_TIME_MAX_MS,
+        lag_time_max_ms: int,
     ) -> None:
         self.node_id = node_id
         self.clock = clock

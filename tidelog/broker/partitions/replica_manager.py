@@ -25,7 +25,6 @@ from itertools import islice
 from typing import Final, Protocol, cast
 from uuid import UUID
 
-from tidelog.base.clock import SystemClock
 from tidelog.broker.partitions.leadership import Leadership
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.role_changes import RoleChanges, RoleListener
@@ -33,7 +32,6 @@ from tidelog.broker.partitions.topic_log_configs import TopicLogConfigs
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.image import (
     NO_LEADER,
-    BrokerImage,
     MetadataImage,
     PartitionImage,
     ResourceType,
@@ -71,7 +69,7 @@ class ReplicaManager:
         node_id: BrokerId,
         logs: LogManager,
         topic_defaults: Mapping[str, str],
-        leadership: Leadership | None = None,
+        leadership: Leadership,
     ) -> None:
         self.node_id = node_id
         self.logs = logs
@@ -79,7 +77,7 @@ class ReplicaManager:
         self.listeners: list[RoleListener] = []
         self.log_work: LogWork | None = None
         """None if logs are created and retired at once, on the event loop."""
-        self.leadership = leadership or Leadership(node_id, clock=SystemClock(), brokers=self._brokers)
+        self.leadership = leadership
         self._by_name_and_index = cast(dict[tuple[str, int], Partition], self.partitions)
         self._configs = TopicLogConfigs(topic_defaults)
         self._topic_names: dict[UUID, str] = {}
@@ -88,9 +86,6 @@ class ReplicaManager:
         self._pending_retirements: dict[TopicPartition, None] = {}
         """Removed partitions whose logs must still be retired, in order."""
         self._image: MetadataImage | None = None
-
-    def _brokers(self) -> Mapping[BrokerId, BrokerImage]:
-        return {} if self._image is None else self._image.brokers
 
     # ---- finding
 

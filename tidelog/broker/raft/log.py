@@ -12,24 +12,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from tidelog.base.clock import Clock
 from tidelog.broker.raft.snapshot_format import last_contained_log_timestamp, require_whole_snapshot
 from tidelog.broker.raft.snapshots import SnapshotFiles
 from tidelog.cluster.quorum.log import EpochEnd, SnapshotId
+from tidelog.cluster.quorum.settings import MAX_BATCH_BYTES
 from tidelog.cluster.quorum.topic import METADATA_PARTITION, METADATA_TOPIC_ID
 from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC
 from tidelog.protocol.batch import iterate_headers, read_header
 from tidelog.protocol.errors import DecodeError, KafkaError
 from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
-from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.config.topic_configs import DEFAULT_LOG_CONFIG
 from tidelog.storage.disk.checkpoints import PartitionMetadataFile
 from tidelog.storage.disk.errors import CorruptFile, InterruptedChange, StorageFailure
 from tidelog.storage.disk.files import Buffer, FileSystem
 from tidelog.storage.log.flush import FlushPlan
-from tidelog.storage.log.opening import CheckpointedState, LogLocation
+from tidelog.storage.log.opening import CheckpointedState, LogLocation, LogOptions
 from tidelog.storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -38,18 +39,20 @@ METADATA_TOPIC_PARTITION: Final = TopicPartition(CLUSTER_METADATA_TOPIC, METADAT
 # The first batch of a snapshot contains the voters, which are few.
 _HEAD_BYTES: Final = 64 * 1024
 
+# The metadata log has no producer ids, and is never tiered.
+_OPTIONS: Final = LogOptions(producer_id_expiration_ms=2**31 - 1, remote_storage_system_enable=False)
+
 Expired: TypeAlias = Callable[[SnapshotId], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataLogConfig:
-    """The keys `metadata.*` of Apache Kafka; -1 means no limit."""
+    """Each field is the broker key of the same name with underscores for dots; -1 means no limit."""
 
-    segment_bytes: int = 1 << 30
-    segment_ms: int = 604_800_000
-    retention_bytes: int = 104_857_600
-    retention_ms: int = 604_800_000
-    max_batch_bytes: int = 8 * 1024 * 1024
+    metadata_log_segment_bytes: int
+    metadata_log_segment_ms: int
+    metadata_max_retention_bytes: int
+    metadata_max_retention_ms: int
 
 
 def metadata_directory(directory: str) -> str:
@@ -75,10 +78,11 @@ class MetadataLog:
     def open(cls, fs: FileSystem, directory: str, config: MetadataLogConfig, clock: Clock) -> MetadataLog:
         """Open the log in the log directory `directory`; create it if it does not exist."""
         path = metadata_directory(directory)
-        log_config = LogConfig(
-            segment_bytes=config.segment_bytes,
-            segment_ms=config.segment_ms,
-            max_message_bytes=config.max_batch_bytes,
+        log_config = replace(
+            DEFAULT_LOG_CONFIG,
+            segment_bytes=config.metadata_log_segment_bytes,
+            segment_ms=config.metadata_log_segment_ms,
+            max_message_bytes=MAX_BATCH_BYTES,
             retention_ms=-1,
             retention_bytes=-1,
         )
@@ -90,6 +94,7 @@ class MetadataLog:
             log_config,
             CheckpointedState(),
             now_ms=clock.wall_ms(),
+            options=_OPTIONS,
         )
         return cls(log, SnapshotFiles(fs, path), config, clock)
 
@@ -181,7 +186,7 @@ class MetadataLog:
         assert self.last_epoch == epoch, f"the last batch is of epoch {self.last_epoch}, not {epoch}"
 
     def _append_all(self, batches: Buffer) -> None:
-        if len(batches) <= self._config.segment_bytes:
+        if len(batches) <= self._config.metadata_log_segment_bytes:
             self._append(batches)
         else:
             for position, header in iterate_headers(batches):
@@ -285,9 +290,9 @@ class MetadataLog:
         The newest snapshot and the log from its end are never deleted.
         """
         before = self._start
-        if self._config.retention_bytes >= 0:
+        if self._config.metadata_max_retention_bytes >= 0:
             self._clean_while(self._is_too_large)
-        if self._config.retention_ms >= 0:
+        if self._config.metadata_max_retention_ms >= 0:
             self._clean_while(self._is_too_old)
         self._log.delete_expired_files(self._clock.wall_ms())
         return self._start != before
@@ -305,7 +310,7 @@ class MetadataLog:
 
     def _is_too_large(self, _oldest: SnapshotId) -> bool:
         snapshots = sum(self.snapshots.size(each) for each in self.snapshots.ids)
-        return self._log.size_bytes + snapshots > self._config.retention_bytes
+        return self._log.size_bytes + snapshots > self._config.metadata_max_retention_bytes
 
     def _is_too_old(self, oldest: SnapshotId) -> bool:
         found = self.snapshots.read(oldest, 0, _HEAD_BYTES)
@@ -316,7 +321,7 @@ class MetadataLog:
         except DecodeError as error:
             logger.error("cannot read %s: %s", self.snapshots.path(oldest), error)
             return False
-        return self._clock.wall_ms() - timestamp > self._config.retention_ms
+        return self._clock.wall_ms() - timestamp > self._config.metadata_max_retention_ms
 
     def flush_plan(self) -> FlushPlan:
         """Return what makes all appended records durable, without the indexes of the active segment."""

@@ -81,12 +81,12 @@ class Channel(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifecycleSettings:
-    """Kafka's keys: broker.heartbeat.interval.ms, broker.session.timeout.ms and so on."""
+    """Each field is the broker key of the same name with underscores for dots."""
 
-    heartbeat_interval_ms: int = 2_000
-    session_timeout_ms: int = 9_000
-    initial_registration_timeout_ms: int = 60_000
-    log_dir_failure_timeout_ms: int = 30_000
+    broker_heartbeat_interval_ms: int
+    broker_session_timeout_ms: int
+    initial_broker_registration_timeout_ms: int
+    log_dir_failure_timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ class BrokerLifecycle:
         self._settings = settings
         self._ports = ports
         self._directories = DirectoryReports()
-        self._backoff = ExponentialBackoff(_FIRST_BACKOFF_MS, settings.session_timeout_ms, jitter=0.02)
+        self._backoff = ExponentialBackoff(_FIRST_BACKOFF_MS, settings.broker_session_timeout_ms, jitter=0.02)
         self._failures = 0
         self._last_failure = "no response"
         self._is_ready = False
@@ -142,7 +142,7 @@ class BrokerLifecycle:
         """Begin to register."""
         self._transition(BrokerState.STARTING)
         self._tasks.append(asyncio.get_running_loop().create_task(self._run(), name="broker-lifecycle"))
-        self._call_later(self._settings.initial_registration_timeout_ms, self._on_registration_timeout)
+        self._call_later(self._settings.initial_broker_registration_timeout_ms, self._on_registration_timeout)
 
     async def wait_until_registered(self) -> int:
         """Wait for the registration and return the broker epoch. Raise KafkaError if it fails in time."""
@@ -242,7 +242,7 @@ class BrokerLifecycle:
 
     async def _request(self, message: ApiMessage, response: type[ResponseT]) -> ResponseT:
         # Half a session, so that there is time for another attempt before the session ends.
-        deadline = self._ports.clock.monotonic_ms() + self._settings.session_timeout_ms // 2
+        deadline = self._ports.clock.monotonic_ms() + self._settings.broker_session_timeout_ms // 2
         received = await self._ports.channel.request(message, response, deadline=deadline)
         code: int = getattr(received, "error_code", 0)
         if code:
@@ -278,7 +278,7 @@ class BrokerLifecycle:
 
     def _apply(self, response: BrokerHeartbeatResponse, *, is_shutdown_requested: bool) -> int:
         """Change the state as the response says, and return the delay until the next heartbeat."""
-        interval_ms = self._settings.heartbeat_interval_ms
+        interval_ms = self._settings.broker_heartbeat_interval_ms
         if self._is_ready and response.is_fenced:
             # The controller unfences this broker as soon as a heartbeat shows that it is ready.
             interval_ms = max(interval_ms // _READY_SHARE, _CAUGHT_UP_PAUSE_MS)
@@ -319,7 +319,7 @@ class BrokerLifecycle:
             return
         text = (
             f"broker {self._registration.broker_id} could not register within "
-            f"{self._settings.initial_registration_timeout_ms} ms: {self._last_failure}"
+            f"{self._settings.initial_broker_registration_timeout_ms} ms: {self._last_failure}"
         )
         self._registered.set_exception(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
         self._registered.exception()

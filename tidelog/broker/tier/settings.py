@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Final
 
 from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.config.projection import projection
 from tidelog.remote.tasks.settings import RemoteLogManagerSettings
 
 _OLD_FOLLOWER_KEY: Final = "remote.log.manager.thread.pool.size"
@@ -17,10 +17,10 @@ def log_manager_settings(config: BrokerConfig) -> RemoteLogManagerSettings:
 
     If only the older key of the follower pool's size is set, it applies (KIP-1157).
     """
-    values = {field.name: getattr(config, field.name) for field in fields(RemoteLogManagerSettings)}
+    replaced: dict[str, int] = {}
     if _OLD_FOLLOWER_KEY in config.explicit and _FOLLOWER_KEY not in config.explicit:
-        values["remote_log_manager_follower_thread_pool_size"] = config.remote_log_manager_thread_pool_size
-    return RemoteLogManagerSettings(**values)
+        replaced["remote_log_manager_follower_thread_pool_size"] = config.remote_log_manager_thread_pool_size
+    return projection(config, RemoteLogManagerSettings, **replaced)
 
 
 def storage_manager_values(config: BrokerConfig) -> dict[str, str]:

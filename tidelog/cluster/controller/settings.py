@@ -18,10 +18,10 @@ class ControllerSettings:
     """
 
     node_id: BrokerId
-    num_partitions: int = 1
-    default_replication_factor: int = 1
-    delete_topic_enable: bool = True
-    remote_storage_system_enable: bool = False
+    num_partitions: int
+    default_replication_factor: int
+    delete_topic_enable: bool
+    remote_storage_system_enable: bool
     partitions_per_broker_max: int | None = None
     """How many partitions a broker can hold with the descriptors it has; None: no limit is known."""
     static_configs: Mapping[str, str] = field(default_factory=dict)

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
+"""The maximum size of a batch of the metadata log; `KafkaRaftClient.MAX_BATCH_SIZE_BYTES` of Kafka."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumSettings:
-    """Times in ms, sizes in bytes. The first five are Kafka's `controller.quorum.*`."""
+    """Times in ms, sizes in bytes. The fields without a default are the keys `controller.quorum.*`."""
 
-    election_timeout_ms: int = 1000
-    fetch_timeout_ms: int = 2000
-    election_backoff_max_ms: int = 1000
-    request_timeout_ms: int = 2000
-    retry_backoff_ms: int = 20
+    election_timeout_ms: int
+    fetch_timeout_ms: int
+    election_backoff_max_ms: int
+    request_timeout_ms: int
+    retry_backoff_ms: int
+    fetch_max_bytes: int
+    snapshot_chunk_max_bytes: int
+    auto_join: bool
+    """`controller.quorum.auto.join.enable`: a controller that is an observer asks to be added (KIP-1186)."""
+    listener_name: str
+    """The default listener of voters: the first of `controller.listener.names`."""
     fetch_max_wait_ms: int = 500
-    fetch_max_bytes: int = 8 * 1024 * 1024
-    snapshot_chunk_max_bytes: int = 8 * 1024 * 1024
-    append_max_bytes: int = 8 * 1024 * 1024
+    append_max_bytes: int = MAX_BATCH_BYTES
     """The largest batch that one `Append` creates."""
     max_wait_ms: int = 5_000
     """The longest time that the leader delays a Fetch response, whatever the request allows."""
@@ -29,10 +37,6 @@ class QuorumSettings:
     voter_change_timeout_ms: int = 30_000
     """Upper bound of the time that AddRaftVoter and RemoveRaftVoter wait for their record to be committed."""
     update_voter_interval_ms: int = 3_000
-    auto_join: bool = False
-    """`controller.quorum.auto.join.enable`: a controller that is an observer asks to be added (KIP-1186)."""
-    listener_name: str = "CONTROLLER"
-    """The default listener of voters: the first of `controller.listener.names`."""
 
     @property
     def check_quorum_timeout_ms(self) -> int:

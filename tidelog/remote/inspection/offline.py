@@ -10,6 +10,7 @@ I/O: blocks. Errors: RemoteStorageError if the store does not respond.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 
 from tidelog.base.clock import SystemClock
 from tidelog.protocol.errors import DecodeError
@@ -25,7 +26,7 @@ from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
-from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.config.topic_configs import DEFAULT_LOG_CONFIG
 
 _SUFFIXES = ("log", "indexes", MANIFEST_SUFFIX)
 
@@ -97,7 +98,7 @@ def _view(
         log_end_offset=end,
         leader_epoch=lineage[-1].epoch,
     )
-    config = LogConfig(remote_storage_enable=True, retention_ms=-1)
+    config = replace(DEFAULT_LOG_CONFIG, remote_storage_enable=True, retention_ms=-1)
     return PartitionView(
         partition=partition,
         offsets=offsets,

@@ -15,6 +15,7 @@ from tidelog.remote.ports.segment_metadata import (
 )
 from tidelog.remote.tasks.remote_lineage import EpochLineage
 from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.config.topic_configs import DEFAULT_LOG_CONFIG
 from tidelog.storage.leader_epoch import EpochEntry
 
 NOTHING: Final = -1
@@ -48,7 +49,7 @@ class PartitionView:
     offsets: PartitionOffsets
     lineage: tuple[EpochEntry, ...]
     history: PartitionHistory
-    config: LogConfig = field(default_factory=LogConfig)
+    config: LogConfig = DEFAULT_LOG_CONFIG
     local_size_bytes: int | None = None
     now_ms: int = 0
 

@@ -59,7 +59,7 @@ class RemoteLogManager:
             settings.remote_log_reader_max_pending_tasks,
         )
         """Threads that read from remote storage: remote.log.reader.threads and .max.pending.tasks."""
-        self.fetch_quota = ByteRate()
+        self.fetch_quota = ByteRate(*_fetch_rate(settings))
         """The quota of reads: check `is_exceeded` before a read, call `record` after it (KIP-956)."""
         self.slots = TaskPools(TaskSlots(1), TaskSlots(1), TaskSlots(1))
         self._context = RemoteLogContext(
@@ -71,6 +71,7 @@ class RemoteLogManager:
             randomness=node.randomness,
             run_copy=self.copier_pool.run,
             run_deletion=self.expiration_pool.run,
+            copy_quota=ByteRate(*_copy_rate(settings)),
             faults=node.faults,
             is_confirmed=node.is_confirmed,
         )
@@ -121,16 +122,8 @@ class RemoteLogManager:
         self.slots.expiration.resize(expiration)
         self.slots.follower.resize(settings.remote_log_manager_follower_thread_pool_size)
         self.reader_pool.resize(settings.remote_log_reader_threads)
-        self.copy_quota.configure(
-            settings.remote_log_manager_copy_max_bytes_per_second,
-            settings.remote_log_manager_copy_quota_window_num,
-            settings.remote_log_manager_copy_quota_window_size_seconds,
-        )
-        self.fetch_quota.configure(
-            settings.remote_log_manager_fetch_max_bytes_per_second,
-            settings.remote_log_manager_fetch_quota_window_num,
-            settings.remote_log_manager_fetch_quota_window_size_seconds,
-        )
+        self.copy_quota.configure(*_copy_rate(settings))
+        self.fetch_quota.configure(*_fetch_rate(settings))
 
     def start(self) -> None:
         """Start the tasks; partitions may have been assigned before (KIP-1197)."""
@@ -265,3 +258,21 @@ class RemoteLogManager:
 
     def _interval_ms(self) -> int:
         return self._context.settings.remote_log_manager_task_interval_ms
+
+
+def _copy_rate(settings: RemoteLogManagerSettings) -> tuple[int, int, int]:
+    """Return the limit of copies in bytes per second, the number of windows, and their size in seconds."""
+    return (
+        settings.remote_log_manager_copy_max_bytes_per_second,
+        settings.remote_log_manager_copy_quota_window_num,
+        settings.remote_log_manager_copy_quota_window_size_seconds,
+    )
+
+
+def _fetch_rate(settings: RemoteLogManagerSettings) -> tuple[int, int, int]:
+    """Return the limit of reads in bytes per second, the number of windows, and their size in seconds."""
+    return (
+        settings.remote_log_manager_fetch_max_bytes_per_second,
+        settings.remote_log_manager_fetch_quota_window_num,
+        settings.remote_log_manager_fetch_quota_window_size_seconds,
+    )

@@ -150,8 +150,8 @@ def storage_manager_from_config(values: Mapping[str, str]) -> ObjectStorageManag
     for key in UNUSED:
         if key in values:
             _log.warning("Key of the remote storage manager has no effect: %s", key)
-    parsed = _parse(values)
-    settings = _manager_settings(parsed, values)
+    parsed = parse(values)
+    settings = manager_settings(parsed, values)
     store = object_store(
         str(parsed["storage.backend.class"]),
         {
@@ -182,14 +182,16 @@ def _current_name(key: str) -> str:
     return _MANIFESTS + key.removeprefix(_OLD_MANIFESTS) if key.startswith(_OLD_MANIFESTS) else key
 
 
-def _parse(values: Mapping[str, str]) -> Mapping[str, ConfigValue]:
+def parse(values: Mapping[str, str]) -> Mapping[str, ConfigValue]:
+    """Return the value of each key of `CONFIGS`. Errors: ConfigError."""
     parsed = parse_values(CONFIGS, values)
     if parsed["compression.heuristic.enabled"] and not parsed["compression.enabled"]:
         raise ConfigError("compression.heuristic.enabled", "true", "compression.enabled must also be true")
     return parsed
 
 
-def _manager_settings(parsed: Mapping[str, ConfigValue], values: Mapping[str, str]) -> ManagerSettings:
+def manager_settings(parsed: Mapping[str, ConfigValue], values: Mapping[str, str]) -> ManagerSettings:
+    """Return how segments are written and read; `parsed` are the keys of `CONFIGS` in `values`."""
     fields = parsed["custom.metadata.fields.include"]
     assert isinstance(fields, tuple)
     return ManagerSettings(

@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from tidelog.protocol.errors import DecodeError
@@ -79,18 +79,16 @@ _HINTS_MAX: Final = 64
 class ManagerSettings:
     """How segments are written and read."""
 
-    keys: ObjectKeys = field(default_factory=ObjectKeys)
-    chunk_size: int = 4 * 1024 * 1024
-    compression: bool = False
-    compression_heuristic: bool = False
-    key_ring: KeyRing | None = None
+    keys: ObjectKeys
+    chunk_size: int
+    compression: bool
+    compression_heuristic: bool
+    key_ring: KeyRing | None
     """Segments are encrypted if there is a key ring; encrypted segments cannot be read without it."""
-    custom_fields: tuple[CustomField, ...] = ()
-    manifest_cache: CacheSettings = field(
-        default_factory=lambda: CacheSettings(size=1000, retention_ms=3_600_000)
-    )
-    index_cache: CacheSettings = field(default_factory=lambda: CacheSettings(size=10 * 1024 * 1024))
-    verification: Verification = Verification.SIZES
+    custom_fields: tuple[CustomField, ...]
+    manifest_cache: CacheSettings
+    index_cache: CacheSettings
+    verification: Verification
 
 
 class ObjectStorageManager:

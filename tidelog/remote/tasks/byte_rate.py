@@ -24,9 +24,7 @@ class ByteRate:
 
     __slots__ = ("_window_ms", "_window_num", "_windows", "bytes_per_second")
 
-    def __init__(
-        self, bytes_per_second: int = UNLIMITED, window_num: int = 11, window_size_s: int = 1
-    ) -> None:
+    def __init__(self, bytes_per_second: int, window_num: int, window_size_s: int) -> None:
         self.bytes_per_second = bytes_per_second
         self._windows: deque[list[int]] = deque()
         self.configure(bytes_per_second, window_num, window_size_s)

@@ -62,7 +62,7 @@ class RemoteLogContext:
     randomness: Randomness
     run_copy: RunInThread
     run_deletion: RunInThread
-    copy_quota: ByteRate = field(default_factory=ByteRate)
+    copy_quota: ByteRate
     figures: RemoteFigures = field(default_factory=RemoteFigures)
     faults: FaultPoints = no_faults
     pause: Callable[[int], Awaitable[None]] = pause

@@ -1,6 +1,6 @@
 """A partition log's settings: one typed field per topic-level key, named as the key with underscores.
 
-`tidelog.storage.config.topic_configs` has the allowed values of each key.
+`tidelog.storage.config.topic_configs` defines the default and the allowed values of each key.
 Source: org.apache.kafka.storage.internals.log.LogConfig of 4.3.1.
 """
 
@@ -11,51 +11,49 @@ from typing import Final
 
 from tidelog.base.config_definition import ConfigError
 
-_HOUR_MS: Final = 3_600_000
-_NO_LIMIT: Final = 2**63 - 1
 _FOLLOW_TOTAL_RETENTION: Final = -2
 _NONE: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """The settings of one topic's logs, with Kafka's names, units and defaults."""
+    """The settings of one topic's logs, with the names and units of the topic keys."""
 
-    cleanup_policy: tuple[str, ...] = ("delete",)
-    compression_gzip_level: int = -1
-    compression_lz4_level: int = 9
-    compression_type: str = "producer"
-    compression_zstd_level: int = 3
-    delete_retention_ms: int = 24 * _HOUR_MS
-    file_delete_delay_ms: int = 60_000
-    flush_messages: int = _NO_LIMIT
-    flush_ms: int = _NO_LIMIT
-    follower_replication_throttled_replicas: tuple[str, ...] = ()
-    index_interval_bytes: int = 4096
-    leader_replication_throttled_replicas: tuple[str, ...] = ()
-    local_retention_bytes: int = _FOLLOW_TOTAL_RETENTION
-    local_retention_ms: int = _FOLLOW_TOTAL_RETENTION
-    max_compaction_lag_ms: int = _NO_LIMIT
-    max_message_bytes: int = 1024 * 1024 + 12
-    message_timestamp_after_max_ms: int = _HOUR_MS
-    message_timestamp_before_max_ms: int = _NO_LIMIT
-    message_timestamp_type: str = "CreateTime"
-    min_cleanable_dirty_ratio: float = 0.5
-    min_compaction_lag_ms: int = 0
-    min_insync_replicas: int = 1
-    preallocate: bool = False
-    remote_copy_lag_bytes: int = _NONE
-    remote_copy_lag_ms: int = 0
-    remote_log_copy_disable: bool = False
-    remote_log_delete_on_disable: bool = False
-    remote_storage_enable: bool = False
-    retention_bytes: int = -1
-    retention_ms: int = 7 * 24 * _HOUR_MS
-    segment_bytes: int = 1024 * 1024 * 1024
-    segment_index_bytes: int = 10 * 1024 * 1024
-    segment_jitter_ms: int = 0
-    segment_ms: int = 7 * 24 * _HOUR_MS
-    unclean_leader_election_enable: bool = False
+    cleanup_policy: tuple[str, ...]
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_type: str
+    compression_zstd_level: int
+    delete_retention_ms: int
+    file_delete_delay_ms: int
+    flush_messages: int
+    flush_ms: int
+    follower_replication_throttled_replicas: tuple[str, ...]
+    index_interval_bytes: int
+    leader_replication_throttled_replicas: tuple[str, ...]
+    local_retention_bytes: int
+    local_retention_ms: int
+    max_compaction_lag_ms: int
+    max_message_bytes: int
+    message_timestamp_after_max_ms: int
+    message_timestamp_before_max_ms: int
+    message_timestamp_type: str
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
+    min_insync_replicas: int
+    preallocate: bool
+    remote_copy_lag_bytes: int
+    remote_copy_lag_ms: int
+    remote_log_copy_disable: bool
+    remote_log_delete_on_disable: bool
+    remote_storage_enable: bool
+    retention_bytes: int
+    retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    segment_jitter_ms: int
+    segment_ms: int
+    unclean_leader_election_enable: bool
 
     def check_compaction_lags(self) -> None:
         """Raise ConfigError if max.compaction.lag.ms is below min.compaction.lag.ms."""

@@ -19,6 +19,7 @@ from uuid import UUID, uuid4
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.config.topic_configs import DEFAULT_LOG_CONFIG
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.directory_work import DirectoryWork, LogCreation
 from tidelog.storage.directories.log_directory import DirectorySettings, LogDirectory, Retirement
@@ -26,7 +27,6 @@ from tidelog.storage.directories.partition_directory import DirectoryKind
 from tidelog.storage.disk.errors import StorageFailure, is_descriptor_shortage
 from tidelog.storage.disk.files import FileSystem
 from tidelog.storage.log.partition_log import PartitionLog
-from tidelog.storage.producers.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS
 
 _log = logging.getLogger(__name__)
 
@@ -38,13 +38,13 @@ class LogManager:
         self,
         fs: FileSystem,
         log_dirs: Iterable[str],
-        default_config: LogConfig | None = None,
+        default_config: LogConfig = DEFAULT_LOG_CONFIG,
         *,
-        producer_id_expiration_ms: int = DEFAULT_PRODUCER_ID_EXPIRATION_MS,
+        producer_id_expiration_ms: int,
         new_id: Callable[[], UUID] = uuid4,
         remote_storage_system_enable: bool = True,
     ) -> None:
-        self._default_config = default_config or LogConfig()
+        self._default_config = default_config
         self._config_of: Callable[[str], LogConfig] | None = None
         settings = DirectorySettings(
             self._config_for, producer_id_expiration_ms, new_id, remote_storage_system_enable

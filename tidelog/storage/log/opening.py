@@ -7,7 +7,6 @@ from uuid import UUID
 
 from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.storage.disk.files import FileSystem
-from tidelog.storage.producers.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +36,6 @@ class CheckpointedState:
 class LogOptions:
     """The settings of the node that concern each log."""
 
-    producer_id_expiration_ms: int = DEFAULT_PRODUCER_ID_EXPIRATION_MS
-    remote_storage_system_enable: bool = True
+    producer_id_expiration_ms: int
+    remote_storage_system_enable: bool
     """Whether the node has remote storage, for topics that use it."""

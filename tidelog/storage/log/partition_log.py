@@ -132,14 +132,13 @@ class PartitionLog:
         checkpointed: CheckpointedState,
         *,
         now_ms: int,
+        options: LogOptions,
         observer: LogObserver | None = None,
-        options: LogOptions | None = None,
     ) -> PartitionLog:
         """Open the log in a directory, which is created if it does not exist.
 
         Errors: CorruptLog and UnsupportedFormat name the file; OSError, StorageFailure.
         """
-        options = options or LogOptions()
         location.fs.makedirs(location.directory)
         loader = LogLoader(
             fs=location.fs,

@@ -44,8 +44,8 @@ class LogBounds(NamedTuple):
 class RetentionLimits(NamedTuple):
     """The maximum age in ms and size in bytes of a log; -1 means no limit."""
 
-    retention_ms: int = -1
-    retention_bytes: int = -1
+    retention_ms: int
+    retention_bytes: int
 
     @classmethod
     def of(cls, config: LogConfig) -> RetentionLimits:
@@ -55,7 +55,7 @@ class RetentionLimits(NamedTuple):
         return cls(config.retention_ms, config.retention_bytes)
 
 
-NO_LIMITS: Final = RetentionLimits()
+NO_LIMITS: Final = RetentionLimits(retention_ms=-1, retention_bytes=-1)
 
 S = TypeVar("S", bound=Deletable)
 

@@ -28,8 +28,6 @@ from tidelog.storage.producers.producer_entry import BatchMetadata, ProducerEntr
 from tidelog.storage.producers.snapshot_files import SnapshotFiles
 from tidelog.storage.producers.verification import NO_VERIFICATION, Verification
 
-DEFAULT_PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
-
 # The look-up of a member in its enum takes 70 ns each time.
 _CLIENT: Final = AppendOrigin.CLIENT
 _REPLICATION: Final = AppendOrigin.REPLICATION
@@ -49,7 +47,7 @@ class ProducerStateManager:
         topic_partition: TopicPartition,
         fs: FileSystem,
         directory: str,
-        producer_id_expiration_ms: int = DEFAULT_PRODUCER_ID_EXPIRATION_MS,
+        producer_id_expiration_ms: int,
     ) -> None:
         self.topic_partition = topic_partition
         self.producer_id_expiration_ms = producer_id_expiration_ms

@@ -195,7 +195,9 @@ class LogLoader:
 
     def _rebuild_indexes(self, segments: Segments, segment: LogSegment) -> None:
         """Rebuild the indexes of a sealed, flushed segment; raise CorruptLog for damaged records."""
-        producers = ProducerStateManager(self.topic_partition, self.fs, self.directory)
+        producers = ProducerStateManager(
+            self.topic_partition, self.fs, self.directory, self.producer_id_expiration_ms
+        )
         for earlier in segments:
             if earlier is segment:
                 break

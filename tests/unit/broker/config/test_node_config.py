@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.configs import log_config
 from tests.support.paths import ROOT
 from tidelog.base.config_definition import ConfigError
 from tidelog.broker.config.dynamic_keys import (
@@ -21,7 +22,6 @@ from tidelog.broker.config.keys.key import Key
 from tidelog.broker.config.keys.server import ServerKeys
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.config.settings import BROKER_CONFIGS
-from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.config.topic_configs import TOPIC_CONFIGS, log_config_from
 
 
@@ -298,7 +298,7 @@ def test_topic_defaults_come_from_broker_keys() -> None:
 
 
 def test_topic_defaults_of_an_empty_file_are_kafkas() -> None:
-    assert log_config_from(config().topic_defaults()) == LogConfig()
+    assert log_config_from(config().topic_defaults()) == log_config()
 
 
 @pytest.mark.parametrize(

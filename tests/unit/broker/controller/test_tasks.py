@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
+from tests.support.configs import controller_settings
 from tests.support.metadata.images import SeededRandomness
 from tests.support.metadata.single_controller import store_with_brokers, write
 from tests.support.waiting import eventually
@@ -20,7 +21,6 @@ from tidelog.broker.metadata.store import MetadataStore
 from tidelog.cluster.controller.create_topics import create_topics
 from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
 from tidelog.cluster.controller.result import ControllerResult
-from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.create_topics import (
@@ -31,7 +31,7 @@ from tidelog.protocol.messages.create_topics import (
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 
-SETTINGS = ControllerSettings(node_id=1)
+SETTINGS = controller_settings(node_id=1)
 NEVER = TaskIntervals(fences_brokers=False, balance_ms=None, unclean_election_ms=None, idle_ms=None)
 
 

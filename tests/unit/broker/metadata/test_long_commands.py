@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.configs import controller_settings
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices
@@ -16,7 +17,6 @@ from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.controller.create_topics import create_topics
 from tidelog.cluster.controller.elect_leaders import elect_leaders
 from tidelog.cluster.controller.result import ControllerResult
-from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -26,7 +26,7 @@ from tidelog.protocol.steps import Steps
 
 MANY = 1_000
 SLICES_OF_MANY = MANY // STEPS_PER_SLICE
-SETTINGS = ControllerSettings(node_id=1)
+SETTINGS = controller_settings(node_id=1)
 
 
 def count_up(key: str, steps: int = 0) -> Callable[[MetadataImage], Steps[ControllerResult[int]]]:

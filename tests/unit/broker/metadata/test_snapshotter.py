@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
+from tests.support.configs import snapshot_settings
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.loops.both_loops import on_both_loops, until
 from tests.support.metadata.stores import make_replica, started
-from tidelog.broker.metadata.snapshotter import SnapshotSettings
 from tidelog.broker.raft.log import MetadataLog
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -27,7 +27,9 @@ async def test_a_failure_to_delete_old_snapshots_does_not_end_the_voter(
         raise PermissionError(13, "EACCES")
 
     monkeypatch.setattr(MetadataLog, "clean", refuse)
-    replica = make_replica(CrashFileSystem(), snapshots=SnapshotSettings(max_bytes=1))
+    replica = make_replica(
+        CrashFileSystem(), snapshots=snapshot_settings(metadata_log_max_record_bytes_between_snapshots=1)
+    )
     async with asyncio.timeout(30):
         store = (await started(replica)).store
         await until(lambda: refused)
@@ -51,7 +53,9 @@ async def test_a_snapshot_that_cannot_be_started_does_not_prevent_later_ones(
         return timestamp_before(log, offset)
 
     monkeypatch.setattr(MetadataLog, "timestamp_before", fail_once)
-    replica = make_replica(CrashFileSystem(), snapshots=SnapshotSettings(max_bytes=1))
+    replica = make_replica(
+        CrashFileSystem(), snapshots=snapshot_settings(metadata_log_max_record_bytes_between_snapshots=1)
+    )
     async with asyncio.timeout(30):
         store = (await started(replica)).store
         await until(lambda: offsets)

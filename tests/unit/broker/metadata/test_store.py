@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
+from tests.support.configs import controller_settings, snapshot_settings
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import Survival
 from tests.support.loops.both_loops import on_both_loops, until
@@ -24,7 +25,7 @@ from tests.support.metadata.stores import (
 from tidelog.base.randomness import new_uuid
 from tidelog.broker.metadata.batches import encode_records
 from tidelog.broker.metadata.leadership import ControllerLeadership
-from tidelog.broker.metadata.snapshotter import SnapshotSettings, Snapshotter
+from tidelog.broker.metadata.snapshotter import Snapshotter
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.raft.log import MetadataLog
 from tidelog.broker.raft.steps import Callback
@@ -33,7 +34,6 @@ from tidelog.cluster.controller.bootstrap import bootstrap_records
 from tidelog.cluster.controller.create_topics import create_topics
 from tidelog.cluster.controller.delete_topics import delete_topics
 from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
-from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.quorum.effects import RecordsAppended
@@ -47,7 +47,7 @@ from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRec
 from tidelog.protocol.record import BatchBuilder
 from tidelog.protocol.schema import MetadataRecord
 
-SETTINGS = ControllerSettings(node_id=1)
+SETTINGS = controller_settings(node_id=1)
 
 
 def create(name: str, seed: int = 1):  # type: ignore[no-untyped-def]
@@ -410,7 +410,7 @@ def store_over(quorum: FullLog) -> MetadataStore:
     log = open_log(CrashFileSystem())
     snapshotter = Snapshotter(
         log,
-        SnapshotSettings(),
+        snapshot_settings(),
         clock=ManualClock(),
         executor=InlineExecutor(),
         voters_at=lambda offset: (0, None),

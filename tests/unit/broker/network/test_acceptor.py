@@ -11,12 +11,12 @@ from itertools import pairwise
 
 import pytest
 
+from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops, until
 from tests.support.network.loopback_server import Served, frame, serving
 from tidelog.broker.logs.descriptor_budget import raise_open_file_limit
 from tidelog.broker.network import acceptor
 from tidelog.broker.network.acceptor import BATCH, Acceptor, accept_queue_size
-from tidelog.broker.network.config import NetworkConfig
 
 
 def connected_at_once(served: Served, count: int) -> list[socket.socket]:
@@ -46,7 +46,7 @@ async def answers_of(sockets: list[socket.socket]) -> list[bytes]:
 
 
 def test_by_default_the_accept_queue_is_as_long_as_the_system_allows() -> None:
-    assert accept_queue_size(NetworkConfig().socket_listen_backlog_size) >= min(socket.SOMAXCONN, 128)
+    assert accept_queue_size(network_config().socket_listen_backlog_size) >= min(socket.SOMAXCONN, 128)
     assert accept_queue_size(50) == 50
 
 

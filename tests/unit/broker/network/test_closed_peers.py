@@ -8,9 +8,9 @@ import os
 import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
+from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops, until
 from tests.support.network.loopback_server import Client, Served, echo, frame, serving
-from tidelog.broker.network.config import NetworkConfig
 from tidelog.broker.network.receive_buffer import NORMAL_BYTES, SPARE_FRAME_BYTES
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.server import PEER_CLOSED_MS_MAX
@@ -80,7 +80,7 @@ async def test_a_close_is_noticed_while_more_than_the_buffer_holds_waits_behind_
     how: str,
 ) -> None:
     handler = Handler()
-    config = NetworkConfig(socket_receive_buffer_bytes=4 * NORMAL_BYTES)
+    config = network_config(socket_receive_buffer_bytes=4 * NORMAL_BYTES)
     async with serving(handler, config) as served:
         client = await served.connect()
         await client.send(frame(b"P") + frame(b"x" * 1_000) * (2 * NORMAL_BYTES // 1_000))
@@ -93,7 +93,7 @@ async def test_a_close_is_noticed_while_more_than_the_buffer_holds_waits_behind_
 @on_both_loops
 async def test_requests_behind_an_abandoned_one_are_handled_and_none_of_them_waits() -> None:
     handler = Handler()
-    config = NetworkConfig(socket_receive_buffer_bytes=4 * NORMAL_BYTES)
+    config = network_config(socket_receive_buffer_bytes=4 * NORMAL_BYTES)
     async with serving(handler, config) as served:
         client = await served.connect()
         behind = 2 * NORMAL_BYTES // 1_000
@@ -190,7 +190,7 @@ async def test_a_paused_connection_whose_peer_stays_continues_where_it_was() -> 
 @on_both_loops
 async def test_a_connection_that_waits_for_a_slot_and_is_closed_leaves_the_queue() -> None:
     handler = Handler()
-    async with serving(handler, NetworkConfig(max_connections=1)) as served:
+    async with serving(handler, network_config(max_connections=1)) as served:
         first = await served.connect()
         assert await first.ask(b"first") == b"first"
         waiting = await served.connect()

@@ -6,9 +6,9 @@ import asyncio
 import struct
 import weakref
 
+from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops, until
 from tests.support.network.loopback_server import echo, frame, serving
-from tidelog.broker.network.config import NetworkConfig
 from tidelog.broker.network.receive_buffer import FIRST_BYTES
 from tidelog.broker.network.request import Request
 
@@ -171,7 +171,7 @@ async def test_a_body_stays_valid_until_the_answer_while_more_arrives() -> None:
 @on_both_loops
 async def test_a_muted_connection_stops_reading_when_its_buffer_is_full() -> None:
     parking = Parking()
-    async with serving(parking, NetworkConfig(socket_receive_buffer_bytes=4_096)) as served:
+    async with serving(parking, network_config(socket_receive_buffer_bytes=4_096)) as served:
         client = await served.connect()
         await client.send(frame(b"first"))
         await until(lambda: bool(parking.requests))

@@ -6,6 +6,7 @@ import socket
 
 import pytest
 
+from tests.support.configs import network_config
 from tidelog.base.config_definition import ConfigError
 from tidelog.broker.network.config import UNLIMITED, NetworkConfig, parse_address_limits
 from tidelog.broker.network.connection_quota import ConnectionQuota
@@ -18,7 +19,7 @@ def quota_of(config: NetworkConfig, **listener_limits: int) -> ConnectionQuota:
 
 
 def test_the_broker_limit_holds_over_all_listeners() -> None:
-    quota = quota_of(NetworkConfig(max_connections=2), A=UNLIMITED, B=UNLIMITED)
+    quota = quota_of(network_config(max_connections=2), A=UNLIMITED, B=UNLIMITED)
     assert quota.take_slot("A")
     assert quota.take_slot("B")
     assert not quota.take_slot("A")
@@ -27,14 +28,14 @@ def test_the_broker_limit_holds_over_all_listeners() -> None:
 
 
 def test_a_listener_limit_leaves_other_listeners_alone() -> None:
-    quota = quota_of(NetworkConfig(), A=1, B=1)
+    quota = quota_of(network_config(), A=1, B=1)
     assert quota.take_slot("A")
     assert not quota.take_slot("A")
     assert quota.take_slot("B")
 
 
 def test_the_listener_of_brokers_has_room_although_the_broker_is_full_but_keeps_its_own_limit() -> None:
-    quota = quota_of(NetworkConfig(max_connections=1, inter_broker_listener="B"), A=UNLIMITED, B=2)
+    quota = quota_of(network_config(max_connections=1, inter_broker_listener="B"), A=UNLIMITED, B=2)
     assert quota.take_slot("A")
     assert not quota.take_slot("A")
     assert [quota.take_slot("B") for _ in range(3)] == [True, True, False]
@@ -42,14 +43,14 @@ def test_the_listener_of_brokers_has_room_although_the_broker_is_full_but_keeps_
 
 
 def test_the_only_listener_is_not_protected_from_the_limit() -> None:
-    quota = quota_of(NetworkConfig(max_connections=1, inter_broker_listener="A"), A=UNLIMITED)
+    quota = quota_of(network_config(max_connections=1, inter_broker_listener="A"), A=UNLIMITED)
     assert quota.take_slot("A")
     assert not quota.take_slot("A")
 
 
 def test_an_address_limit_can_be_overridden_for_one_address() -> None:
     quota = quota_of(
-        NetworkConfig(
+        network_config(
             max_connections_per_ip=1, max_connections_per_ip_overrides={"10.0.0.9": 3, "10.0.0.8": 0}
         )
     )
@@ -62,7 +63,7 @@ def test_an_address_limit_can_be_overridden_for_one_address() -> None:
 
 
 def test_a_refused_connection_is_not_counted() -> None:
-    quota = quota_of(NetworkConfig(max_connections_per_ip=1))
+    quota = quota_of(network_config(max_connections_per_ip=1))
     quota.admit("10.0.0.1")
     for _ in range(5):
         assert quota.admit("10.0.0.1") is not None

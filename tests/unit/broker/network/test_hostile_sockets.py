@@ -10,11 +10,11 @@ import time
 import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
+from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops, until
 from tests.support.network.loopback_server import Client, Served, echo, frame, serving
 from tidelog.base.log_limit import LINES_MAX, PERIOD_MS
 from tidelog.broker.logs.descriptor_budget import raise_open_file_limit
-from tidelog.broker.network.config import NetworkConfig
 from tidelog.broker.network.receive_buffer import GRANT_BYTES
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.turns import CALLBACKS_NS
@@ -46,7 +46,7 @@ async def test_half_open_connections_do_not_disturb_others() -> None:
 async def test_a_thousand_half_open_and_slow_connections_cost_a_hundred_clients_little() -> None:
     """Of processor time, which other work on the machine does not change as it does latencies."""
     raise_open_file_limit()
-    config = NetworkConfig(socket_listen_backlog_size=1_500)
+    config = network_config(socket_listen_backlog_size=1_500)
     async with serving(config=config) as served:
         good = [await served.connect() for _ in range(100)]
 
@@ -88,7 +88,7 @@ async def test_a_byte_a_second_keeps_nobody_else_waiting() -> None:
 async def test_an_impossible_frame_size_ends_that_connection_and_is_logged_once_with_the_peer(
     size: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with serving(config=NetworkConfig(socket_request_max_bytes=1_000)) as served:
+    async with serving(config=network_config(socket_request_max_bytes=1_000)) as served:
         bad, good = await served.connect(), await served.connect()
         with caplog.at_level(logging.WARNING):
             await bad.send(struct.pack(">i", size) + bytes(5_000))
@@ -162,7 +162,7 @@ async def test_a_peer_that_never_reads_is_bounded_and_reaped_when_idle() -> None
     def handler(request: Request) -> None:
         request.respond(answer)
 
-    config = NetworkConfig(connections_max_idle_ms=60_000, socket_send_buffer_bytes=4_096)
+    config = network_config(connections_max_idle_ms=60_000, socket_send_buffer_bytes=4_096)
     async with serving(handler, config, clock=clock) as served:
         client = await served.connect(receive_buffer_bytes=4_096)
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -184,7 +184,7 @@ async def test_a_peer_that_never_reads_is_bounded_and_reaped_when_idle() -> None
 @on_both_loops
 async def test_a_peer_that_reads_slowly_is_not_idle() -> None:
     clock = ManualClock()
-    config = NetworkConfig(connections_max_idle_ms=1_000, socket_send_buffer_bytes=4_096)
+    config = network_config(connections_max_idle_ms=1_000, socket_send_buffer_bytes=4_096)
     async with serving(
         lambda request: request.respond(frame(bytes(2_000_000))), config, clock=clock
     ) as served:
@@ -203,7 +203,7 @@ async def test_a_peer_that_reads_slowly_is_not_idle() -> None:
 
 @on_both_loops
 async def test_a_connect_storm_is_served_to_the_last() -> None:
-    async with serving(config=NetworkConfig(socket_listen_backlog_size=512)) as served:
+    async with serving(config=network_config(socket_listen_backlog_size=512)) as served:
 
         async def one(number: int) -> bytes:
             client = await served.connect()
@@ -246,7 +246,7 @@ async def test_resets_in_every_state_leave_nothing_behind() -> None:
 @on_both_loops
 async def test_a_global_byte_budget_makes_requests_wait_in_order_and_loses_none() -> None:
     parked: list[Request] = []
-    config = NetworkConfig(queued_max_request_bytes=2_000)
+    config = network_config(queued_max_request_bytes=2_000)
     async with serving(parked.append, config) as served:
         clients = [await served.connect() for _ in range(6)]
         for number, client in enumerate(clients):
@@ -271,7 +271,7 @@ async def test_a_global_byte_budget_makes_requests_wait_in_order_and_loses_none(
 
 @on_both_loops
 async def test_a_peer_that_leaves_gives_its_share_of_the_byte_budget_back() -> None:
-    config = NetworkConfig(queued_max_request_bytes=1_000)
+    config = network_config(queued_max_request_bytes=1_000)
     async with serving(config=config) as served:
         hoarder = await served.connect()
         await hoarder.send(struct.pack(">i", 1_000_000) + b"x")

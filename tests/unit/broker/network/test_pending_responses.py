@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops, until
 from tests.support.network.loopback_server import echo, frame, serving
-from tidelog.broker.network.config import NetworkConfig
 from tidelog.broker.network.pending_responses import PENDING_RESPONSES_MAX
 from tidelog.broker.network.request import Request
 
@@ -115,7 +115,7 @@ async def test_so_many_and_no_more_are_owed() -> None:
 @on_both_loops
 async def test_a_connection_that_may_not_go_on_stops_reading_when_its_buffer_is_full() -> None:
     parking = Parking()
-    async with serving(parking, NetworkConfig(socket_receive_buffer_bytes=4_096)) as served:
+    async with serving(parking, network_config(socket_receive_buffer_bytes=4_096)) as served:
         client = await served.connect()
         await client.send(joined([*produces(1), FETCH]))
         await until(lambda: len(parking.parked) == 1)
@@ -200,7 +200,7 @@ async def test_answers_that_were_owed_leave_while_a_later_request_is_worked_on()
 @on_both_loops
 async def test_parked_requests_hold_no_request_memory() -> None:
     parking = Parking()
-    config = NetworkConfig(queued_max_request_bytes=1_000)
+    config = network_config(queued_max_request_bytes=1_000)
     async with serving(parking, config) as served:
         client = await served.connect()
         bodies = [PRODUCE + bytes([number]) * 900 for number in range(5)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 
 from tests.support.clocks.manual_clock import ManualClock
+from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops, until
 from tests.support.network.loopback_server import Served, echo, frame, serving
-from tidelog.broker.network.config import NetworkConfig
 from tidelog.broker.network.memory import (
     MESSAGE_BYTES_MAX,
     MESSAGE_FACTOR,
@@ -99,7 +99,7 @@ def buffered_bytes(served: Served) -> int:
 
 @on_both_loops
 async def test_many_large_requests_take_no_more_memory_than_the_budget_and_all_are_answered() -> None:
-    config = NetworkConfig(max_large_request_bytes=8 * MIB)
+    config = network_config(max_large_request_bytes=8 * MIB)
     parked: list[Request] = []
 
     def park_large(request: Request) -> None:
@@ -131,7 +131,7 @@ async def test_many_large_requests_take_no_more_memory_than_the_budget_and_all_a
 @on_both_loops
 async def test_who_claims_memory_and_sends_nothing_is_closed_once_others_wait_for_it() -> None:
     clock = ManualClock()
-    config = NetworkConfig(max_large_request_bytes=8 * MIB)
+    config = network_config(max_large_request_bytes=8 * MIB)
     async with serving(config=config, clock=clock) as served:
         claiming = [await served.connect() for _ in range(3)]
         for client in claiming:
@@ -156,7 +156,7 @@ async def test_who_claims_memory_and_sends_nothing_is_closed_once_others_wait_fo
 
 @on_both_loops
 async def test_a_peer_that_leaves_while_it_waits_for_memory_is_forgotten() -> None:
-    config = NetworkConfig(max_large_request_bytes=2 * MIB)
+    config = network_config(max_large_request_bytes=2 * MIB)
     async with serving(config=config) as served:
         first, second = [await served.connect() for _ in range(2)]
         await first.send(produce(2 * MIB)[:100])
@@ -171,7 +171,7 @@ async def test_a_peer_that_leaves_while_it_waits_for_memory_is_forgotten() -> No
 
 @on_both_loops
 async def test_with_a_drain_a_large_request_that_waits_for_memory_ends_its_connection() -> None:
-    config = NetworkConfig(max_large_request_bytes=2 * MIB)
+    config = network_config(max_large_request_bytes=2 * MIB)
     async with serving(config=config) as served:
         first, second = [await served.connect() for _ in range(2)]
         await first.send(produce(2 * MIB)[:100])

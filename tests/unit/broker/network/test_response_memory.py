@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops, until
 from tests.support.network.loopback_server import Client, Served, frame, serving
-from tidelog.broker.network.config import NetworkConfig
 from tidelog.broker.network.request import Request
 
 MIB = 1024 * 1024
@@ -25,7 +25,7 @@ async def unread(served: Served, size: int) -> Client:
 
 @on_both_loops
 async def test_beyond_the_limit_the_connections_with_the_largest_unread_responses_are_closed() -> None:
-    config = NetworkConfig(max_unsent_response_bytes=16 * MIB, socket_send_buffer_bytes=4_096)
+    config = network_config(max_unsent_response_bytes=16 * MIB, socket_send_buffer_bytes=4_096)
     async with serving(large_or_small, config) as served:
         memory = served.server.response_memory
         small = [await unread(served, MIB) for _ in range(4)]
@@ -43,7 +43,7 @@ async def test_beyond_the_limit_the_connections_with_the_largest_unread_response
 
 @on_both_loops
 async def test_a_client_that_reads_large_responses_leaves_nothing_counted() -> None:
-    config = NetworkConfig(max_unsent_response_bytes=16 * MIB)
+    config = network_config(max_unsent_response_bytes=16 * MIB)
     async with serving(large_or_small, config) as served:
         client = await served.connect(limit=8 * MIB)
         for _ in range(5):
@@ -56,7 +56,7 @@ async def test_a_client_that_reads_large_responses_leaves_nothing_counted() -> N
 
 @on_both_loops
 async def test_a_client_that_goes_away_with_a_response_unread_leaves_nothing_counted() -> None:
-    config = NetworkConfig(socket_send_buffer_bytes=4_096)
+    config = network_config(socket_send_buffer_bytes=4_096)
     async with serving(large_or_small, config) as served:
         client = await unread(served, 6 * MIB)
         await until(lambda: served.server.response_memory.used_bytes > 5 * MIB)

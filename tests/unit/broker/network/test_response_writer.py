@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops, until
 from tests.support.network.loopback_server import echo, frame, serving
 from tidelog.base.clock import SystemClock
-from tidelog.broker.network.config import NetworkConfig
 from tidelog.broker.network.request import Request, ResponsePart
 from tidelog.broker.network.response_writer import SENDFILE_BYTES, ResponseWriter
 from tidelog.broker.network.shared_descriptors import SharedDescriptors
@@ -89,7 +89,7 @@ async def test_ten_megabytes_by_sendfile_arrive_as_they_are_in_the_file(
 async def test_a_slow_reader_gets_every_byte_and_others_are_served_meanwhile(
     file: File, content: bytes
 ) -> None:
-    config = NetworkConfig(socket_send_buffer_bytes=16_384)
+    config = network_config(socket_send_buffer_bytes=16_384)
     parts = with_size(b"head", FileSlice(file, 0, 3 * MEBIBYTE), b"tail")
     async with serving(answering(parts), config) as served:
         slow = await served.connect(receive_buffer_bytes=8_192, limit=8_192)
@@ -129,7 +129,7 @@ async def test_slices_of_all_sizes_mix_with_bytes_and_pipelined_requests(file: F
     def handler(request: Request) -> None:
         request.respond(answers[request.frame[0]])
 
-    config = NetworkConfig(socket_send_buffer_bytes=65_536)
+    config = network_config(socket_send_buffer_bytes=65_536)
     async with serving(handler, config) as served:
         client = await served.connect(limit=2**21)
         await client.send(b"".join(frame(bytes([number])) for number in range(len(answers))))
@@ -140,7 +140,7 @@ async def test_slices_of_all_sizes_mix_with_bytes_and_pipelined_requests(file: F
 @on_both_loops
 async def test_a_large_slice_waits_for_what_the_transport_still_holds(file: File, content: bytes) -> None:
     """Bytes already given to the transport and sendfile must not overtake each other."""
-    config = NetworkConfig(socket_send_buffer_bytes=4_096)
+    config = network_config(socket_send_buffer_bytes=4_096)
     late: list[Request] = []
 
     def handler(request: Request) -> None:
@@ -162,7 +162,7 @@ async def test_a_large_slice_waits_for_what_the_transport_still_holds(file: File
 
 @on_both_loops
 async def test_a_peer_reset_in_the_middle_of_sendfile_ends_only_that_connection(file: File) -> None:
-    config = NetworkConfig(socket_send_buffer_bytes=16_384)
+    config = network_config(socket_send_buffer_bytes=16_384)
     parts = with_size(FileSlice(file, 0, 10 * MEBIBYTE))
     async with serving(answering(parts), config) as served:
         # The loop opens a descriptor of its own with the first connection.
@@ -209,7 +209,7 @@ async def test_a_truncated_file_ends_the_connection_and_is_logged(
 async def test_a_segment_deleted_and_closed_while_it_is_sent_is_sent_to_the_end(
     file: File, content: bytes
 ) -> None:
-    config = NetworkConfig(socket_send_buffer_bytes=16_384)
+    config = network_config(socket_send_buffer_bytes=16_384)
     parts = with_size(FileSlice(file, 0, 5 * MEBIBYTE), b"mid", FileSlice(file, 100, 2 * MEBIBYTE))
     async with serving(answering(parts), config) as served:
         client = await served.connect(receive_buffer_bytes=8_192)
@@ -224,7 +224,7 @@ async def test_a_segment_deleted_and_closed_while_it_is_sent_is_sent_to_the_end(
 
 @on_both_loops
 async def test_a_reader_that_stops_in_the_middle_of_sendfile_is_reaped(file: File) -> None:
-    config = NetworkConfig(socket_send_buffer_bytes=16_384, connections_max_idle_ms=60)
+    config = network_config(socket_send_buffer_bytes=16_384, connections_max_idle_ms=60)
     parts = with_size(FileSlice(file, 0, 10 * MEBIBYTE))
     async with serving(answering(parts), config) as served:
         client = await served.connect(receive_buffer_bytes=8_192)
@@ -236,7 +236,7 @@ async def test_a_reader_that_stops_in_the_middle_of_sendfile_is_reaped(file: Fil
 
 @on_both_loops
 async def test_a_large_fetch_that_is_not_read_holds_no_descriptor_but_its_socket(file: File) -> None:
-    config = NetworkConfig(socket_send_buffer_bytes=16_384)
+    config = network_config(socket_send_buffer_bytes=16_384)
     parts = with_size(FileSlice(file, 0, 5 * MEBIBYTE), b"mid", FileSlice(file, 100, 5 * MEBIBYTE))
     async with serving(answering(parts), config) as served:
         clients = [await served.connect(receive_buffer_bytes=8_192) for _ in range(20)]
@@ -271,7 +271,7 @@ async def test_unread_fetches_of_many_sealed_segments_hold_no_more_descriptors_t
         file = next(slices)
         request.respond(with_size(FileSlice(file, 0, 5 * MEBIBYTE, file.held())))
 
-    async with serving(answer, NetworkConfig(socket_send_buffer_bytes=16_384)) as served:
+    async with serving(answer, network_config(socket_send_buffer_bytes=16_384)) as served:
         clients = [await served.connect(receive_buffer_bytes=8_192) for _ in sealed]
         before = len(os.listdir("/proc/self/fd"))
         for client in clients:

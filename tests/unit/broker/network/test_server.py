@@ -9,22 +9,22 @@ import socket
 import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
+from tests.support.configs import listener_config, network_config
 from tests.support.loops.both_loops import on_both_loops, until
 from tests.support.network.loopback_server import Served, echo, frame, serving
-from tidelog.broker.network.config import ListenerConfig, NetworkConfig
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.server import NetworkServer
 
 
 @on_both_loops
 async def test_several_listeners_have_their_own_ports_names_and_handlers() -> None:
-    server = NetworkServer(NetworkConfig())
+    server = NetworkServer(network_config())
 
     def named(request: Request) -> None:
         request.respond(frame(request.listener.encode()))
 
-    server.bind(ListenerConfig(name="PLAINTEXT", host="127.0.0.1", port=0), echo)
-    server.bind(ListenerConfig(name="INTERNAL", host="", port=0), named)
+    server.bind(listener_config(name="PLAINTEXT", host="127.0.0.1", port=0), echo)
+    server.bind(listener_config(name="INTERNAL", host="", port=0), named)
     assert server.port("PLAINTEXT") not in (0, server.port("INTERNAL"))
     await server.start()
     for name, expected in (("PLAINTEXT", b"hello"), ("INTERNAL", b"INTERNAL")):
@@ -43,8 +43,8 @@ async def test_a_listener_on_all_addresses_shows_ipv4_peers_as_ipv4() -> None:
         peers.append(request.peer)
         request.respond(frame(b""))
 
-    server = NetworkServer(NetworkConfig(max_connections_per_ip_overrides={"127.0.0.1": 1}))
-    server.bind(ListenerConfig(name="PLAINTEXT", host="", port=0), handler)
+    server = NetworkServer(network_config(max_connections_per_ip_overrides={"127.0.0.1": 1}))
+    server.bind(listener_config(name="PLAINTEXT", host="", port=0), handler)
     await server.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port("PLAINTEXT"))
     writer.write(frame(b""))
@@ -62,16 +62,16 @@ async def test_a_port_in_use_is_named_in_the_error() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        server = NetworkServer(NetworkConfig())
+        server = NetworkServer(network_config())
         with pytest.raises(OSError, match=rf"Listener PLAINTEXT cannot bind to 127.0.0.1:{port}"):
-            server.bind(ListenerConfig(name="PLAINTEXT", host="127.0.0.1", port=port), echo)
+            server.bind(listener_config(name="PLAINTEXT", host="127.0.0.1", port=port), echo)
     await server.close()
 
 
 @on_both_loops
 async def test_the_port_is_known_from_bind_and_answers_from_start() -> None:
-    server = NetworkServer(NetworkConfig())
-    server.bind(ListenerConfig(name="PLAINTEXT", host="127.0.0.1", port=0), echo)
+    server = NetworkServer(network_config())
+    server.bind(listener_config(name="PLAINTEXT", host="127.0.0.1", port=0), echo)
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", server.port("PLAINTEXT"))
     await server.start()
@@ -86,7 +86,7 @@ async def test_the_port_is_known_from_bind_and_answers_from_start() -> None:
 async def test_connections_over_the_address_limit_are_closed_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with serving(config=NetworkConfig(max_connections_per_ip=2)) as served:
+    async with serving(config=network_config(max_connections_per_ip=2)) as served:
         first, second = await served.connect(), await served.connect()
         assert await first.ask(b"1") == b"1"
         assert await second.ask(b"2") == b"2"
@@ -103,7 +103,7 @@ async def test_connections_over_the_address_limit_are_closed_and_logged(
 
 @on_both_loops
 async def test_connections_over_the_broker_and_listener_limits_wait_until_another_one_ends() -> None:
-    for config, listener_limit in ((NetworkConfig(max_connections=1), None), (NetworkConfig(), 1)):
+    for config, listener_limit in ((network_config(max_connections=1), None), (network_config(), 1)):
         async with serving(config=config, max_connections=listener_limit) as served:
             first = await served.connect()
             assert await first.ask(b"1") == b"1"
@@ -123,7 +123,7 @@ async def test_connections_over_the_broker_and_listener_limits_wait_until_anothe
 
 @on_both_loops
 async def test_no_more_connections_wait_than_the_backlog_holds(caplog: pytest.LogCaptureFixture) -> None:
-    config = NetworkConfig(max_connections=1, socket_listen_backlog_size=2)
+    config = network_config(max_connections=1, socket_listen_backlog_size=2)
     async with serving(config=config) as served:
         first = await served.connect()
         assert await first.ask(b"1") == b"1"
@@ -144,9 +144,9 @@ async def test_no_more_connections_wait_than_the_backlog_holds(caplog: pytest.Lo
 @on_both_loops
 async def test_a_connection_between_brokers_takes_the_place_of_the_one_that_was_idle_longest() -> None:
     clock = ManualClock()
-    server = NetworkServer(NetworkConfig(max_connections=2, inter_broker_listener="BROKERS"), clock=clock)
+    server = NetworkServer(network_config(max_connections=2, inter_broker_listener="BROKERS"), clock=clock)
     for name in ("CLIENTS", "BROKERS"):
-        server.bind(ListenerConfig(name=name, host="127.0.0.1", port=0), echo)
+        server.bind(listener_config(name=name, host="127.0.0.1", port=0), echo)
     await server.start()
     clients = [Served(server, server.port(name)) for name in ("CLIENTS", "BROKERS")]
     idle = await clients[0].connect()
@@ -168,16 +168,16 @@ async def test_a_connection_between_brokers_takes_the_place_of_the_one_that_was_
 
 @on_both_loops
 async def test_changed_limits_let_those_who_wait_in_and_close_those_too_many() -> None:
-    async with serving(config=NetworkConfig(max_connections=1)) as served:
+    async with serving(config=network_config(max_connections=1)) as served:
         first = await served.connect()
         assert await first.ask(b"1") == b"1"
         second = await served.connect()
         await second.send(frame(b"2"))
-        served.server.update_limits(NetworkConfig(max_connections=5), {})
+        served.server.update_limits(network_config(max_connections=5), {})
         assert await second.receive() == b"2"
-        served.server.update_limits(NetworkConfig(max_connections=1), {})
+        served.server.update_limits(network_config(max_connections=1), {})
         await until(lambda: served.server.quota.count == 1)
-        served.server.update_limits(NetworkConfig(), {"PLAINTEXT": 1})
+        served.server.update_limits(network_config(), {"PLAINTEXT": 1})
         third = await served.connect()
         await third.send(frame(b"3"))
         await served.connect()
@@ -188,7 +188,7 @@ async def test_changed_limits_let_those_who_wait_in_and_close_those_too_many() -
 
 @on_both_loops
 async def test_who_waits_for_a_slot_is_turned_away_at_shutdown() -> None:
-    async with serving(config=NetworkConfig(max_connections=1)) as served:
+    async with serving(config=network_config(max_connections=1)) as served:
         first = await served.connect()
         assert await first.ask(b"1") == b"1"
         second = await served.connect()
@@ -201,7 +201,7 @@ async def test_who_waits_for_a_slot_is_turned_away_at_shutdown() -> None:
 @on_both_loops
 async def test_idle_connections_are_closed_and_busy_ones_stay() -> None:
     clock = ManualClock()
-    config = NetworkConfig(connections_max_idle_ms=1_000)
+    config = network_config(connections_max_idle_ms=1_000)
     async with serving(config=config, clock=clock) as served:
         idle, talking = [await served.connect() for _ in range(2)]
         for _ in range(4):
@@ -221,7 +221,7 @@ async def test_a_connection_that_only_waits_for_a_parked_request_is_idle() -> No
     def park(request: Request) -> None:
         request.on_abandoned = abandoned.append
 
-    async with serving(park, NetworkConfig(connections_max_idle_ms=1_000), clock=clock) as served:
+    async with serving(park, network_config(connections_max_idle_ms=1_000), clock=clock) as served:
         waiting = await served.connect()
         await waiting.send(frame(b"park"))
         (connection,) = served.server.connections()
@@ -237,7 +237,7 @@ async def test_a_connection_that_only_waits_for_a_parked_request_is_idle() -> No
 
 @on_both_loops
 async def test_the_sweep_runs_by_itself() -> None:
-    async with serving(config=NetworkConfig(connections_max_idle_ms=40)) as served:
+    async with serving(config=network_config(connections_max_idle_ms=40)) as served:
         client = await served.connect()
         assert await client.is_closed()
 
@@ -245,7 +245,7 @@ async def test_the_sweep_runs_by_itself() -> None:
 @on_both_loops
 async def test_without_an_idle_limit_nobody_is_closed() -> None:
     clock = ManualClock()
-    async with serving(config=NetworkConfig(connections_max_idle_ms=-1), clock=clock) as served:
+    async with serving(config=network_config(connections_max_idle_ms=-1), clock=clock) as served:
         client = await served.connect()
         assert await client.ask(b"x") == b"x"
         for _ in range(3):
@@ -302,7 +302,7 @@ async def test_shutdown_ends_at_its_deadline_whatever_is_in_hand() -> None:
 @on_both_loops
 async def test_shutdown_sends_a_large_answer_to_its_end() -> None:
     answer = frame(bytes(range(256)) * 20_000)
-    config = NetworkConfig(socket_send_buffer_bytes=8_192)
+    config = network_config(socket_send_buffer_bytes=8_192)
     async with serving(lambda request: request.respond(answer), config) as served:
         client = await served.connect(receive_buffer_bytes=8_192)
         await client.send(frame(b"big"))

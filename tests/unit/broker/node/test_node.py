@@ -12,6 +12,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.configs import metadata_log_config
 from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock
 from tidelog.base.config_definition import ConfigError
@@ -19,7 +20,7 @@ from tidelog.broker.config.dynamic_configs import DynamicBrokerConfig
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.node.node import BrokerNode
 from tidelog.broker.node.wiring.node_context import NodeFailure
-from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
+from tidelog.broker.raft.log import MetadataLog
 from tidelog.clients.admin.admin import Admin, ConfigChange, ConfigResource, ResourceType
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.producer.producer import Producer
@@ -303,7 +304,7 @@ async def test_kip_1066_cordoned_directories_get_no_new_partitions_and_are_repor
 
 def append_metadata(folder: Path, *records: MetadataRecord) -> None:
     """Append records to the log of a stopped node."""
-    log = MetadataLog.open(OsFileSystem(), str(folder), MetadataLogConfig(), SystemClock())
+    log = MetadataLog.open(OsFileSystem(), str(folder), metadata_log_config(), SystemClock())
     builder = BatchBuilder(base_offset=log.end_offset, leader_epoch=log.last_epoch)
     for record in records:
         builder.append(5, None, encode_record(record))

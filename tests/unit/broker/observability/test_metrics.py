@@ -8,9 +8,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as strictly_parsed
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops, until
 from tests.support.network.loopback_server import frame, serving
-from tidelog.broker.network.config import NetworkConfig
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_metrics import LATENCY_BOUNDS_MS, ApiMetrics
 from tidelog.broker.observability.exposition import Exposition
@@ -141,7 +141,7 @@ def test_traffic_purgatories_and_channel_are_reported() -> None:
 async def test_connections_and_bytes_are_reported() -> None:
     metrics = BrokerMetrics()
     prefix = "kafka_server_socketservermetrics_"
-    async with serving(config=NetworkConfig(max_connections_per_ip=2)) as served:
+    async with serving(config=network_config(max_connections_per_ip=2)) as served:
         metrics.add_network(served.server)
         first, second = await served.connect(), await served.connect()
         await first.ask(b"12345")

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
+from tests.support.configs import metadata_log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.loops.both_loops import on_both_loops, until
 from tests.support.metadata.stores import DIRECTORY, InlineExecutor
 from tidelog.broker.raft.driver import RaftDriver
-from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
+from tidelog.broker.raft.log import MetadataLog
 from tidelog.broker.raft.state_file import QuorumStateFile
 from tidelog.broker.raft.steps import MachineSteps
 from tidelog.cluster.quorum.effects import (
@@ -64,7 +65,7 @@ class Bench:
         self.reported: list[Any] = []
         self.fatal: list[BaseException] = []
         self.clock = ManualClock()
-        self.log = MetadataLog.open(self.disk, DIRECTORY, MetadataLogConfig(), self.clock)
+        self.log = MetadataLog.open(self.disk, DIRECTORY, metadata_log_config(), self.clock)
         self.state_file = QuorumStateFile(self.disk, self.log.directory)
         self.steps = MachineSteps(self.script, self.clock)
         self.driver = RaftDriver(

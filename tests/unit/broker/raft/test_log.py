@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
+from tests.support.configs import metadata_log_config
 from tests.support.disks.crash_file_system import CrashFileSystem, SimulatedCrash
 from tests.support.disks.crash_images import Survival
 from tests.support.metadata.stores import DIRECTORY
@@ -29,13 +30,15 @@ from tidelog.storage.disk.checkpoints import PartitionMetadataFile
 from tidelog.storage.disk.errors import CorruptFile
 
 PARTITION = f"{DIRECTORY}/__cluster_metadata-0"
-SMALL = MetadataLogConfig(segment_bytes=1024, retention_bytes=1, retention_ms=-1)
+SMALL = metadata_log_config(
+    metadata_log_segment_bytes=1024, metadata_max_retention_bytes=1, metadata_max_retention_ms=-1
+)
 
 
 def open_log(
     disk: CrashFileSystem, config: MetadataLogConfig | None = None, clock: ManualClock | None = None
 ) -> MetadataLog:
-    return MetadataLog.open(disk, DIRECTORY, config or MetadataLogConfig(), clock or ManualClock())
+    return MetadataLog.open(disk, DIRECTORY, config or metadata_log_config(), clock or ManualClock())
 
 
 def batch(offset: int, epoch: int, count: int = 1) -> bytearray:
@@ -315,7 +318,9 @@ def test_cleaning_keeps_the_newest_snapshot_and_the_log_from_its_end() -> None:
 
 def test_snapshots_older_than_the_retention_are_deleted() -> None:
     clock = ManualClock(1_000)
-    config = MetadataLogConfig(segment_bytes=1024, retention_bytes=-1, retention_ms=100)
+    config = metadata_log_config(
+        metadata_log_segment_bytes=1024, metadata_max_retention_bytes=-1, metadata_max_retention_ms=100
+    )
     log = open_log(CrashFileSystem(), config, clock)
     append(log, *[1] * 30)
     log.advance_high_watermark(30)

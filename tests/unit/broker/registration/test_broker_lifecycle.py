@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.configs import lifecycle_settings
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock
@@ -36,7 +37,7 @@ from tidelog.storage.disk.checkpoints import CleanShutdownMarker
 
 DIRECTORY = UUID(int=7)
 EPOCH = 40
-QUICK = LifecycleSettings(heartbeat_interval_ms=5, session_timeout_ms=200)
+QUICK = lifecycle_settings(broker_heartbeat_interval_ms=5, broker_session_timeout_ms=200)
 
 
 class Controller:
@@ -121,7 +122,7 @@ async def running_node(settings: LifecycleSettings = QUICK) -> AsyncIterator[Nod
 
 async def test_kip_1066_cordoned_directories_and_their_end_are_reported() -> None:
     async with running_node(
-        LifecycleSettings(heartbeat_interval_ms=60_000, session_timeout_ms=200)
+        lifecycle_settings(broker_heartbeat_interval_ms=60_000, broker_session_timeout_ms=200)
     ) as running:
         beats = running.controller.heartbeats
         assert beats[-1].cordoned_log_dirs is None
@@ -163,7 +164,7 @@ async def test_a_registration_has_the_id_the_listeners_and_the_previous_epoch() 
 
 
 async def test_a_start_that_nothing_delays_waits_for_no_timer() -> None:
-    never = LifecycleSettings(heartbeat_interval_ms=600_000, session_timeout_ms=1_800_000)
+    never = lifecycle_settings(broker_heartbeat_interval_ms=600_000, broker_session_timeout_ms=1_800_000)
     async with node(never) as running:
         await running.lifecycle.wait_until_registered()
         await running.lifecycle.become_unfenced()
@@ -186,7 +187,7 @@ async def test_a_registration_that_does_not_succeed_in_time_is_fatal() -> None:
     def refuse(running: Node) -> None:
         running.controller.refusals = [ErrorCode.INCONSISTENT_CLUSTER_ID] * 1000
 
-    settings = LifecycleSettings(initial_registration_timeout_ms=30)
+    settings = lifecycle_settings(initial_broker_registration_timeout_ms=30)
     async with node(settings, refuse) as running:
         with pytest.raises(KafkaError, match="could not register within 30 ms") as error:
             await running.lifecycle.wait_until_registered()
@@ -239,14 +240,14 @@ async def test_a_broker_that_was_never_unfenced_stops_without_a_request() -> Non
 
 
 async def test_offline_directories_are_reported_with_every_heartbeat() -> None:
-    async with running_node(LifecycleSettings(heartbeat_interval_ms=600_000)) as running:
+    async with running_node(lifecycle_settings(broker_heartbeat_interval_ms=600_000)) as running:
         running.lifecycle.report_offline_directory(DIRECTORY)
         await eventually(lambda: running.controller.heartbeats[-1].offline_log_dirs == (DIRECTORY,))
         assert running.fatal == []
 
 
 async def test_a_directory_failure_that_the_controller_does_not_receive_is_fatal() -> None:
-    async with running_node(LifecycleSettings(log_dir_failure_timeout_ms=20)) as running:
+    async with running_node(lifecycle_settings(log_dir_failure_timeout_ms=20)) as running:
         running.controller.is_silent = True
         running.lifecycle.report_offline_directory(DIRECTORY)
         await eventually(lambda: running.fatal)

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.support.configs import controller_settings
 from tests.support.replicas.replica_group import THE_PARTITION, ReplicaGroup, is_answered
 from tests.support.waiting import eventually
 from tidelog.cluster.controller.reassignments import alter_partition_reassignments
-from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -116,7 +116,7 @@ async def test_a_reassignment_moves_the_partition_and_the_old_replica_goes() -> 
             ),
         )
     )
-    result = completed(alter_partition_reassignments(group.image, ControllerSettings(node_id=1), request))
+    result = completed(alter_partition_reassignments(group.image, controller_settings(node_id=1), request))
     group.publish(*result.records)
     await eventually(lambda: group.placed.replicas == (4, 2, 3))
     assert 1 not in group.placed.isr

@@ -31,7 +31,7 @@ class Reader:
 
 def metered(bytes_per_second: int = 2**63 - 1) -> tuple[MeteredReader, Reader, RemoteFigures, ManualClock]:
     reader, figures, clock = Reader(), RemoteFigures(), ManualClock()
-    quota = ByteRate(bytes_per_second)
+    quota = ByteRate(bytes_per_second, 11, 1)
     return MeteredReader(cast(RemoteLogReader, reader), figures, quota, clock), reader, figures, clock
 
 

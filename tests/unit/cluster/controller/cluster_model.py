@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
+from tests.support.configs import controller_settings
 from tests.support.metadata.images import CLUSTER_ID, applied
 from tests.unit.cluster.controller.invariants import check_image, check_step
 from tidelog.cluster.controller.alter_partition import alter_partition
@@ -23,7 +24,6 @@ from tidelog.cluster.controller.broker_heartbeat import HeartbeatReply, broker_h
 from tidelog.cluster.controller.brokers import register_broker, supported_features
 from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
 from tidelog.cluster.controller.result import ControllerResult
-from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.image import LeaderRecoveryState, MetadataImage, PartitionImage, TopicImage
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.messages.alter_partition import (
@@ -40,7 +40,7 @@ R = TypeVar("R")
 Place = tuple[UUID, int]
 
 SESSION_MS = 9_000
-SETTINGS = ControllerSettings(node_id=100)
+SETTINGS = controller_settings(node_id=100)
 
 
 class LostRecords(AssertionError):

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.configs import controller_settings
 from tests.support.metadata.images import applied, creatable, image_with_brokers, replayed, with_topics
 from tests.unit.cluster.controller.invariants import check_image, check_step
 from tidelog.cluster.controller.alter_partition import alter_partition
-from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.image import MetadataImage, PartitionImage, TopicImage
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.alter_partition import (
@@ -24,7 +24,7 @@ from tidelog.protocol.messages.alter_partition import (
 from tidelog.protocol.metadata_records.broker_registration_change_record import BrokerRegistrationChangeRecord
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 
-SETTINGS = ControllerSettings(node_id=1)
+SETTINGS = controller_settings(node_id=1)
 BROKERS = (1, 2, 3, 4)
 
 

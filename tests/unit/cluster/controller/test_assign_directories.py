@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.configs import controller_settings
 from tests.support.metadata.images import (
     applied,
     broker_registration_record,
@@ -16,7 +17,6 @@ from tests.support.metadata.images import (
 )
 from tests.unit.cluster.controller.invariants import check_image, check_step
 from tidelog.cluster.controller.assign_directories import assign_replicas_to_directories
-from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.image import MetadataImage, PartitionImage
 from tidelog.cluster.replica_directories import LOST, MIGRATING, UNASSIGNED, default_directory, is_online
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -27,7 +27,7 @@ from tidelog.protocol.messages.assign_replicas_to_dirs import (
     RequestTopicData,
 )
 
-SETTINGS = ControllerSettings(node_id=1)
+SETTINGS = controller_settings(node_id=1)
 FIRST, SECOND, GONE = (UUID(int=each) for each in (801, 802, 899))
 
 

@@ -8,19 +8,19 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.configs import controller_settings
 from tests.support.metadata.images import CLUSTER_ID, applied, creatable, image_with_brokers, with_topics
 from tests.unit.cluster.controller.invariants import check_image, check_step
 from tidelog.cluster.controller.broker_heartbeat import HeartbeatReply, broker_heartbeat, fence_stale_broker
 from tidelog.cluster.controller.brokers import register_broker, supported_features, unregister_broker
 from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
-from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.image import MetadataImage, PartitionImage
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from tidelog.protocol.messages.broker_registration import BrokerRegistrationRequest, Listener
 from tidelog.protocol.messages.create_topics import CreatableTopic
 
-SETTINGS = ControllerSettings(node_id=1)
+SETTINGS = controller_settings(node_id=1)
 SESSION_MS = 9000
 
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.configs import controller_settings
 from tests.support.metadata.images import (
     CLUSTER_ID,
     applied,
@@ -23,7 +24,6 @@ from tidelog.cluster.controller.partition_change import Wishes
 from tidelog.cluster.controller.partition_updates import PartitionUpdates
 from tidelog.cluster.controller.producer_ids import allocate_producer_ids
 from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
-from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.features import SUPPORTED_FEATURES, finalized_features
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -44,7 +44,7 @@ REQUEST = BrokerRegistrationRequest(
     log_dirs=(UUID(int=300),),
 )
 OLD_METADATA_VERSION = (Feature(name="metadata.version", min_supported_version=7, max_supported_version=29),)
-SETTINGS = ControllerSettings(node_id=1)
+SETTINGS = controller_settings(node_id=1)
 
 
 def register(

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.configs import controller_settings
 from tests.support.metadata.images import applied, creatable, image_with_brokers, with_topics
 from tidelog.base.config_definition import ConfigDefinition, ConfigKind
 from tidelog.cluster.controller.configs import (
@@ -24,7 +25,7 @@ from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.steps import completed
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
-SETTINGS = ControllerSettings(
+SETTINGS = controller_settings(
     node_id=1,
     group_limits={
         "group.consumer.min.session.timeout.ms": 45_000,
@@ -222,7 +223,7 @@ def test_the_old_way_refuses_the_same() -> None:
     assert result.records == ()
 
 
-TIERED = ControllerSettings(node_id=1, remote_storage_system_enable=True)
+TIERED = controller_settings(node_id=1, remote_storage_system_enable=True)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.configs import controller_settings
 from tests.support.metadata.images import (
     SeededRandomness,
     applied,
@@ -12,7 +13,6 @@ from tests.support.metadata.images import (
     with_topics,
 )
 from tidelog.cluster.controller.create_partitions import create_partitions
-from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_partitions import (
@@ -22,7 +22,7 @@ from tidelog.protocol.messages.create_partitions import (
 )
 from tidelog.protocol.steps import completed
 
-SETTINGS = ControllerSettings(node_id=1)
+SETTINGS = controller_settings(node_id=1)
 IMAGE = with_topics(image_with_brokers(1, 2, 3), creatable("orders", 2, 2), creatable("users", 1, 1))
 
 

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.configs import controller_settings
 from tests.support.metadata.images import (
     SeededRandomness,
     applied,
@@ -30,7 +31,7 @@ from tidelog.protocol.metadata_records.topic_record import TopicRecord
 from tidelog.protocol.steps import completed
 from tidelog.storage.config.topic_configs import TOPIC_CONFIGS
 
-SETTINGS = ControllerSettings(node_id=1, num_partitions=4, default_replication_factor=2)
+SETTINGS = controller_settings(node_id=1, num_partitions=4, default_replication_factor=2)
 IMAGE = image_with_brokers(1, 2, 3)
 
 

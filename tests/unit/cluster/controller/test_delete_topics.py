@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.configs import controller_settings
 from tests.support.metadata.images import applied, creatable, image_with_brokers, with_topics
 from tidelog.cluster.controller.delete_topics import delete_topics
-from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -17,7 +17,7 @@ from tidelog.protocol.messages.delete_topics import (
 )
 from tidelog.protocol.steps import completed
 
-SETTINGS = ControllerSettings(node_id=1)
+SETTINGS = controller_settings(node_id=1)
 IMAGE = with_topics(image_with_brokers(1), creatable("orders"), creatable("users"))
 ORDERS = IMAGE.topics_by_name["orders"].id
 USERS = IMAGE.topics_by_name["users"].id
@@ -87,7 +87,7 @@ def test_a_topic_by_name_and_id_is_answered_with_both() -> None:
     ("version", "code"), [(2, ErrorCode.INVALID_REQUEST), (3, ErrorCode.TOPIC_DELETION_DISABLED)]
 )
 def test_deletion_can_be_switched_off(version: int, code: ErrorCode) -> None:
-    settings = ControllerSettings(node_id=1, delete_topic_enable=False)
+    settings = controller_settings(node_id=1, delete_topic_enable=False)
     with pytest.raises(KafkaError) as error:
         completed(delete_topics(IMAGE, settings, DeleteTopicsRequest(topic_names=("orders",)), version))
     assert error.value.code is code

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.configs import controller_settings
 from tests.support.metadata.images import applied, creatable, image_with_brokers, replayed, with_topics
 from tests.unit.cluster.controller.invariants import check_image, check_step
 from tidelog.cluster.controller.elect_leaders import (
@@ -22,8 +23,8 @@ from tidelog.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPa
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tidelog.protocol.steps import completed
 
-SETTINGS = ControllerSettings(node_id=1)
-UNCLEAN_SETTINGS = ControllerSettings(node_id=1, static_configs={"unclean.leader.election.enable": "true"})
+SETTINGS = controller_settings(node_id=1)
+UNCLEAN_SETTINGS = controller_settings(node_id=1, static_configs={"unclean.leader.election.enable": "true"})
 OFFLINE: dict[str, Any] = {
     "replicas": (3, 1, 2),
     "isr": (),

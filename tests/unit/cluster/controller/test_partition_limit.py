@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.support.configs import controller_settings
 from tests.support.metadata.images import (
     SeededRandomness,
     applied,
@@ -13,7 +14,6 @@ from tidelog.cluster.controller.create_partitions import create_partitions
 from tidelog.cluster.controller.create_topics import create_topics
 from tidelog.cluster.controller.partition_limit import PartitionLimit
 from tidelog.cluster.controller.reassignments import alter_partition_reassignments
-from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.alter_partition_reassignments import (
@@ -25,7 +25,7 @@ from tidelog.protocol.messages.create_partitions import CreatePartitionsRequest,
 from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tidelog.protocol.steps import completed
 
-SETTINGS = ControllerSettings(node_id=1, partitions_per_broker_max=10)
+SETTINGS = controller_settings(node_id=1, partitions_per_broker_max=10)
 ALONE = image_with_brokers(1)
 
 
@@ -79,7 +79,7 @@ def test_partitions_that_are_added_to_a_topic_count() -> None:
 
 
 def test_replicas_that_move_to_a_full_broker_are_refused_and_those_that_stay_are_not() -> None:
-    settings = ControllerSettings(node_id=1, partitions_per_broker_max=11)
+    settings = controller_settings(node_id=1, partitions_per_broker_max=11)
     image = with_topics(image_with_brokers(1, 2), creatable("full", 10, 2), creatable("a", 2, 1))
     places = {index: each.replicas for index, each in image.topics_by_name["a"].partitions.items()}
     assert sorted(places.values()) == [(1,), (2,)], "each broker holds eleven"

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.configs import controller_settings
 from tests.support.metadata.images import applied, creatable, image_with_brokers, replayed, with_topics
 from tests.unit.cluster.controller.invariants import check_image, check_step
 from tidelog.cluster.controller.reassignments import (
     alter_partition_reassignments,
     list_partition_reassignments,
 )
-from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.image import MetadataImage, PartitionImage
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.alter_partition_reassignments import (
@@ -28,7 +28,7 @@ from tidelog.protocol.messages.list_partition_reassignments import (
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tidelog.protocol.steps import completed
 
-SETTINGS = ControllerSettings(node_id=1)
+SETTINGS = controller_settings(node_id=1)
 
 
 def given(*partitions: dict[str, Any], **configs: str) -> MetadataImage:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.configs import controller_settings
 from tests.support.metadata.images import (
     applied,
     broker_registration_record,
@@ -18,7 +19,6 @@ from tidelog.cluster.controller import broker_changes
 from tidelog.cluster.controller.brokers import supported_features
 from tidelog.cluster.controller.controllers import register_controller
 from tidelog.cluster.controller.result import ControllerResult
-from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.controller.update_features import UpgradeType, update_features
 from tidelog.cluster.features import COMPATIBLE_FEATURES, METADATA_VERSION
 from tidelog.cluster.image import NO_LEADER, MetadataImage
@@ -35,7 +35,7 @@ from tidelog.protocol.metadata_records.register_controller_record import (
     RegisterControllerRecord,
 )
 
-SETTINGS = ControllerSettings(node_id=1, static_configs={"min.insync.replicas": "2"})
+SETTINGS = controller_settings(node_id=1, static_configs={"min.insync.replicas": "2"})
 
 
 def broker_with(broker: int, **ranges: tuple[int, int]) -> RegisterBrokerRecord:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from tests.sim.quorum.memory_log import MemoryLog
 from tests.sim.quorum.safeguards import Safeguard, rules_without
+from tests.support.configs import quorum_settings
 from tidelog.cluster.quorum.config import ReplicaConfig
 from tidelog.cluster.quorum.control import data_batch
 from tidelog.cluster.quorum.effects import Effect, Persist, Respond, Send
@@ -21,7 +22,6 @@ from tidelog.cluster.quorum.events import (
 )
 from tidelog.cluster.quorum.quorum import Quorum
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
-from tidelog.cluster.quorum.settings import QuorumSettings
 from tidelog.cluster.quorum.states import State
 from tidelog.cluster.quorum.voter_set import KRAFT_VERSION_DYNAMIC, Endpoint, ReplicaKey, Voter, VoterSet
 from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC
@@ -104,7 +104,7 @@ class Subject:
         config = ReplicaConfig(
             key=ReplicaKey(node_id, directory(node_id)),
             cluster_id=CLUSTER_ID,
-            settings=QuorumSettings(**settings),
+            settings=quorum_settings(**settings),
             random_below=lambda bound: 0,
             wall_ms=lambda: 1_700_000_000_000 + self.now,
             static_voters=static(1, 2, 3) if voters is None else voters,

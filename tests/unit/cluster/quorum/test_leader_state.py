@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.configs import quorum_settings
 from tests.unit.cluster.quorum.subject import directory, dynamic, static, voter
 from tidelog.cluster.quorum.leader_state import LeaderState, ReplicaPosition, ReplicaPositions
-from tidelog.cluster.quorum.settings import QuorumSettings
 from tidelog.cluster.quorum.voter_set import ReplicaKey
 
 
 def positions(*ends: int | None, own: int = 1, observers_max: int = 1000) -> ReplicaPositions:
     """Return positions of the voters 1, 2, ... with these log ends."""
-    settings = QuorumSettings(observers_max=observers_max, observer_session_timeout_ms=9)
+    settings = quorum_settings(observers_max=observers_max, observer_session_timeout_ms=9)
     result = ReplicaPositions(own, dynamic(*range(1, len(ends) + 1)), settings)
     for number, end in enumerate(ends, start=1):
         if end is not None:
@@ -54,7 +54,7 @@ def test_a_follower_is_caught_up_when_it_is_where_the_log_ended_at_its_last_fetc
 
 def test_replicas_keep_their_positions_when_they_become_voters_or_observers() -> None:
     state = LeaderState(
-        1, dynamic(1, 2), epoch_start_offset=0, settings=QuorumSettings(voters_max=5), now_ms=0
+        1, dynamic(1, 2), epoch_start_offset=0, settings=quorum_settings(voters_max=5), now_ms=0
     )
     for number, end in ((1, 5), (2, 4)):
         state.positions.voters[number].set_end_offset(end)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tests.sim.quorum.memory_log import MemoryLog
+from tests.support.configs import quorum_settings
 from tests.unit.cluster.quorum.subject import CLUSTER_ID, control_of, directory, dynamic, static
 from tidelog.cluster.quorum.config import ReplicaConfig
 from tidelog.cluster.quorum.control import kraft_version_record, voters_record
 from tidelog.cluster.quorum.membership import Membership
-from tidelog.cluster.quorum.settings import QuorumSettings
 from tidelog.cluster.quorum.voter_history import VoterHistory
 from tidelog.cluster.quorum.voter_set import ReplicaKey, VoterSet
 
@@ -15,7 +15,7 @@ from tidelog.cluster.quorum.voter_set import ReplicaKey, VoterSet
 def membership(key: ReplicaKey, voters: VoterSet, log: MemoryLog | None = None) -> Membership:
     """Return the membership of the replica `key`; `log` may contain other voters."""
     config = ReplicaConfig(
-        key=key, cluster_id=CLUSTER_ID, settings=QuorumSettings(), random_below=lambda bound: 0
+        key=key, cluster_id=CLUSTER_ID, settings=quorum_settings(), random_below=lambda bound: 0
     )
     log = log or MemoryLog()
     history = VoterHistory(voters)

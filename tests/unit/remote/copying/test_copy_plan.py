@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.configs import log_config
 from tidelog.remote.copying.plan import CopyBacklog, CopyLag, copy_backlog, segments_to_copy
 from tidelog.remote.tasks.local_segments import LocalSegment, local_only_bytes
-from tidelog.storage.config.log_config import LogConfig
 
 AT_ONCE = CopyLag()
 SEGMENTS = [
@@ -93,10 +93,10 @@ def test_copies_wait_for_age_or_for_newer_bytes_whichever_comes_first(
 
 def test_a_lag_of_minus_one_is_what_local_retention_keeps() -> None:
     assert CopyLag.of(
-        LogConfig(remote_copy_lag_ms=-1, local_retention_ms=7, local_retention_bytes=9)
+        log_config(remote_copy_lag_ms=-1, local_retention_ms=7, local_retention_bytes=9)
     ) == CopyLag(7, 9)
-    assert CopyLag.of(LogConfig(remote_copy_lag_ms=-1, retention_ms=-1)) == CopyLag(None, None)
-    assert CopyLag.of(LogConfig()).lag_ms == 0
+    assert CopyLag.of(log_config(remote_copy_lag_ms=-1, retention_ms=-1)) == CopyLag(None, None)
+    assert CopyLag.of(log_config()).lag_ms == 0
 
 
 def test_the_backlog_is_what_is_sealed_and_not_remote() -> None:

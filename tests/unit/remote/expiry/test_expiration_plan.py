@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.configs import log_config
 from tests.support.tier.segment_metadata import DELETING, FINISHED, STARTED, segment_id, started
 from tidelog.remote.expiry.plan import (
     ExpirationPlan,
@@ -17,7 +18,6 @@ from tidelog.remote.expiry.plan import (
     plan_expiration,
 )
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
-from tidelog.storage.config.log_config import LogConfig
 
 Segments = list[RemoteLogSegmentMetadata]
 
@@ -149,8 +149,8 @@ def test_nothing_is_foretold_while_a_copy_or_a_deletion_is_under_way() -> None:
 
 
 def test_a_topic_without_delete_in_its_cleanup_policy_keeps_its_records_for_ever() -> None:
-    assert Retention.of(LogConfig(cleanup_policy=())) == Retention()
-    assert Retention.of(LogConfig(retention_ms=-1, retention_bytes=5)) == Retention(None, 5)
+    assert Retention.of(log_config(cleanup_policy=())) == Retention()
+    assert Retention.of(log_config(retention_ms=-1, retention_bytes=5)) == Retention(None, 5)
 
 
 def test_kafka_17062_copies_that_did_not_finish_do_not_count_for_size() -> None:

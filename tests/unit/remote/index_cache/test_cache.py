@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import append, append_marker, open_log
 from tests.support.tier.remote_tier import PARTITION, MemoryTier, segment_metadata, store
@@ -18,10 +19,9 @@ from tidelog.remote.index_cache.cache import RemoteIndexCache
 from tidelog.remote.index_cache.file_names import CachedFile, CachedIndex
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.ports.storage_manager import IndexType, RemoteResourceNotFound, RemoteStorageError
-from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.log.partition_log import PartitionLog
 
-CONFIG = replace(LogConfig(), segment_bytes=1000, index_interval_bytes=1, retention_ms=-1)
+CONFIG = log_config(segment_bytes=1000, index_interval_bytes=1, retention_ms=-1)
 LARGE = 1 << 30
 
 

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
+from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS, open_log
 from tests.support.loops.both_loops import on_both_loops
@@ -310,7 +311,7 @@ async def test_remote_storage_switched_off_and_on_again_starts_from_nothing() ->
 async def test_a_replica_that_is_not_tiered_is_passed_over() -> None:
     site = Site()
     site.manager.start()
-    plain = replica(site.log(2, LogConfig()))
+    plain = replica(site.log(2, log_config()))
     site.manager.on_leadership_change([plain], [])
     assert not site.manager.is_assigned(PARTITION)
     assert not site.metadata.is_ready(PARTITION)

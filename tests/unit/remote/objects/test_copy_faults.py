@@ -13,13 +13,14 @@ import pytest
 from tests.support.tier.object_stores import FailingStore, How, MemoryStore
 from tests.support.tier.sealed_segments import StoredSegment, make_segment
 from tests.support.tier.segment_configs import compressible, key_pair
+from tests.support.tier.settings import manager_settings
 from tidelog.remote.objects.layout.encryption import KeyRing
-from tidelog.remote.objects.manager import ManagerSettings, ObjectStorageManager
+from tidelog.remote.objects.manager import ObjectStorageManager
 from tidelog.remote.ports.storage_manager import IndexType, RemoteResourceNotFound, RemoteStorageError
 
 SETTINGS = {
-    "plain": ManagerSettings(chunk_size=500),
-    "transformed": ManagerSettings(
+    "plain": manager_settings(chunk_size=500),
+    "transformed": manager_settings(
         chunk_size=500, compression=True, key_ring=KeyRing("key1", {"key1": key_pair()})
     ),
 }

@@ -11,12 +11,13 @@ import pytest
 from tests.support.tier.object_stores import ForgetfulStore, MemoryStore
 from tests.support.tier.sealed_segments import StoredSegment, make_segment
 from tests.support.tier.segment_configs import compressible, key_pair
+from tests.support.tier.settings import manager_settings
 from tidelog.remote.objects.layout.encryption import KeyRing
 from tidelog.remote.objects.manager import ManagerSettings, ObjectStorageManager
 from tidelog.remote.objects.verification import Verification
 from tidelog.remote.ports.storage_manager import RemoteStorageError
 
-PLAIN = ManagerSettings(chunk_size=500)
+PLAIN = manager_settings(chunk_size=500)
 TRANSFORMED = replace(PLAIN, compression=True, key_ring=KeyRing("key1", {"key1": key_pair()}))
 SUFFIXES = (".log", ".indexes", ".rsm-manifest")
 

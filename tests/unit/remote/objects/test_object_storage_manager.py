@@ -18,6 +18,7 @@ from tests.support.batches.producer_headers import data_header
 from tests.support.tier.object_stores import MemoryStore
 from tests.support.tier.sealed_segments import StoredSegment, make_segment
 from tests.support.tier.segment_configs import compressible, key_pair
+from tests.support.tier.settings import manager_settings
 from tests.support.waiting import wait_until
 from tests.unit.remote.objects.chunks.cached_segments import make_cache
 from tidelog.protocol.batch import write_header
@@ -42,7 +43,7 @@ RING = KeyRing("key1", {"key1": key_pair()})
 def make_manager(
     store: MemoryStore, settings: ManagerSettings | None = None, cache: ChunkCache | None = None
 ) -> ObjectStorageManager:
-    return ObjectStorageManager(store, settings or ManagerSettings(chunk_size=1000), cache)
+    return ObjectStorageManager(store, settings or manager_settings(chunk_size=1000), cache)
 
 
 def copy(manager: RemoteStorageManager, segment: StoredSegment) -> RemoteLogSegmentMetadata:
@@ -59,7 +60,7 @@ def segment(tmp_path: Path) -> Iterator[StoredSegment]:
 @given(st.data())
 def test_any_range_of_any_segment_is_the_slice_of_its_log(data: st.DataObject) -> None:
     log = compressible(data.draw(st.integers(1, 900)), seed=data.draw(st.integers(0, 3)))
-    manager_settings = ManagerSettings(
+    settings = manager_settings(
         keys=ObjectKeys("p/"),
         chunk_size=data.draw(st.integers(1, 1000)),
         compression=data.draw(st.booleans()),
@@ -72,7 +73,7 @@ def test_any_range_of_any_segment_is_the_slice_of_its_log(data: st.DataObject) -
         cache = make_cache(
             store, size=data.draw(st.integers(0, 1500)), read_ahead=data.draw(st.integers(0, 900))
         )
-    manager = make_manager(store, manager_settings, cache)
+    manager = make_manager(store, settings, cache)
     with tempfile.TemporaryDirectory() as directory:
         made = make_segment(Path(directory), log, with_transactions=data.draw(st.booleans()))
         metadata = copy(manager, made)
@@ -120,7 +121,7 @@ def test_positions_that_are_no_range_are_refused(start: int, end: int | None, se
 
 
 def test_an_absent_transaction_index_is_not_found_and_an_empty_index_is_empty(tmp_path: Path) -> None:
-    manager = make_manager(MemoryStore(), ManagerSettings(key_ring=RING))
+    manager = make_manager(MemoryStore(), manager_settings(key_ring=RING))
     made = make_segment(tmp_path, b"x" * 10, empty=frozenset({IndexType.PRODUCER_SNAPSHOT}))
     metadata = copy(manager, made)
     with pytest.raises(RemoteResourceNotFound, match="the segment has no transaction index"):
@@ -130,7 +131,7 @@ def test_an_absent_transaction_index_is_not_found_and_an_empty_index_is_empty(tm
 
 def test_all_small_files_of_a_segment_come_by_one_get(segment: StoredSegment) -> None:
     store = MemoryStore()
-    manager = make_manager(store, ManagerSettings(key_ring=RING, verification=Verification.NONE))
+    manager = make_manager(store, manager_settings(key_ring=RING, verification=Verification.NONE))
     metadata = copy(manager, segment)
     for _ in range(2):
         for index_type, content in segment.indexes.items():
@@ -152,7 +153,7 @@ def test_a_large_small_file_comes_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_a_read_without_a_cache_is_one_get_of_what_it_needs(encrypted: bool, segment: StoredSegment) -> None:
     store = MemoryStore()
-    manager = make_manager(store, ManagerSettings(chunk_size=1000, key_ring=RING if encrypted else None))
+    manager = make_manager(store, manager_settings(chunk_size=1000, key_ring=RING if encrypted else None))
     metadata = copy(manager, segment)
     with_stream = manager.fetch_log_segment(metadata, 1500, 2100)
     assert store.gets() == []
@@ -184,7 +185,7 @@ def test_a_copy_never_holds_the_whole_log(
     store = MemoryStore()
     manager = make_manager(
         store,
-        ManagerSettings(chunk_size=500, compression=transformed, key_ring=RING if transformed else None),
+        manager_settings(chunk_size=500, compression=transformed, key_ring=RING if transformed else None),
     )
     metadata = copy(manager, segment)
     assert 0 < CountingFile.largest <= 1000
@@ -207,7 +208,7 @@ def test_by_the_heuristic_a_log_that_is_compressed_already_is_stored_as_it_is(
     log = b"no batch at all" * 20 if codec is None else log_with_codec(codec)
     made = make_segment(tmp_path, log)
     store = MemoryStore()
-    manager = make_manager(store, ManagerSettings(compression=True, compression_heuristic=True))
+    manager = make_manager(store, manager_settings(compression=True, compression_heuristic=True))
     metadata = copy(manager, made)
     (stored,) = [data for key, data in store.objects.items() if key.endswith(".log")]
     assert (stored != log) is is_compressed
@@ -216,7 +217,7 @@ def test_by_the_heuristic_a_log_that_is_compressed_already_is_stored_as_it_is(
 
 def test_custom_metadata_holds_the_fields_asked_for(segment: StoredSegment) -> None:
     store = MemoryStore()
-    manager = make_manager(store, ManagerSettings(custom_fields=(CustomField.REMOTE_SIZE,)))
+    manager = make_manager(store, manager_settings(custom_fields=(CustomField.REMOTE_SIZE,)))
     noted = copy(manager, segment).custom_metadata
     assert noted is not None
     assert decode_custom_metadata(noted) == (sum(map(len, store.objects.values())), None, None)
@@ -227,9 +228,9 @@ def test_a_segment_is_found_and_deleted_by_the_prefix_that_it_was_written_with(
     segment: StoredSegment,
 ) -> None:
     store = MemoryStore()
-    before = ManagerSettings(keys=ObjectKeys("old/"), custom_fields=(CustomField.OBJECT_PREFIX,))
+    before = manager_settings(keys=ObjectKeys("old/"), custom_fields=(CustomField.OBJECT_PREFIX,))
     metadata = copy(make_manager(store, before), segment)
-    manager = make_manager(store, ManagerSettings(keys=ObjectKeys("new/")))
+    manager = make_manager(store, manager_settings(keys=ObjectKeys("new/")))
     assert manager.fetch_log_segment(metadata, 0).read() == segment.log
     assert manager.fetch_index(metadata, IndexType.OFFSET).read() == segment.indexes[IndexType.OFFSET]
     manager.delete_log_segment_data(metadata)
@@ -265,10 +266,10 @@ def test_damage_names_the_object_and_is_not_kept(kind: str, suffix: str, segment
     store = MemoryStore()
     cache = make_cache(store)
     compressed = kind == "compressed"
-    manager_settings = ManagerSettings(
+    settings = manager_settings(
         chunk_size=1000, compression=compressed, key_ring=None if compressed else RING
     )
-    manager = make_manager(store, manager_settings, cache)
+    manager = make_manager(store, settings, cache)
     metadata = copy(manager, segment)
     (key,) = [key for key in store.objects if key.endswith(suffix)]
     whole = store.objects[key]

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS, append, append_marker, open_log
 from tests.support.tier.metadata_managers import InMemoryRemoteLogMetadataManager
@@ -32,11 +33,10 @@ from tidelog.remote.ports.segment_metadata import EpochStart, RemoteLogSegmentMe
 from tidelog.remote.ports.storage_manager import IndexType, RemoteStorageError
 from tidelog.remote.reading.reader import RemoteLogReader
 from tidelog.remote.reading.requests import RemoteRead, RemoteReadRequest, TimestampSearch
-from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.leader_epoch import EpochEntry
 from tidelog.storage.log.partition_log import PartitionLog
 
-CONFIG = replace(LogConfig(), segment_bytes=2500, index_interval_bytes=300, retention_ms=-1)
+CONFIG = log_config(segment_bytes=2500, index_interval_bytes=300, retention_ms=-1)
 
 
 @dataclass

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidelog.remote.tasks.byte_rate import ByteRate
+from tidelog.remote.tasks.byte_rate import UNLIMITED, ByteRate
 
 
 def test_without_a_limit_nothing_waits() -> None:
-    rate = ByteRate()
+    rate = ByteRate(UNLIMITED, 11, 1)
     rate.record(10**15, 0)
     assert rate.throttle_ms(1) == 0
     assert not rate.is_exceeded(1)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 import pytest
 
+from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import all_records, append, append_marker, open_log
 from tests.support.tier.metadata_managers import InMemoryRemoteLogMetadataManager
@@ -30,10 +31,9 @@ from tidelog.spark_connector.planning.segment_slices import (
     slices,
 )
 from tidelog.spark_connector.reading.slice_reader import read_slice
-from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.log.partition_log import PartitionLog
 
-CONFIG = replace(LogConfig(), segment_bytes=6000, index_interval_bytes=300, retention_ms=-1)
+CONFIG = log_config(segment_bytes=6000, index_interval_bytes=300, retention_ms=-1)
 SETTINGS = DecoderSettings(include_headers=True)
 EVERYTHING = 1 << 40
 

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 
+from tests.support.configs import log_config
 from tidelog.base.config_definition import ConfigError, value_text
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.config.topic_configs import TOPIC_CONFIGS, log_config_from
@@ -90,11 +91,11 @@ def test_every_topic_config_is_described_in_words() -> None:
 
 
 def test_no_values_give_the_defaults() -> None:
-    assert log_config_from({}) == LogConfig()
+    assert log_config_from({}) == log_config()
 
 
 def test_kafkas_printed_defaults_give_the_defaults() -> None:
-    assert log_config_from(KAFKAS_DEFAULTS) == LogConfig()
+    assert log_config_from(KAFKAS_DEFAULTS) == log_config()
 
 
 @pytest.mark.parametrize(("key", "lowest"), LOWEST.items())
@@ -151,7 +152,7 @@ def test_values_are_typed_fields() -> None:
 
 
 def test_values_stand_over_the_given_defaults() -> None:
-    defaults = LogConfig(retention_ms=5, segment_ms=7)
+    defaults = log_config(retention_ms=5, segment_ms=7)
     config = log_config_from({"segment.ms": "9"}, defaults)
     assert (config.retention_ms, config.segment_ms) == (5, 9)
 
@@ -171,16 +172,16 @@ def test_the_test_only_key_sets_segments_below_the_bound() -> None:
 
 
 def test_the_longest_copy_lag_is_local_retention() -> None:
-    config = LogConfig(local_retention_ms=10, local_retention_bytes=20, remote_copy_lag_ms=-1)
+    config = log_config(local_retention_ms=10, local_retention_bytes=20, remote_copy_lag_ms=-1)
     assert (config.effective_remote_copy_lag_ms, config.effective_remote_copy_lag_bytes) == (10, 20)
     config = replace(config, remote_copy_lag_ms=1, remote_copy_lag_bytes=0)
     assert (config.effective_remote_copy_lag_ms, config.effective_remote_copy_lag_bytes) == (1, 0)
 
 
 def test_local_retention_follows_the_total_unless_set() -> None:
-    config = LogConfig(retention_ms=10, retention_bytes=20)
+    config = log_config(retention_ms=10, retention_bytes=20)
     assert (config.effective_local_retention_ms, config.effective_local_retention_bytes) == (10, 20)
-    config = LogConfig(retention_ms=10, retention_bytes=20, local_retention_ms=1, local_retention_bytes=2)
+    config = log_config(retention_ms=10, retention_bytes=20, local_retention_ms=1, local_retention_bytes=2)
     assert (config.effective_local_retention_ms, config.effective_local_retention_bytes) == (1, 2)
 
 

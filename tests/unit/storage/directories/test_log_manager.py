@@ -9,7 +9,7 @@ import pytest
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import Survival
 from tests.support.logs.log_checks import check_log
-from tests.support.logs.log_managers import CONFIG, EVENTS, TOPIC_ID, create, found, started
+from tests.support.logs.log_managers import CONFIG, EVENTS, TOPIC_ID, create, found, new_log_manager, started
 from tests.support.logs.partition_logs import NOW_MS, append, batch, values_of
 from tidelog.base.config_definition import ConfigError
 from tidelog.protocol.errors import ErrorCode
@@ -18,7 +18,6 @@ from tidelog.protocol.steps import completed
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.log_dir_description import PartitionSize, describe_log_dir
-from tidelog.storage.directories.log_manager import LogManager
 
 
 @pytest.fixture
@@ -44,7 +43,7 @@ class TestStartsThatFail:
             create(manager, name).advance_high_watermark(2)
             create(manager, name).advance_log_start_offset(1)
         manager.shutdown(NOW_MS)
-        failing = LogManager(disk, ["/a"])
+        failing = new_log_manager(disk, ["/a"])
         with pytest.raises(ValueError, match="mean nothing"):
             failing.start(NOW_MS, self.fail_at_b)
         failing.shutdown(NOW_MS)
@@ -106,7 +105,7 @@ class TestPlacement:
         create(manager)
         create(manager, "other")
         own = replace(CONFIG, cleanup_policy=("compact",))
-        manager = LogManager(disk, ["/a", "/b"], replace(CONFIG, retention_ms=9))
+        manager = new_log_manager(disk, ["/a", "/b"], replace(CONFIG, retention_ms=9))
         manager.start(NOW_MS, lambda topic: own if topic == "events" else CONFIG)
         assert found(manager).config is own
         assert found(manager, TopicPartition("other", 0)).config is CONFIG
@@ -250,18 +249,18 @@ def test_a_node_whose_remote_storage_is_switched_off_does_not_open_tiered_logs()
     """They would start where their local part does, and remote storage would be emptied later."""
     disk = CrashFileSystem()
     config = replace(CONFIG, remote_storage_enable=True)
-    first = LogManager(disk, ["/a"], config)
+    first = new_log_manager(disk, ["/a"], config)
     first.start(NOW_MS)
     first.get_or_create(TopicPartition("t", 0), None, config, NOW_MS)
     first.shutdown(NOW_MS)
     with pytest.raises(ConfigError, match="topic t has remote"):
-        LogManager(disk, ["/a"], config, remote_storage_system_enable=False).start(NOW_MS)
+        new_log_manager(disk, ["/a"], config, remote_storage_system_enable=False).start(NOW_MS)
 
 
 def test_the_log_start_of_a_tiered_log_is_in_the_checkpoint_wherever_its_segments_start() -> None:
     disk = CrashFileSystem()
     config = replace(CONFIG, remote_storage_enable=True)
-    manager = LogManager(disk, ["/a"], config)
+    manager = new_log_manager(disk, ["/a"], config)
     manager.start(NOW_MS)
     manager.get_or_create(TopicPartition("t", 0), None, config, NOW_MS)
     manager.get_or_create(TopicPartition("u", 0), None, CONFIG, NOW_MS)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import Survival
 from tests.support.logs.partition_logs import DIRECTORY, NOW_MS, append, open_log, values_of
-from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.disk.files import OsFileSystem
 
-SMALL = replace(LogConfig(), segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
+SMALL = log_config(segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
 
 
 def test_what_was_flushed_survives_and_what_was_not_may_be_lost() -> None:
@@ -77,7 +76,7 @@ def test_snapshots_written_at_a_roll_are_synced_once() -> None:
     ],
 )
 def test_a_flush_is_due_by_messages_or_by_time(settings: dict[str, Any], needed: bool) -> None:
-    log = open_log(CrashFileSystem(), replace(LogConfig(), **settings))
+    log = open_log(CrashFileSystem(), log_config(**settings))
     assert not log.needs_flush(NOW_MS + 10_000)
     for _ in range(3):
         append(log, "x")

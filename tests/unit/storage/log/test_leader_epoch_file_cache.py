@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from random import Random
 from typing import Any
@@ -11,13 +11,14 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import EVERY_SURVIVAL, Survival
 from tests.support.disks.crash_points import CrashPoint, crash_points
+from tests.support.logs.log_managers import new_log_manager
 from tests.support.logs.partition_logs import DIRECTORY, NOW_MS, TOPIC_PARTITION, append, batch, open_log
 from tests.support.logs.tiered_logs import tiered_log
 from tidelog.protocol.ids import LeaderEpoch
-from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.leader_epoch import EpochEntry
@@ -25,13 +26,13 @@ from tidelog.storage.log.partition_log import PartitionLog
 
 EPOCHS = f"{DIRECTORY}/leader-epoch-checkpoint"
 TOPIC_ID = UUID(int=7)
-CONFIG = replace(LogConfig(), segment_bytes=400, index_interval_bytes=120)
+CONFIG = log_config(segment_bytes=400, index_interval_bytes=120)
 SURVIVALS: tuple[Survival | int, ...] = (*EVERY_SURVIVAL, 1, 2, 3)
 
 
 def manager_on(disk: CrashFileSystem) -> LogManager:
     ids = count(1)
-    manager = LogManager(disk, ["/data"], CONFIG, new_id=lambda: UUID(int=next(ids)))
+    manager = new_log_manager(disk, ["/data"], CONFIG, new_id=lambda: UUID(int=next(ids)))
     manager.start(NOW_MS)
     return manager
 

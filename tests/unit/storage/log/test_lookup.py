@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from crc32c import crc32c
 
+from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS, append, batch, open_log
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.steps import completed
-from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.log.lookup import RecordPlace
 from tidelog.storage.log.partition_log import PartitionLog
 
-SMALL = replace(LogConfig(), segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
+SMALL = log_config(segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
 
 
 @pytest.fixture(params=[Compression.NONE, Compression.ZSTD])
@@ -101,7 +99,7 @@ def test_records_that_nobody_can_read_answer_as_a_whole_and_hide_no_others(compr
 
 
 def test_log_append_time_is_what_counts_where_the_topic_says_so() -> None:
-    log = open_log(CrashFileSystem(), replace(LogConfig(), message_timestamp_type="LogAppendTime"))
+    log = open_log(CrashFileSystem(), log_config(message_timestamp_type="LogAppendTime"))
     log.append_as_leader(batch(["a", "b"], timestamps=[1, 2]), 0, NOW_MS)
     assert completed(log.offset_for_timestamp(3)) == RecordPlace(NOW_MS, 0, 0)
     assert completed(log.max_timestamp_offset()) == RecordPlace(NOW_MS, 0, 0)

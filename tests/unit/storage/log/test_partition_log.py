@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import Survival
 from tests.support.logs.log_checks import check_log
@@ -26,7 +27,6 @@ from tidelog.protocol.batch import read_header
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.record import read_records
 from tidelog.storage.append_origin import AppendOrigin
-from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.leader_epoch import EpochEntry
 from tidelog.storage.log.partition_log import PartitionLog
@@ -34,7 +34,7 @@ from tidelog.storage.segment.segment import LogSegment
 from tidelog.storage.segment.txn_index import AbortedTransaction
 
 EPOCHS = f"{DIRECTORY}/leader-epoch-checkpoint"
-SMALL = replace(LogConfig(), segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
+SMALL = log_config(segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ class TestAppend:
         assert (info.log_start_offset, info.size_bytes, info.is_duplicate) == (0, len(data), False)
 
     def test_log_append_time_is_told(self, disk: CrashFileSystem) -> None:
-        log = open_log(disk, replace(LogConfig(), message_timestamp_type="LogAppendTime"))
+        log = open_log(disk, log_config(message_timestamp_type="LogAppendTime"))
         info = log.append_as_leader(batch(["a"], timestamps=5), 0, NOW_MS + 9)
         assert (info.max_timestamp, info.log_append_time) == (NOW_MS + 9, NOW_MS + 9)
         assert all_records(log)[0].timestamp == NOW_MS + 9
@@ -101,7 +101,7 @@ class TestAppend:
 
     def test_changed_settings_hold_from_the_next_append_on(self, log: PartitionLog) -> None:
         append(log, "x" * 500)
-        log.update_config(replace(LogConfig(), max_message_bytes=200))
+        log.update_config(log_config(max_message_bytes=200))
         with pytest.raises(KafkaError) as caught:
             append(log, "x" * 500)
         assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
@@ -221,7 +221,7 @@ class TestFollower:
     def test_batches_that_come_together_may_be_more_than_an_index_has_room_for(
         self, disk: CrashFileSystem
     ) -> None:
-        log = open_log(disk, replace(LogConfig(), index_interval_bytes=1, segment_index_bytes=24))
+        log = open_log(disk, log_config(index_interval_bytes=1, segment_index_bytes=24))
         data = b"".join(batch([str(at)], base_offset=at, timestamps=NOW_MS + at) for at in range(10))
         log.append_as_follower(data, NOW_MS)
         log.append_as_follower(batch(["10"], base_offset=10), NOW_MS)
@@ -358,7 +358,7 @@ class TestRoll:
         check_log(log)
 
     def test_time_is_measured_in_the_records_own_timestamps(self, disk: CrashFileSystem) -> None:
-        log = open_log(disk, replace(LogConfig(), segment_ms=1_000))
+        log = open_log(disk, log_config(segment_ms=1_000))
         append(log, "a", timestamps=5_000)
         append(log, "b", timestamps=6_000)
         assert len(log.segments) == 1
@@ -366,13 +366,13 @@ class TestRoll:
         assert log.segments.base_offsets == [0, 2]
 
     def test_the_clock_counts_for_records_without_timestamps(self, disk: CrashFileSystem) -> None:
-        log = open_log(disk, replace(LogConfig(), segment_ms=1_000))
+        log = open_log(disk, log_config(segment_ms=1_000))
         for now_ms in (NOW_MS, NOW_MS + 1_000, NOW_MS + 1_001):
             log.append_as_leader(batch(["a"], timestamps=-1), 0, now_ms)
         assert log.segments.base_offsets == [0, 2]
 
     def test_jitter_rolls_earlier_and_the_same_way_each_time(self, disk: CrashFileSystem) -> None:
-        config = replace(LogConfig(), segment_ms=1_000, segment_jitter_ms=500)
+        config = log_config(segment_ms=1_000, segment_jitter_ms=500)
         log = open_log(disk, config)
         jitter = log.segments.active.roll_jitter_ms
         assert 0 <= jitter < 500
@@ -382,7 +382,7 @@ class TestRoll:
         assert len(log.segments) == 2
 
     def test_a_full_index_rolls(self, disk: CrashFileSystem) -> None:
-        log = open_log(disk, replace(LogConfig(), index_interval_bytes=0, segment_index_bytes=24))
+        log = open_log(disk, log_config(index_interval_bytes=0, segment_index_bytes=24))
         for index in range(8):
             append(log, "a", timestamps=NOW_MS + index)
         assert len(log.segments) > 2
@@ -414,7 +414,7 @@ class TestRoll:
         assert disk.exists(f"{DIRECTORY}/00000000000000000001.snapshot")
 
     def test_the_scheduler_may_ask_for_a_roll_by_the_clock(self, disk: CrashFileSystem) -> None:
-        log = open_log(disk, replace(LogConfig(), segment_ms=1_000))
+        log = open_log(disk, log_config(segment_ms=1_000))
         assert not log.maybe_roll(NOW_MS + 10_000)
         append(log, "a")
         assert not log.maybe_roll(NOW_MS + 1_000)
@@ -493,7 +493,7 @@ class TestFailures:
     @pytest.mark.parametrize("free_bytes", [0, 1, 60, 100])
     def test_a_full_disk_refuses_the_batch_and_nothing_else(self, free_bytes: int) -> None:
         disk = CrashFileSystem()
-        log = open_log(disk, replace(LogConfig(), index_interval_bytes=0))
+        log = open_log(disk, log_config(index_interval_bytes=0))
         for index in range(3):
             append(log, "a", timestamps=NOW_MS + index)
         disk.free_bytes = free_bytes
@@ -513,7 +513,7 @@ class TestFailures:
     @pytest.mark.parametrize("spare_bytes", [0, 5, 8, 35])
     def test_an_index_that_does_not_fit_keeps_the_segment_from_being_sealed(self, spare_bytes: int) -> None:
         disk = CrashFileSystem()
-        log = open_log(disk, replace(LogConfig(), index_interval_bytes=0))
+        log = open_log(disk, log_config(index_interval_bytes=0))
         for index in range(3):
             append(log, "a", timestamps=NOW_MS + index)
         disk.free_bytes = spare_bytes

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFile, CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS, append, append_marker, batch, open_log
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.disk.files import OsFileSystem
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.segment.segment import BOUNDARIES_MAX
 from tidelog.storage.segment.txn_index import AbortedTransaction
 
-SMALL = replace(LogConfig(), segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
+SMALL = log_config(segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
 BATCH_BYTES = len(batch(["xx"]))
 
 
@@ -148,7 +147,7 @@ def count_preads(log: PartitionLog, monkeypatch: pytest.MonkeyPatch) -> list[str
 
 
 def test_a_reader_at_the_end_of_the_log_costs_no_disk_access(monkeypatch: pytest.MonkeyPatch) -> None:
-    log = open_log(CrashFileSystem(), replace(LogConfig(), index_interval_bytes=0))
+    log = open_log(CrashFileSystem(), log_config(index_interval_bytes=0))
     append(log, "first")
     append(log, "second")
     calls = count_preads(log, monkeypatch)
@@ -161,7 +160,7 @@ def test_a_reader_at_the_end_of_the_log_costs_no_disk_access(monkeypatch: pytest
 
 
 def test_a_reader_that_goes_on_where_it_ended_searches_no_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    log = open_log(CrashFileSystem(), replace(LogConfig(), index_interval_bytes=1_000))
+    log = open_log(CrashFileSystem(), log_config(index_interval_bytes=1_000))
     for _ in range(BOUNDARIES_MAX * 4):
         append(log, "x" * 20)
     log.roll(NOW_MS)
@@ -176,7 +175,7 @@ def test_a_reader_that_goes_on_where_it_ended_searches_no_index(monkeypatch: pyt
 
 
 def test_a_slice_outlives_the_files_name_and_the_log(tmp_path: Path) -> None:
-    config = replace(LogConfig(), retention_ms=0, file_delete_delay_ms=0)
+    config = log_config(retention_ms=0, file_delete_delay_ms=0)
     log = open_log(OsFileSystem(), config, directory=str(tmp_path / "events-0"))
     append(log, "value")
     found = log.read(0, 1_000).records

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
+from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS, open_log
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.record import BatchBuilder
 from tidelog.protocol.steps import completed
-from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.log.record_bounds import MEBIBYTE, RECORDS_MAX, decompressed_bytes_max
 
 
@@ -31,7 +29,7 @@ def test_more_records_than_can_be_looked_at_in_half_a_second_are_refused_where_t
     assert log.append_as_leader(bytearray(many), 0, NOW_MS).last_offset == RECORDS_MAX
     found = completed(log.offset_for_timestamp(NOW_MS))
     assert found is not None and found.offset == 0
-    compacted = open_log(CrashFileSystem(), replace(LogConfig(), cleanup_policy=("compact",)))
+    compacted = open_log(CrashFileSystem(), log_config(cleanup_policy=("compact",)))
     with pytest.raises(KafkaError, match=f"{RECORDS_MAX + 1} records") as caught:
         compacted.append_as_leader(bytearray(many), 0, NOW_MS)
     assert caught.value.code is ErrorCode.INVALID_RECORD

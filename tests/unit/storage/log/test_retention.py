@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.configs import log_config
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.log.retention import LogBounds, RetentionLimits, expired_segments
 
-KEEP_ALL = replace(LogConfig(), retention_ms=-1, retention_bytes=-1)
+KEEP_ALL = log_config(retention_ms=-1, retention_bytes=-1)
 
 
 @dataclass

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import (
     DIRECTORY,
+    LOG_OPTIONS,
     NOW_MS,
     TOPIC_PARTITION,
     append,
@@ -21,10 +23,9 @@ from tests.support.logs.tiered_logs import TIERED, three_segments, tiered_log
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.protocol.steps import completed
-from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.leader_epoch import EpochEntry
 from tidelog.storage.log.observer import NoObserver
-from tidelog.storage.log.opening import CheckpointedState, LogLocation, LogOptions
+from tidelog.storage.log.opening import CheckpointedState, LogLocation
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.log.truncation import RemoteState
 
@@ -136,7 +137,7 @@ def test_a_node_without_remote_storage_treats_the_topic_as_untiered() -> None:
         TIERED,
         CheckpointedState(),
         now_ms=NOW_MS,
-        options=LogOptions(remote_storage_system_enable=False),
+        options=replace(LOG_OPTIONS, remote_storage_system_enable=False),
     )
     assert not log.remote_log_enabled
     log.update_config(TIERED)
@@ -336,7 +337,7 @@ def test_local_look_ups_by_timestamp_begin_at_the_local_start() -> None:
 
 
 def test_kafka_keeps_the_default_of_a_log_without_limits() -> None:
-    log = three_segments(replace(LogConfig(), remote_storage_enable=True), highest_remote=5)
+    log = three_segments(log_config(remote_storage_enable=True), highest_remote=5)
     assert log.apply_retention(NOW_MS) == 0
 
 

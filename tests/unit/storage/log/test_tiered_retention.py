@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.configs import log_config
 from tidelog.protocol.ids import TopicPartition
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.log.retention import LogBounds
 from tidelog.storage.log.tiered_retention import RemoteBounds, is_tiered, local_retention
 
-TIERED = replace(LogConfig(), remote_storage_enable=True, retention_ms=-1, retention_bytes=-1)
+TIERED = log_config(remote_storage_enable=True, retention_ms=-1, retention_bytes=-1)
 
 
 @dataclass

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.log_checks import check_log
 from tests.support.logs.partition_logs import (
@@ -19,11 +19,10 @@ from tests.support.logs.partition_logs import (
     values_of,
 )
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.leader_epoch import EpochEntry
 from tidelog.storage.log.partition_log import PartitionLog
 
-SMALL = replace(LogConfig(), segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
+SMALL = log_config(segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
 
 
 @pytest.fixture

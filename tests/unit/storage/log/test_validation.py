@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.configs import log_config
 from tests.support.logs.partition_logs import NOW_MS, batch, end_marker
 from tidelog.protocol.batch import crc_is_valid, read_header, write_header
 from tidelog.protocol.compression import Compression
@@ -17,7 +17,6 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.record import BatchBuilder, read_records
 from tidelog.protocol.steps import completed
 from tidelog.storage.append_origin import AppendOrigin
-from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.disk.errors import InvalidRecords
 from tidelog.storage.log.record_validation import RECORD_ERRORS_MAX
 from tidelog.storage.log.validation import read_single_batch, validation
@@ -29,7 +28,7 @@ HOUR_MS = 3_600_000
 def validate(
     data: bytearray, origin: AppendOrigin = AppendOrigin.CLIENT, now_ms: int = NOW_MS, **settings: Any
 ) -> ValidatedBatch:
-    rules = ValidationRules.of(replace(LogConfig(), **settings))
+    rules = ValidationRules.of(log_config(**settings))
     header = read_single_batch(data)
     steps = validation(data, header, rules, origin, now_ms)
     return ValidatedBatch(data, header) if steps is None else completed(steps)

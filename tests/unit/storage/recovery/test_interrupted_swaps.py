@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import EVERY_SURVIVAL
 from tests.support.disks.crash_points import crash_points
 from tests.support.logs.log_checks import check_log
 from tests.support.logs.partition_logs import DIRECTORY, append, batch, open_log, values_of
 from tidelog.protocol.batch import read_header
-from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.recovery.interrupted_swaps import finish_interrupted_swaps
 from tidelog.storage.segment.segment import LogSegment
 
-COMPACTED = replace(LogConfig(), cleanup_policy=("compact",))
+COMPACTED = log_config(cleanup_policy=("compact",))
 
 
 def path_of(base_offset: int, kind: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.log_checks import check_log
 from tests.support.logs.partition_logs import (
@@ -20,13 +21,12 @@ from tests.support.logs.partition_logs import (
     values_of,
 )
 from tests.unit.storage.segment.test_batch_scan import old_message
-from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.leader_epoch import EpochEntry
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.segment.batch_scan import CorruptLog, UnsupportedFormat
 from tidelog.storage.segment.txn_index import AbortedTransaction
 
-SMALL = replace(LogConfig(), segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
+SMALL = log_config(segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ import struct
 
 import pytest
 
+from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import DIRECTORY, NOW_MS, append, append_marker, open_log
 from tests.support.paths import GOLDEN_FILES
 from tidelog.protocol.batch import BATCH_OVERHEAD, iterate_headers, read_header, write_header
 from tidelog.protocol.compression import Compression
-from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.disk.errors import CorruptCheckpoint, CorruptFile, CorruptIndex
 from tidelog.storage.disk.log_files import LOG_SUFFIX, file_name
 from tidelog.storage.disk.read_only_files import ReadOnlyFileSystem
@@ -53,7 +53,7 @@ def index_path(kind: str) -> str:
 def disk() -> CrashFileSystem:
     """A log of nine batches in one segment, with an entry in its indexes for all but the first."""
     fs = CrashFileSystem()
-    log = open_log(fs, LogConfig(index_interval_bytes=0))
+    log = open_log(fs, log_config(index_interval_bytes=0))
     for number in range(8):
         append(
             log,
@@ -72,7 +72,7 @@ def disk() -> CrashFileSystem:
 
 def test_a_log_as_it_was_written_is_sound_in_every_segment() -> None:
     fs = CrashFileSystem()
-    log = open_log(fs, LogConfig(index_interval_bytes=0, segment_bytes=600))
+    log = open_log(fs, log_config(index_interval_bytes=0, segment_bytes=600))
     for number in range(40):
         codec = list(Compression)[number % 5]
         append(log, *(f"{number}-{i}" for i in range(5)), timestamps=NOW_MS + number % 7, compression=codec)

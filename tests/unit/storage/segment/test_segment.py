@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
+from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.log_checks import check_indexes
 from tests.support.logs.partition_logs import batch
 from tidelog.protocol.batch import read_header
-from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.segment.segment import BOUNDARIES_MAX, LogSegment
 
-CONFIG = replace(LogConfig(), index_interval_bytes=150)
+CONFIG = log_config(index_interval_bytes=150)
 
 
 @pytest.fixture

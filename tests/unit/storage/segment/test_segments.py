@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
-from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.segment.segment import LogSegment
 from tidelog.storage.segment.segments import Segments
 
@@ -20,7 +20,7 @@ def disk() -> CrashFileSystem:
 def segments_at(disk: CrashFileSystem, *base_offsets: int) -> Segments:
     segments = Segments()
     for base_offset in base_offsets:
-        segments.add(LogSegment(disk, "/log", base_offset, LogConfig(), 0, create=True))
+        segments.add(LogSegment(disk, "/log", base_offset, log_config(), 0, create=True))
     return segments
 
 

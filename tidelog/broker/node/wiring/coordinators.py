@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from dataclasses import dataclass
 
 from tidelog.base.clock import Clock
 from tidelog.broker.channels.broker_channel import BrokerChannel
 from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.config.projection import projection
 from tidelog.broker.coordinators.coordinator_logs import StateTopic, TopicStateLog
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.service import GroupService
@@ -27,8 +27,6 @@ from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.ids import LeaderEpoch, TopicPartition
-
-ConfigT = TypeVar("ConfigT", GroupConfig, TransactionConfig)
 
 _NO_EPOCH = -1
 
@@ -53,11 +51,11 @@ class Coordinators:
 
     def __init__(self, config: BrokerConfig, ports: CoordinatorPorts) -> None:
         self._ports = ports
-        self.group_config = _part_of(config, GroupConfig)
+        self.group_config = projection(config, GroupConfig)
         offsets_log = self._state_log(_offsets_topic(self.group_config))
         self.groups = GroupService(self.group_config, offsets_log, ports.timers, ports.clock, ports.slices)
         self.markers = MarkerSender(ports.brokers, ports.image, ports.timers, self._on_markers_written)
-        transaction_config = _part_of(config, TransactionConfig)
+        transaction_config = projection(config, TransactionConfig)
         self.transactions = TransactionService(
             transaction_config,
             self._state_log(_transactions_topic(transaction_config)),
@@ -94,12 +92,6 @@ class Coordinators:
     def _leader_epoch(self, partition: int) -> LeaderEpoch:
         replica = self._ports.replicas.partitions.get(TopicPartition(TRANSACTION_STATE_TOPIC, partition))
         return _NO_EPOCH if replica is None else replica.leader_epoch
-
-
-def _part_of(config: BrokerConfig, part: type[ConfigT]) -> ConfigT:
-    """Return the part of the configuration that one coordinator uses."""
-    values: dict[str, Any] = {field.name: getattr(config, field.name) for field in fields(part)}
-    return part(**values)
 
 
 def _offsets_topic(config: GroupConfig) -> StateTopic:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from tidelog.base.randomness import new_uuid
 from tidelog.broker.config.listeners import Listener
+from tidelog.broker.config.projection import projection
 from tidelog.broker.node.wiring.node_context import NodeContext
 from tidelog.broker.node.wiring.quorum_part import QuorumPart
 from tidelog.broker.partitions.leadership_lease import LeadershipLease
@@ -38,12 +39,7 @@ class ClusterMembership:
                     context.fs, config.log_directories, directory_ids
                 ),
             ),
-            LifecycleSettings(
-                heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
-                session_timeout_ms=config.broker_session_timeout_ms,
-                initial_registration_timeout_ms=config.initial_broker_registration_timeout_ms,
-                log_dir_failure_timeout_ms=config.log_dir_failure_timeout_ms,
-            ),
+            projection(config, LifecycleSettings),
             BrokerLifecyclePorts(
                 channel=quorum.access.heartbeats,
                 clock=context.clock,

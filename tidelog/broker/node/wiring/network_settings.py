@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from tidelog.broker.config.listeners import Listener
 from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.config.projection import projection
 from tidelog.broker.network.config import UNLIMITED, ListenerConfig, NetworkConfig, parse_address_limits
 
 
@@ -26,6 +25,5 @@ def listener_limit(config: BrokerConfig, listener: str) -> int:
 
 def network_config(config: BrokerConfig) -> NetworkConfig:
     """Return the limits that all listeners share. Raise ConfigError if a host cannot be resolved."""
-    values = {field.name: getattr(config, field.name) for field in fields(NetworkConfig)}
-    values["max_connections_per_ip_overrides"] = parse_address_limits(config.max_connections_per_ip_overrides)
-    return NetworkConfig(**values)
+    overrides = parse_address_limits(config.max_connections_per_ip_overrides)
+    return projection(config, NetworkConfig, max_connections_per_ip_overrides=overrides)

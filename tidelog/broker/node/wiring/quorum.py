@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tidelog.broker.channels.node_connections import node_connection_settings
 from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.config.projection import projection
 from tidelog.broker.config.quorum_config import (
     bootstrap_servers,
     controller_listener_name,
@@ -85,15 +86,13 @@ def _raft_config(config: BrokerConfig, cluster_id: str) -> RaftConfig:
         node_id=config.node_id,
         cluster_id=cluster_id,
         directory=config.metadata_log_directory,
-        log=MetadataLogConfig(
-            segment_bytes=config.internal_metadata_log_segment_bytes or config.metadata_log_segment_bytes,
-            segment_ms=config.metadata_log_segment_ms,
-            retention_bytes=config.metadata_max_retention_bytes,
-            retention_ms=config.metadata_max_retention_ms,
+        log=projection(
+            config,
+            MetadataLogConfig,
+            metadata_log_segment_bytes=(
+                config.internal_metadata_log_segment_bytes or config.metadata_log_segment_bytes
+            ),
         ),
-        snapshots=SnapshotSettings(
-            max_bytes=config.metadata_log_max_record_bytes_between_snapshots,
-            max_interval_ms=config.metadata_log_max_snapshot_interval_ms,
-        ),
+        snapshots=projection(config, SnapshotSettings),
         listeners=tuple(name.upper() for name in config.controller_listener_names),
     )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from tidelog.base.clock import Clock
@@ -65,9 +65,9 @@ class RaftConfig:
     node_id: BrokerId
     cluster_id: str
     directory: str
-    log: MetadataLogConfig = field(default_factory=MetadataLogConfig)
-    snapshots: SnapshotSettings = field(default_factory=SnapshotSettings)
-    listeners: Sequence[str] = ()
+    log: MetadataLogConfig
+    snapshots: SnapshotSettings
+    listeners: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,6 @@ class CacheSettings:
     """
 
     size: int | None
-    retention_ms: int | None = 600_000
-    get_timeout_ms: int = 10_000
-    threads: int = 8
+    retention_ms: int | None
+    get_timeout_ms: int
+    threads: int

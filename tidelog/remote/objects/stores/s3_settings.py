@@ -123,24 +123,24 @@ class S3Settings:
 
     bucket: str
     region: str
-    endpoint_url: str | None = None
-    storage_class: str = "STANDARD"
-    path_style: bool | None = None
-    part_bytes: int = 25 * 1024 * 1024
-    call_timeout_ms: int = 60_000
-    attempt_timeout_ms: int = 30_000
-    attempts_max: int = 6
-    connect_timeout_ms: int = 5_000
-    read_timeout_ms: int = 10_000
-    connections_max: int = 64
-    legacy_md5: bool = False
-    anonymous: bool = False
-    access_key_id: str | None = None
-    secret_access_key: str | None = None
-    session_token: str | None = None
-    credentials_file: str | None = None
-    certificate_check: bool = True
-    checksum_check: bool = False
+    endpoint_url: str | None
+    storage_class: str
+    path_style: bool | None
+    part_bytes: int
+    call_timeout_ms: int
+    attempt_timeout_ms: int
+    attempts_max: int
+    connect_timeout_ms: int
+    read_timeout_ms: int
+    connections_max: int
+    legacy_md5: bool
+    anonymous: bool
+    access_key_id: str | None
+    secret_access_key: str | None
+    session_token: str | None
+    credentials_file: str | None
+    certificate_check: bool
+    checksum_check: bool
 
     def __repr__(self) -> str:
         return (

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.support.configs import transaction_config
 from tests.support.groups.state_log import MemoryStateLog
 from tests.support.network.loopback_server import Client, serving
 from tests.support.transactions.transactional_node import TransactionalNode
@@ -21,7 +22,6 @@ from tests.support.waiting import eventually
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.api.handlers.registry import _register_parts_of_transactions, _register_transactions
 from tidelog.broker.api.handlers.services import Services
-from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.service import TransactionPorts, TransactionService
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_metrics import RequestMetrics
@@ -57,7 +57,7 @@ class Broker:
         self.node = node
         self.log = MemoryStateLog(1)
         self.transactions = TransactionService(
-            TransactionConfig(),
+            transaction_config(),
             self.log,
             node.timers,
             node.clock,

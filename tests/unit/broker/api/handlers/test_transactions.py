@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.clocks.virtual_time import VirtualTime
+from tests.support.configs import transaction_config
 from tests.support.groups.state_log import MemoryStateLog
 from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock
@@ -18,7 +19,6 @@ from tidelog.broker.api.handlers.describe_transactions import DescribeTransactio
 from tidelog.broker.api.handlers.end_txn import EndTxnHandler
 from tidelog.broker.api.handlers.init_producer_id import InitProducerIdHandler
 from tidelog.broker.api.handlers.list_transactions import ListTransactionsHandler
-from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.marking import Marking
 from tidelog.broker.coordinators.transactions.service import TransactionPorts, TransactionService
 from tidelog.broker.network.request import ClientInformation
@@ -77,7 +77,7 @@ class Bench:
 
         self.markings: list[Marking] = []
         self.service = TransactionService(
-            TransactionConfig(),
+            transaction_config(),
             MemoryStateLog(1),
             time,
             time,

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
+from tests.support.configs import controller_settings
 from tests.support.metadata.images import CLUSTER_ID, SeededRandomness
 from tests.support.metadata.single_controller import store_with_brokers
 from tidelog.broker.controller.handlers.alter_partition import AlterPartitionHandler
@@ -27,7 +28,6 @@ from tidelog.broker.network.request_context import RequestContext
 from tidelog.cluster.controller.brokers import supported_features
 from tidelog.cluster.controller.create_topics import create_topics
 from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
-from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.image import PartitionImage
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.framing import RequestHeader
@@ -54,7 +54,7 @@ from tidelog.protocol.messages.elect_leaders import ElectLeadersRequest
 from tidelog.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from tidelog.protocol.messages.unregister_broker import UnregisterBrokerRequest
 
-SETTINGS = ControllerSettings(node_id=1)
+SETTINGS = controller_settings(node_id=1)
 SESSION_MS = 9000
 
 

@@ -18,8 +18,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.support.configs import group_config
 from tests.support.groups.coordinator import GroupBench, Waiting, subscription
-from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.deadlines import DeadlineKey, DeadlineKind
 from tidelog.broker.coordinators.groups.group import Group
 from tidelog.broker.coordinators.groups.member_memory import MEMBER_BYTES, size_of
@@ -29,7 +29,7 @@ from tidelog.protocol.messages.join_group import JoinGroupResponse
 
 SESSION_MS = 6_000
 REBALANCE_MS = 9_000
-CONFIG = GroupConfig(group_max_size=4, offsets_retention_minutes=1)
+CONFIG = group_config(group_max_size=4, offsets_retention_minutes=1)
 PROTOCOLS = [
     [("range", subscription("t"))],
     [("range", subscription("t", "u")), ("sticky", subscription("t", "u"))],

@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 
 from tests.support.clocks.virtual_time import VirtualTime
+from tests.support.configs import group_config
 from tests.support.groups.state_log import MemoryStateLog
 from tests.support.metadata.images import LISTENER, broker_registration_record, replayed
 from tidelog.broker.api.handlers.delete_groups import DeleteGroupsHandler
@@ -29,7 +30,6 @@ from tidelog.broker.api.handlers.offset_commit import OffsetCommitHandler
 from tidelog.broker.api.handlers.offset_delete import OffsetDeleteHandler
 from tidelog.broker.api.handlers.offset_fetch import OffsetFetchHandler
 from tidelog.broker.api.handlers.sync_group import SyncGroupHandler
-from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.coordinators.shared.partitioning import partition_for
 from tidelog.broker.network.request import ClientInformation
@@ -92,7 +92,7 @@ class Broker:
         self.image: MetadataImage = replayed([broker_registration_record(1), *topic("t", TOPIC_ID, 2)])
         self.log = MemoryStateLog(1)
         self.time = VirtualTime()
-        config = GroupConfig(group_initial_rebalance_delay_ms=0)
+        config = group_config(group_initial_rebalance_delay_ms=0)
         self.service = GroupService(config, self.log, self.time, self.time, Slices(self.time))
         self.service.start()
         self.service.on_leadership(0)

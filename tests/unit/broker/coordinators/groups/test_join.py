@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.configs import group_config
 from tests.support.groups.coordinator import GroupBench
-from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.steps import completed
 
@@ -66,7 +66,7 @@ def test_the_initial_delay_is_not_extended_without_new_members() -> None:
 
 
 def test_without_an_initial_delay_the_group_is_complete_at_once() -> None:
-    bench = GroupBench(GroupConfig(group_initial_rebalance_delay_ms=0))
+    bench = GroupBench(group_config(group_initial_rebalance_delay_ms=0))
     _, join = bench.come_in()
     bench.pass_time(0)
     assert join.error is ErrorCode.NONE
@@ -196,7 +196,7 @@ def test_a_member_id_that_nobody_gave_out_is_unknown() -> None:
 
 
 def test_a_full_group_takes_no_new_member_but_its_own() -> None:
-    bench = GroupBench(GroupConfig(group_max_size=2))
+    bench = GroupBench(group_config(group_max_size=2))
     one, two = bench.stable_group(2)
     refused = bench.join()
     assert (refused.error, refused.got.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
@@ -206,7 +206,7 @@ def test_a_full_group_takes_no_new_member_but_its_own() -> None:
 
 @pytest.mark.parametrize("version", [3, 9])
 def test_members_that_wait_in_a_join_count_towards_the_size_of_the_group(version: int) -> None:
-    bench = GroupBench(GroupConfig(group_max_size=3))
+    bench = GroupBench(group_config(group_max_size=3))
     # From version 4 on each of them is given an id first; as in Kafka the ids alone do not count.
     member_ids = ["" if version < 4 else bench.join(version=version).got.member_id for _ in range(10)]
     joins = [bench.join(member_id=member_id, version=version) for member_id in member_ids]
@@ -217,7 +217,7 @@ def test_members_that_wait_in_a_join_count_towards_the_size_of_the_group(version
 
 
 def test_members_that_hold_an_id_are_turned_away_when_the_group_filled_up_meanwhile() -> None:
-    bench = GroupBench(GroupConfig(group_max_size=1))
+    bench = GroupBench(group_config(group_max_size=1))
     first = bench.join().got.member_id
     second = bench.join().got.member_id
     join = bench.join(member_id=first)
@@ -230,7 +230,7 @@ def test_members_that_hold_an_id_are_turned_away_when_the_group_filled_up_meanwh
 def test_a_lowered_limit_drops_the_last_members_to_join_again_after_a_reload() -> None:
     bench = GroupBench()
     one, two = bench.stable_group(2)
-    smaller = bench.reloaded(GroupConfig(group_max_size=1))
+    smaller = bench.reloaded(group_config(group_max_size=1))
     assert smaller.state() == "PreparingRebalance"
     assert smaller.commit({("t", 0): 5}, member_id=two, generation=1) == [ErrorCode.NONE]
     join = smaller.join(member_id=two)

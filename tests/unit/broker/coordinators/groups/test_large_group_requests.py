@@ -10,10 +10,10 @@ from uuid import UUID
 import pytest
 
 from tests.support.clocks.virtual_time import VirtualTime
+from tests.support.configs import group_config
 from tests.support.groups.state_log import MemoryStateLog
 from tests.support.loops.both_loops import until
 from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices
-from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.member import Client
 from tidelog.broker.coordinators.groups.offset_expiration import GROUPS_PER_PART
 from tidelog.broker.coordinators.groups.service import GroupService
@@ -49,7 +49,7 @@ class Bench:
     def __init__(self) -> None:
         self.time, self.log = VirtualTime(), MemoryStateLog(1)
         self.slices = counted_slices()
-        self.service = GroupService(GroupConfig(), self.log, self.time, self.time, self.slices)
+        self.service = GroupService(group_config(), self.log, self.time, self.time, self.slices)
 
     async def commit(self, group_id: str, partitions: int = 1) -> None:
         wanted = tuple(
@@ -72,7 +72,7 @@ class Bench:
         client = Client("c", "/127.0.0.1")
         named = await self.service.join(client, request, 9)
         joining = self.service.join(client, replace(request, member_id=named.member_id), 9)
-        self.time.pass_time(GroupConfig().group_initial_rebalance_delay_ms)
+        self.time.pass_time(group_config().group_initial_rebalance_delay_ms)
         return await joining
 
     async def fetch_everything(self, *group_ids: str) -> list[tuple[int, int]]:
@@ -215,7 +215,7 @@ async def test_very_many_offsets_of_a_transaction_are_committed_in_slices(bench:
 
 
 async def test_offsets_of_very_many_groups_expire_in_parts_and_a_renewed_one_is_kept(bench: Bench) -> None:
-    config, groups = GroupConfig(), 10 * GROUPS_PER_PART
+    config, groups = group_config(), 10 * GROUPS_PER_PART
     for number in range(groups):
         await bench.commit(f"g{number}")
     bench.time.step_wall_clock(config.offsets_retention_ms)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.support.configs import group_config
 from tests.support.groups.coordinator import GroupBench
-from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.protocol.errors import ErrorCode
 
 MIB = 1_048_576
@@ -11,7 +11,7 @@ LIMIT = 16 * MIB
 
 
 def bench_with_limit() -> GroupBench:
-    return GroupBench(GroupConfig(group_max_member_bytes=LIMIT))
+    return GroupBench(group_config(group_max_member_bytes=LIMIT))
 
 
 def metadata(size: int) -> tuple[tuple[str, bytes]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.configs import group_config
 from tests.support.groups.coordinator import GroupBench, subscription
-from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.records import GroupMetadataRecord, decode_record
 from tidelog.protocol.codec import encode
 from tidelog.protocol.coordinator_records.group_metadata import GroupMetadataKey, GroupMetadataValue
@@ -13,7 +13,7 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.steps import completed
 
 MINUTE_MS = 60_000
-CONFIG = GroupConfig(offsets_retention_minutes=10)
+CONFIG = group_config(offsets_retention_minutes=10)
 RETENTION_MS = 10 * MINUTE_MS
 
 

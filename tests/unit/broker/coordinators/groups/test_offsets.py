@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.configs import group_config
 from tests.support.groups.coordinator import GroupBench, subscription
-from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -147,7 +147,7 @@ def test_anybody_may_commit_for_a_group_whose_members_have_all_left() -> None:
 
 
 def test_metadata_over_the_limit_is_refused_for_that_partition_only() -> None:
-    bench = GroupBench(GroupConfig(offset_metadata_max_bytes=4))
+    bench = GroupBench(group_config(offset_metadata_max_bytes=4))
     assert bench.commit({("t", 0): 1}, metadata="12345") == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert completed(bench.coordinator.administration.list_groups((), ())) == []
     assert bench.commit({("t", 0): 1}, metadata="1234") == [ErrorCode.NONE]

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from tests.support.clocks.virtual_time import VirtualTime
+from tests.support.configs import group_config
 from tests.support.groups.state_log import MemoryStateLog
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.member import Client
@@ -54,7 +55,7 @@ from tidelog.protocol.messages.sync_group import (
 from tidelog.protocol.record import BatchBuilder
 from tidelog.protocol.steps import completed
 
-CONFIG = GroupConfig(offsets_commit_timeout_ms=40)
+CONFIG = group_config(offsets_commit_timeout_ms=40)
 GROUP = "c"  # kept in partition 0 of 3, "a" in partition 1
 CLIENT = Client("c", "/127.0.0.1")
 
@@ -438,7 +439,7 @@ async def test_a_client_that_went_away_does_not_disturb_the_others(bench: Bench)
 
 
 async def test_offsets_expire_by_the_timer_alone_in_batches_that_fit() -> None:
-    bench = await Bench(config=GroupConfig(offsets_retention_minutes=1)).serving(0)
+    bench = await Bench(config=group_config(offsets_retention_minutes=1)).serving(0)
     for start in range(0, 1_200, 400):
         partitions = tuple(
             OffsetCommitRequestPartition(partition_index=index, committed_offset=1)

@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.configs import group_config
 from tests.support.groups.coordinator import GroupBench
-from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.records import CommittedOffset, offset_commit
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.offset_delete import (
@@ -149,7 +149,7 @@ def test_the_end_of_a_transaction_without_offsets_means_nothing() -> None:
 
 
 def test_neither_offset_nor_group_expires_while_a_transaction_is_open() -> None:
-    bench = Transactions(GroupConfig(offsets_retention_minutes=1))
+    bench = Transactions(group_config(offsets_retention_minutes=1))
     bench.commit({("t", 0): 3})
     bench.in_transaction(PRODUCER, 0, 5)
     bench.pass_time(3_600_000)
@@ -238,7 +238,7 @@ def test_a_commit_in_a_transaction_keeps_no_member_alive() -> None:
 
 
 def test_metadata_that_is_too_long_is_refused_in_a_transaction_as_well() -> None:
-    bench = Transactions(GroupConfig(offset_metadata_max_bytes=3))
+    bench = Transactions(group_config(offset_metadata_max_bytes=3))
     assert bench.commit_in_transaction(metadata="four") is ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert bench.commit_in_transaction(metadata="two") is ErrorCode.NONE
     bench.end(PRODUCER, commit=True)

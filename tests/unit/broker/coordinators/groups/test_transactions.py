@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.support.configs import group_config
 from tests.support.transactions.transactional_node import OFFSETS, TransactionalNode
-from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.groups.loading import replay_batches
 from tidelog.protocol.errors import ErrorCode
@@ -131,7 +131,7 @@ async def test_offsets_of_transactions_are_what_a_naive_model_says_however_often
     # Another coordinator that loads the log sees at each of its offsets what this one saw there.
     records = log.read(0, 1 << 20, at_least_one=True).records
     assert records is not None
-    loading = GroupCoordinator(GroupConfig(), lambda: "x")
+    loading = GroupCoordinator(group_config(), lambda: "x")
     compared = 0
     for _, next_offset in replay_batches(loading, records.read()):
         loading.advance(next_offset)

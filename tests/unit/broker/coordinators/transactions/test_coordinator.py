@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.configs import transaction_config
 from tests.support.transactions.coordinator import ID, TIMEOUT_MS, A, B, TransactionBench, refusal
-from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.coordinator import ABORT_RETRY_MS, COMPLETION_RETRY_MS
 from tidelog.broker.coordinators.transactions.states import (
     AT_REST,
@@ -207,7 +207,7 @@ def test_a_transaction_of_two_phases_has_no_time_out() -> None:
 
 @pytest.mark.parametrize("state", sorted(AT_REST, key=lambda state: state.status))
 def test_an_id_that_nobody_uses_expires(state: TransactionState) -> None:
-    bench = TransactionBench(TransactionConfig(transactional_id_expiration_ms=1_000))
+    bench = TransactionBench(transaction_config(transactional_id_expiration_ms=1_000))
     bench.put(state=state)
     bench.start()
     bench.now_ms += 999
@@ -226,7 +226,7 @@ def test_an_id_that_nobody_uses_expires(state: TransactionState) -> None:
 
 @pytest.mark.parametrize("state", [S.ONGOING, S.PREPARE_COMMIT, S.PREPARE_ABORT])
 def test_an_id_with_a_transaction_does_not_expire(state: TransactionState) -> None:
-    bench = TransactionBench(TransactionConfig(transactional_id_expiration_ms=1_000))
+    bench = TransactionBench(transaction_config(transactional_id_expiration_ms=1_000))
     bench.put(state=state, partitions=frozenset({A}))
     bench.start()
     bench.now_ms += 10_000

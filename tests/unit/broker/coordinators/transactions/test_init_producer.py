@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.configs import transaction_config
 from tests.support.transactions.coordinator import ID, STARTED_MS, A, B, TransactionBench, refusal
-from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.metadata import EPOCH_MAX
 from tidelog.broker.coordinators.transactions.states import TransactionState
 from tidelog.protocol.errors import ErrorCode
@@ -134,6 +134,6 @@ def test_a_fence_that_cannot_be_written_uses_up_no_epoch() -> None:
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
 def test_a_timeout_out_of_bounds_is_refused(timeout_ms: int) -> None:
-    bench = TransactionBench(TransactionConfig()).start()
+    bench = TransactionBench(transaction_config()).start()
     assert refusal(lambda: bench.init(timeout_ms=timeout_ms)) is ErrorCode.INVALID_TRANSACTION_TIMEOUT
     assert bench.core.registry.get(ID) is None

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.clocks.virtual_time import VirtualTime
+from tests.support.configs import transaction_config
 from tests.support.groups.state_log import MemoryStateLog
 from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices
 from tests.support.transactions.coordinator import ID, TIMEOUT_MS, A, B
@@ -23,7 +24,7 @@ from tidelog.broker.coordinators.transactions.service import TransactionPorts, T
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.steps import completed
 
-CONFIG = TransactionConfig(
+CONFIG = transaction_config(
     request_timeout_ms=30,
     transactional_id_expiration_ms=100_000,
     transaction_remove_expired_transaction_cleanup_interval_ms=50_000,

@@ -12,10 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.clocks.virtual_time import VirtualTime
+from tests.support.configs import transaction_config
 from tests.support.groups.state_log import MemoryStateLog
 from tests.support.transactions.coordinator import ID, A
 from tests.support.transactions.transactional_node import turns
-from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.marking import Marking
 from tidelog.broker.coordinators.transactions.service import TransactionPorts, TransactionService
 
@@ -24,7 +24,7 @@ INTERVAL_MS = 10_000
 FAILOVER_MS = 9_000
 STEP_MS = 500
 NODES = 3
-CONFIG = TransactionConfig(transaction_abort_timed_out_transaction_cleanup_interval_ms=INTERVAL_MS)
+CONFIG = transaction_config(transaction_abort_timed_out_transaction_cleanup_interval_ms=INTERVAL_MS)
 
 
 class Term(NamedTuple):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.support.tier.object_stores import MemoryStore
+from tests.support.tier.settings import cache_settings
 from tidelog.remote.objects.chunks.cache import ChunkCache
-from tidelog.remote.objects.chunks.cache_settings import CacheSettings
 from tidelog.remote.objects.chunks.segment_chunks import Segment
 from tidelog.remote.objects.chunks.storage import ChunkStorage, MemoryStorage
 from tidelog.remote.objects.layout.manifest import SegmentManifest
@@ -30,5 +30,5 @@ def make_cache(
     get_timeout_ms: int = 30_000,
 ) -> ChunkCache:
     """A cache in memory."""
-    settings = CacheSettings(size=size, threads=threads, get_timeout_ms=get_timeout_ms)
+    settings = cache_settings(size=size, threads=threads, get_timeout_ms=get_timeout_ms)
     return ChunkCache(store, storage or MemoryStorage(), settings, read_ahead)

@@ -7,14 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.support.tier.settings import cache_settings
 from tests.support.waiting import wait_until
-from tidelog.remote.objects.chunks.cache_settings import CacheSettings
 from tidelog.remote.objects.chunks.loading_cache import LoadingCache
 from tidelog.remote.ports.storage_manager import RemoteStorageError
 
 
 def make_cache(size: int = 100, get_timeout_ms: int = 10_000) -> LoadingCache[str, bytes]:
-    return LoadingCache(CacheSettings(size=size, get_timeout_ms=get_timeout_ms), len)
+    return LoadingCache(cache_settings(size=size, get_timeout_ms=get_timeout_ms), len)
 
 
 class Loader:

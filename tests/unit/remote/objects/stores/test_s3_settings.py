@@ -21,11 +21,28 @@ SECRET = "very-secret"
 
 def test_least_settings_have_the_defaults_of_aiven_and_bounded_times() -> None:
     settings = S3Settings.from_config(LEAST)
-    assert settings == S3Settings(bucket="b", region="eu-north-1")
-    assert settings.part_bytes == 25 * 1024 * 1024
-    assert (settings.call_timeout_ms, settings.attempt_timeout_ms) == (60_000, 30_000)
-    assert settings.path_style is None
-    assert not settings.checksum_check
+    assert settings == S3Settings(
+        bucket="b",
+        region="eu-north-1",
+        endpoint_url=None,
+        storage_class="STANDARD",
+        path_style=None,
+        part_bytes=25 * 1024 * 1024,
+        call_timeout_ms=60_000,
+        attempt_timeout_ms=30_000,
+        attempts_max=6,
+        connect_timeout_ms=5_000,
+        read_timeout_ms=10_000,
+        connections_max=64,
+        legacy_md5=False,
+        anonymous=False,
+        access_key_id=None,
+        secret_access_key=None,
+        session_token=None,
+        credentials_file=None,
+        certificate_check=True,
+        checksum_check=False,
+    )
 
 
 def test_an_endpoint_of_ones_own_needs_no_region() -> None:

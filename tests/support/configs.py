@@ -1,0 +1,77 @@
+"""Settings of components for tests: the defaults of the keys, with changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.config.projection import projection
+from tidelog.broker.config.quorum_config import quorum_settings as configured_quorum_settings
+from tidelog.broker.coordinators.groups.config import GroupConfig
+from tidelog.broker.coordinators.transactions.config import TransactionConfig
+from tidelog.broker.metadata.settings import controller_settings as configured_controller_settings
+from tidelog.broker.metadata.snapshotter import SnapshotSettings
+from tidelog.broker.network.config import UNLIMITED, ListenerConfig, NetworkConfig
+from tidelog.broker.raft.log import MetadataLogConfig
+from tidelog.broker.registration.broker_lifecycle import LifecycleSettings
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.quorum.settings import QuorumSettings
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.config.topic_configs import DEFAULT_LOG_CONFIG
+
+_DEFAULTS = BrokerConfig({"node.id": "1"})
+PRODUCER_ID_EXPIRATION_MS = _DEFAULTS.producer_id_expiration_ms
+LAG_TIME_MAX_MS = _DEFAULTS.replica_lag_time_max_ms
+
+
+def log_config(**changes: Any) -> LogConfig:
+    """The settings of a topic."""
+    return replace(DEFAULT_LOG_CONFIG, **changes)
+
+
+def group_config(**changes: Any) -> GroupConfig:
+    """The settings of the group coordinator."""
+    return projection(_DEFAULTS, GroupConfig, **changes)
+
+
+def transaction_config(**changes: Any) -> TransactionConfig:
+    """The settings of the transaction coordinator."""
+    return projection(_DEFAULTS, TransactionConfig, **changes)
+
+
+def network_config(**changes: Any) -> NetworkConfig:
+    """The settings of the sockets, without an inter-broker listener."""
+    others: dict[str, Any] = {"max_connections_per_ip_overrides": {}, "inter_broker_listener": ""}
+    return projection(_DEFAULTS, NetworkConfig, **{**others, **changes})
+
+
+def listener_config(name: str = "PLAINTEXT", **changes: Any) -> ListenerConfig:
+    """The settings of a listener on a free port of every address."""
+    return ListenerConfig(**{"name": name, "host": "", "port": 0, "max_connections": UNLIMITED, **changes})
+
+
+def quorum_settings(**changes: Any) -> QuorumSettings:
+    """The settings of the metadata quorum."""
+    return replace(configured_quorum_settings(_DEFAULTS), **changes)
+
+
+def controller_settings(**changes: Any) -> ControllerSettings:
+    """The settings of the controller of node 1, which knows no limit of partitions and no static configs."""
+    unknown: dict[str, Any] = {"partitions_per_broker_max": None, "static_configs": {}, "group_limits": {}}
+    return replace(configured_controller_settings(_DEFAULTS), **{**unknown, **changes})
+
+
+def metadata_log_config(**changes: Any) -> MetadataLogConfig:
+    """The settings of the metadata log."""
+    return projection(_DEFAULTS, MetadataLogConfig, **changes)
+
+
+def snapshot_settings(**changes: Any) -> SnapshotSettings:
+    """The settings of metadata snapshots."""
+    return projection(_DEFAULTS, SnapshotSettings, **changes)
+
+
+def lifecycle_settings(**changes: Any) -> LifecycleSettings:
+    """The settings of a broker's registration and heartbeats."""
+    return projection(_DEFAULTS, LifecycleSettings, **changes)
