@@ -24,6 +24,7 @@ class MemoryStateLog:
     def __init__(self, partition_count: int = 3) -> None:
         self.batches: dict[int, list[bytes]] = {index: [] for index in range(partition_count)}
         self.append_error: ErrorCode | None = None
+        self.batch_bytes_max = 2**31
         self.read_error: Exception | None = None
         self.read_gate: asyncio.Event | None = None
         self.uncommitted: dict[int, asyncio.Event] = {}
@@ -53,6 +54,11 @@ class MemoryStateLog:
     def end_offset(self, partition: int) -> int:
         batches = self.batches[partition]
         return read_header(batches[-1]).next_offset if batches else 0
+
+    def check_size(self, partition: int, size_bytes: int) -> None:
+        self._check_here()
+        if size_bytes > self.batch_bytes_max:
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{size_bytes} bytes")
 
     def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> AppendedRecords:
         self._check_here()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidelog.base.clock import Clock
-from tidelog.broker.coordinators.coordinator_logs import appended_records, check_batch_size
+from tidelog.broker.coordinators.coordinator_logs import appended_records, check_batch_size, size_of_records
 from tidelog.broker.coordinators.groups.transactions import EndOfTransaction, TransactionalProducer
 from tidelog.broker.coordinators.shared.state_log import AppendedRecords
 from tidelog.broker.coordinators.verification.transaction import ClientSupport, ProducerTransaction
@@ -70,7 +70,7 @@ class TransactionalOffsetsLog:
     ) -> AppendedRecords:
         """Append all records as one batch. Raise KafkaError if no record has been appended."""
         leader, now_ms = self._partition(partition), self._clock.wall_ms()
-        check_batch_size(leader, records, self._compression)
+        check_batch_size(leader, size_of_records(records), self._compression)
         builder = BatchBuilder(
             compression=self._compression,
             producer_id=producer.producer_id,

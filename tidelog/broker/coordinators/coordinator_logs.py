@@ -72,10 +72,14 @@ class TopicStateLog:
         """Return when it is certain that no other node led the partition at the time of this call."""
         await self._lease.confirm(self._partition(partition))
 
+    def check_size(self, partition: int, size_bytes: int) -> None:
+        """Raise KafkaError MESSAGE_TOO_LARGE if a batch cannot have `size_bytes` of keys and values."""
+        check_batch_size(self._partition(partition), size_bytes, self._topic.compression)
+
     def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> AppendedRecords:
         """Append all records as one batch. Raise KafkaError if no record has been appended."""
         leader = self._partition(partition)
-        check_batch_size(leader, records, self._topic.compression)
+        check_batch_size(leader, size_of_records(records), self._topic.compression)
         now_ms = self._clock.wall_ms()
         builder = BatchBuilder(compression=self._topic.compression)
         for key, value in records:
@@ -106,20 +110,23 @@ class TopicStateLog:
         return self._replicas.partition(TopicPartition(self._topic.name, partition))
 
 
-def check_batch_size(
-    leader: Partition, records: Sequence[tuple[bytes, bytes | None]], compression: Compression
-) -> None:
-    """Raise MESSAGE_TOO_LARGE for records that do not fit into one batch of the log.
+def size_of_records(records: Sequence[tuple[bytes, bytes | None]]) -> int:
+    """Return the bytes of all keys and values."""
+    return sum(len(key) + len(value or b"") for key, value in records)
+
+
+def check_batch_size(leader: Partition, size_bytes: int, compression: Compression) -> None:
+    """Raise MESSAGE_TOO_LARGE if keys and values of `size_bytes` do not fit into one batch of the log.
 
     The log checks the size, too. This check spares building a batch of any size in one piece.
     """
     leader.require_leader()
     if compression is not Compression.NONE:
         return
-    size_bytes = BATCH_OVERHEAD + sum(len(key) + len(value or b"") for key, value in records)
+    least_bytes = BATCH_OVERHEAD + size_bytes
     allowed_bytes = leader.log.rules.max_message_bytes
-    if size_bytes > allowed_bytes:
-        text = f"batch of at least {size_bytes} bytes, max.message.bytes is {allowed_bytes}"
+    if least_bytes > allowed_bytes:
+        text = f"batch of at least {least_bytes} bytes, max.message.bytes is {allowed_bytes}"
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
 
 

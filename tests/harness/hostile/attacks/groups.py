@@ -7,6 +7,7 @@ from tests.harness.hostile.attacks.closed_connections import join_request
 from tests.harness.hostile.frames import framed
 from tests.harness.hostile.scene import Scene
 from tests.support.network.raw_client import RawClient, decoded_answer
+from tidelog.broker.coordinators.groups.join import PROTOCOLS_MAX
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.describe_groups import DescribeGroupsRequest
 from tidelog.protocol.messages.join_group import JoinGroupResponse
@@ -119,14 +120,23 @@ def _fetch_long_metadata(scene: Scene) -> None:
 
 
 def _join_with_many_protocols(scene: Scene) -> None:
+    _join_with_protocols(scene, scene.size(100_000), ErrorCode.INVALID_REQUEST)
+
+
+def _join_with_as_many_protocols_as_allowed(scene: Scene) -> None:
+    _join_with_protocols(scene, PROTOCOLS_MAX, ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+def _join_with_protocols(scene: Scene, protocols: int, *expected: ErrorCode) -> None:
     client = scene.client()
-    protocols = scene.size(100_000, 100)
     scene.begin()
     number = 0
     while True:
         # Each group is new: in one that has a member, the next one waits for the first to join again.
-        if _joined(scene, client, f"many-protocols-{number}", b"x", protocols) is None:
+        joined = _joined(scene, client, f"many-protocols-{number}", b"x", protocols)
+        if joined is None:
             break
+        scene.expect(joined.error_code in expected, f"joined with {ErrorCode(joined.error_code).name}")
         number += 1
         if scene.is_over:
             break
@@ -134,6 +144,14 @@ def _join_with_many_protocols(scene: Scene) -> None:
 
 
 def _synchronize_large_assignments(scene: Scene) -> None:
+    _synchronize(scene, scene.size(20 * MEBIBYTE, 2 * MEBIBYTE), ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def _synchronize_largest_assignments(scene: Scene) -> None:
+    _synchronize(scene, 1_000_000, ErrorCode.NONE)
+
+
+def _synchronize(scene: Scene, assignment_bytes: int, expected: ErrorCode) -> None:
     client = scene.client()
     scene.begin()
     number = 0
@@ -143,9 +161,7 @@ def _synchronize_large_assignments(scene: Scene) -> None:
         if joined is None or joined.error_code:
             break
         assignments = (
-            SyncGroupRequestAssignment(
-                member_id=joined.member_id, assignment=bytes(scene.size(20 * MEBIBYTE, 10_000))
-            ),
+            SyncGroupRequestAssignment(member_id=joined.member_id, assignment=bytes(assignment_bytes)),
         )
         request = SyncGroupRequest(
             group_id=group,
@@ -153,11 +169,12 @@ def _synchronize_large_assignments(scene: Scene) -> None:
             member_id=joined.member_id,
             assignments=assignments,
         )
-        scene.exchange(client, framed(request, 3))
+        synced = client.ask(request, 3, SyncGroupResponse)
+        scene.expect(synced.error_code == expected, f"SyncGroup: {ErrorCode(synced.error_code).name}")
         number += 1
         if scene.is_over or number >= 20:
             break
-    scene.note(f"{number} groups with assignments of 20 MiB")
+    scene.note(f"{number} groups with assignments of {assignment_bytes:,} bytes")
 
 
 def _leave_descriptions_unread(scene: Scene) -> None:
@@ -224,8 +241,15 @@ ATTACKS = (
     Attack(
         name="join-with-many-protocols",
         item="review",
-        does="a JoinGroup with 100,000 protocols",
+        does="JoinGroups with 100,000 protocols, which are rejected",
         run=_join_with_many_protocols,
+        memory_mib=96,
+    ),
+    Attack(
+        name="join-with-allowed-protocols",
+        item="review",
+        does="a connection joins one new group after the other, with the 100 protocols that are allowed",
+        run=_join_with_as_many_protocols_as_allowed,
         # Members stay for their session of five minutes, together at most group.max.member.bytes.
         memory_mib=160,
         memory_kept_mib=160,
@@ -233,9 +257,15 @@ ATTACKS = (
     Attack(
         name="sync-large-assignments",
         item="review",
-        does="SyncGroups with assignments of 20 MiB",
+        does="SyncGroups with assignments of 20 MiB, which do not fit into a record",
         run=_synchronize_large_assignments,
-        memory_mib=256,
+        memory_mib=128,
+    ),
+    Attack(
+        name="sync-largest-assignments",
+        item="review",
+        does="SyncGroups with assignments of 1,000,000 bytes, the longest that can be written",
+        run=_synchronize_largest_assignments,
     ),
     Attack(
         name="unread-large-responses",

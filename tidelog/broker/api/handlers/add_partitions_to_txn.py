@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
 
 from tidelog.broker.api.handlers.fencing import fencing_error
 from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch
@@ -32,12 +33,18 @@ from tidelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from tidelog.protocol.steps import Steps
+from tidelog.protocol.steps import Steps, each
 
 PRODUCER_FENCED_FROM_VERSION = 2
 BATCHED_FROM_VERSION = 4
 
-_Errors = Mapping[TopicPartition, ErrorCode]
+
+class _Outcome(NamedTuple):
+    """The distinct partitions of a transaction; those that are not in `errors` have the result `code`."""
+
+    partitions: Collection[TopicPartition]
+    errors: Mapping[TopicPartition, ErrorCode]
+    code: ErrorCode
 
 
 class AddPartitionsToTxnHandler:
@@ -62,8 +69,8 @@ class AddPartitionsToTxnHandler:
                 producer_epoch=request.v3_and_below_producer_epoch,
                 topics=request.v3_and_below_topics,
             )
-            errors = await self._errors(transaction, version)
-            results = await self._slices.complete(_results(errors))
+            outcome = await self._perform(transaction, version)
+            results = await self._slices.complete(_results(outcome))
             return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
         found = await bounded_gather(self._result(each, version) for each in request.transactions)
         return AddPartitionsToTxnResponse(results_by_transaction=tuple(found))
@@ -71,33 +78,34 @@ class AddPartitionsToTxnHandler:
     async def _result(
         self, transaction: AddPartitionsToTxnTransaction, version: int
     ) -> AddPartitionsToTxnResult:
-        errors = await self._errors(transaction, version)
+        outcome = await self._perform(transaction, version)
         return AddPartitionsToTxnResult(
             transactional_id=transaction.transactional_id,
-            topic_results=await self._slices.complete(_results(errors)),
+            topic_results=await self._slices.complete(_results(outcome)),
         )
 
-    async def _errors(self, transaction: AddPartitionsToTxnTransaction, version: int) -> _Errors:
+    async def _perform(self, transaction: AddPartitionsToTxnTransaction, version: int) -> _Outcome:
         partitions, errors = await self._slices.complete(self._checked(transaction, version))
         if errors:
-            return {each: errors.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions}
+            return _Outcome(partitions, errors, ErrorCode.OPERATION_NOT_ATTEMPTED)
         producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
         transactional_id = transaction.transactional_id
         try:
             if transaction.verify_only:
-                return self._transactions.verify_partitions(transactional_id, producer, partitions)
+                errors = self._transactions.verify_partitions(transactional_id, producer, partitions)
+                return _Outcome(partitions, errors, ErrorCode.NONE)
             is_from_broker = version >= BATCHED_FROM_VERSION
             await self._transactions.add_partitions(
                 transactional_id, producer, partitions, TRANSACTION_VERSION_2 if is_from_broker else 0
             )
         except KafkaError as error:
             code = fencing_error(error.code, version, PRODUCER_FENCED_FROM_VERSION)
-            return dict.fromkeys(partitions, code)
-        return dict.fromkeys(partitions, ErrorCode.NONE)
+            return _Outcome(partitions, {}, code)
+        return _Outcome(partitions, {}, ErrorCode.NONE)
 
     def _checked(
         self, transaction: AddPartitionsToTxnTransaction, version: int
-    ) -> Steps[tuple[Collection[TopicPartition], _Errors]]:
+    ) -> Steps[tuple[Collection[TopicPartition], Mapping[TopicPartition, ErrorCode]]]:
         """Return the distinct partitions, and the errors of those that cannot be added."""
         topics = self._image().topics_by_name
         partitions: dict[TopicPartition, None] = {}
@@ -116,14 +124,17 @@ class AddPartitionsToTxnHandler:
         return tuple(partitions), errors
 
 
-def _results(errors: _Errors) -> Steps[tuple[AddPartitionsToTxnTopicResult, ...]]:
+def _results(outcome: _Outcome) -> Steps[tuple[AddPartitionsToTxnTopicResult, ...]]:
     topics: defaultdict[str, list[AddPartitionsToTxnPartitionResult]] = defaultdict(list)
-    for (topic, index), code in errors.items():
-        topics[topic].append(
-            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+    for partition in outcome.partitions:
+        code = outcome.errors.get(partition, outcome.code)
+        topics[partition.topic].append(
+            AddPartitionsToTxnPartitionResult(partition_index=partition.partition, partition_error_code=code)
         )
         yield None
-    return tuple(
-        AddPartitionsToTxnTopicResult(name=topic, results_by_partition=tuple(results))
-        for topic, results in topics.items()
+    return (
+        yield from each(
+            lambda topic: AddPartitionsToTxnTopicResult(name=topic[0], results_by_partition=tuple(topic[1])),
+            topics.items(),
+        )
     )

@@ -25,13 +25,14 @@ from tidelog.broker.coordinators.groups.transactions import EndOfTransaction, Gr
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.partitions.delayed_produce import DelayedProduce, PartitionAppend
+from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.scheduling.bounded_gather import bounded_gather
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.ids import ProducerId, TopicPartition
+from tidelog.protocol.ids import Offset, ProducerId, TopicPartition
 from tidelog.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -41,7 +42,7 @@ from tidelog.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from tidelog.protocol.produce_view import ProducePartitionResult
-from tidelog.protocol.steps import Steps, each_in_steps
+from tidelog.protocol.steps import Steps, each, each_in_steps
 
 logger = logging.getLogger(__name__)
 
@@ -55,11 +56,21 @@ class _Markers:
     results: _Results = field(default_factory=dict)
     appended: list[PartitionAppend] = field(default_factory=list)
     in_groups: list[tuple[int, EndOfTransaction, ProducePartitionResult]] = field(default_factory=list)
+    latest: dict[TopicPartition, PartitionAppend] = field(default_factory=dict)
+    """The last element of `appended` for each partition."""
 
-    def result(self, producer_id: ProducerId, topic_partition: TopicPartition) -> ProducePartitionResult:
-        """Add and return the result of a partition."""
-        result = self.results.setdefault(producer_id, {})[topic_partition] = ProducePartitionResult()
-        return result
+    def append_result(self, partition: Partition, next_offset: Offset) -> ProducePartitionResult:
+        """Return the result of a marker that ends at `next_offset`.
+
+        The markers of a partition share one result: they are waited for together, as there may be very many.
+        """
+        found = self.latest.get(partition.topic_partition)
+        if found is None or found.leader is not partition.leader:
+            found = PartitionAppend(partition, partition.leader, next_offset, ProducePartitionResult())
+            self.latest[partition.topic_partition] = found
+            self.appended.append(found)
+        found.required_offset = next_offset
+        return found.result
 
 
 class MarkerPurgatories(NamedTuple):
@@ -116,30 +127,27 @@ class WriteTxnMarkersHandler:
             for index in topic.partition_indexes:
                 partitions[TopicPartition(topic.name, index)] = None
                 yield None
+        results = markers.results.setdefault(end.producer_id, {})
         for topic_partition in partitions:
-            result = markers.result(end.producer_id, topic_partition)
             if topic_partition.topic == GROUP_METADATA_TOPIC:
+                result = ProducePartitionResult()
                 markers.in_groups.append((topic_partition.partition, end, result))
             else:
-                self._append(topic_partition, end, result, markers.appended)
+                result = self._append(topic_partition, end, markers)
+            results[topic_partition] = result
             yield None
 
     def _append(
-        self,
-        topic_partition: TopicPartition,
-        end: EndOfTransaction,
-        result: ProducePartitionResult,
-        appended: list[PartitionAppend],
-    ) -> None:
+        self, topic_partition: TopicPartition, end: EndOfTransaction, markers: _Markers
+    ) -> ProducePartitionResult:
         try:
             partition = self._replicas.partition(topic_partition)
             info = append_marker(partition, end, self._clock.wall_ms())
         except Exception as error:
             # An error of any kind affects this partition only: the markers of the others are appended.
-            result.error_code = _code(error, topic_partition)
-            return
-        appended.append(PartitionAppend(partition, partition.leader, info.last_offset + 1, result))
+            return ProducePartitionResult(error_code=_code(error, topic_partition))
         self._purgatories.fetch.check_and_complete(topic_partition)
+        return markers.append_result(partition, info.last_offset + 1)
 
     async def _wait_until_durable(self, appended: Sequence[PartitionAppend]) -> None:
         """Return when each marker is flushed and replicated as required, or has an error."""
@@ -205,7 +213,9 @@ def _by_topic(
         found = WritableTxnMarkerPartitionResult(partition_index=index, error_code=result.error_code)
         topics.setdefault(topic, []).append(found)
         yield None
-    return tuple(
-        WritableTxnMarkerTopicResult(name=name, partitions=tuple(partitions))
-        for name, partitions in topics.items()
+    return (
+        yield from each(
+            lambda topic: WritableTxnMarkerTopicResult(name=topic[0], partitions=tuple(topic[1])),
+            topics.items(),
+        )
     )

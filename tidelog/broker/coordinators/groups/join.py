@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 UNKNOWN_MEMBER_ID = ""
 MEMBER_ID_REQUIRED_FROM_VERSION = 4
+PROTOCOLS_MAX = 100
+"""The protocols that a member may support; Kafka has no limit. Clients have one for each assignor."""
 # Enough to recognize a client in a member id; longer ids could not be written.
 _CLIENT_ID_CHARACTERS_MAX = 255
 
@@ -84,6 +86,9 @@ class JoinCommand:
                 ErrorCode.INVALID_SESSION_TIMEOUT,
                 f"session timeout {request.session_timeout_ms} ms; allowed are {lowest} to {highest}",
             )
+        if len(request.protocols) > PROTOCOLS_MAX:
+            text = f"{len(request.protocols)} protocols; at most {PROTOCOLS_MAX} are allowed"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
 
     def _check_room(self, group: Group, member_id: str) -> None:
         """Raise GROUP_MAX_SIZE_REACHED if the group has no room for `member_id`.

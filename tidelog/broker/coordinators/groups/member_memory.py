@@ -16,14 +16,19 @@ from tidelog.protocol.messages.join_group import JoinGroupRequestProtocol
 
 MEMBER_BYTES: Final = 1_000
 """The bytes of a member, or of a pending member id, besides its own data: objects, keys, a deadline."""
+PROTOCOL_BYTES: Final = 250
+"""The bytes of a protocol of a member besides its name and metadata."""
 _SHARE: Final = 4
 
 
 def size_of(member: Member) -> int:
     """Return the bytes that a member keeps."""
-    protocols = sum(len(protocol.name) + len(protocol.metadata) for protocol in member.protocols)
     names = len(member.member_id) + len(member.group_instance_id or "") + len(member.client.client_id)
-    return MEMBER_BYTES + names + protocols + len(member.assignment)
+    return MEMBER_BYTES + names + _size_of_protocols(member.protocols) + len(member.assignment)
+
+
+def _size_of_protocols(protocols: tuple[JoinGroupRequestProtocol, ...]) -> int:
+    return sum(PROTOCOL_BYTES + len(protocol.name) + len(protocol.metadata) for protocol in protocols)
 
 
 class MemberMemory:
@@ -72,7 +77,7 @@ class GroupMemory:
 
         Errors: KafkaError, see `MemberMemory.check`.
         """
-        additional = MEMBER_BYTES + sum(len(each.name) + len(each.metadata) for each in protocols)
+        additional = MEMBER_BYTES + _size_of_protocols(protocols)
         if member is not None:
             additional -= size_of(member) - len(member.assignment)
         if additional > 0:

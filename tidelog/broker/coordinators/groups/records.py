@@ -165,6 +165,13 @@ def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     return key, _PREFIX.pack(version) + encode(record.value, version)
 
 
+def size_bytes_min(record: CoordinatorRecord) -> int:
+    """Return a lower bound of the encoded bytes: the subscriptions and assignments of a group's members."""
+    if not isinstance(record, GroupMetadataRecord) or record.value is None:
+        return 0
+    return sum(len(member.subscription) + len(member.assignment) for member in record.value.members)
+
+
 def decode_record(key: bytes | None, value: bytes | None) -> CoordinatorRecord | None:
     """Return the record of a key and a value; None for types of records that this coordinator does not use.
 

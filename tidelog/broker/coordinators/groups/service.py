@@ -25,7 +25,7 @@ from tidelog.broker.coordinators.groups.loading import replay_batches
 from tidelog.broker.coordinators.groups.member import Client
 from tidelog.broker.coordinators.groups.member_memory import MemberMemory
 from tidelog.broker.coordinators.groups.pending import Pending
-from tidelog.broker.coordinators.groups.records import encode_record
+from tidelog.broker.coordinators.groups.records import encode_record, size_bytes_min
 from tidelog.broker.coordinators.groups.states import GroupState
 from tidelog.broker.coordinators.groups.transactions import GroupTransactions, TransactionalLog
 from tidelog.broker.coordinators.shared.outcome import error_of_append
@@ -82,7 +82,7 @@ class GroupService:
         self._shards: Shards[GroupCoordinator] = Shards(
             "groups",
             lambda _: GroupCoordinator(config, new_suffix, self.member_memory),
-            RecordFormat(encode_record, replay_batches),
+            RecordFormat(encode_record, replay_batches, size_bytes_min),
             log,
             timer,
             clock,

@@ -63,10 +63,12 @@ class RecordFormat(NamedTuple, Generic[CoordinatorT]):
 
     `encode` returns the key and the value of a record. `replay_batches` replays batches one after the other
     and yields the record count and the next offset of each. It raises DecodeError for an invalid record.
+    `size_bytes_min` returns a number of bytes that key and value have at least, without encoding them.
     """
 
     encode: Callable[[Any], tuple[bytes, bytes | None]]
     replay_batches: Callable[[CoordinatorT, bytes | memoryview], Iterator[tuple[int, Offset]]]
+    size_bytes_min: Callable[[Any], int] = lambda record: 0
 
 
 class TimerHandle(Protocol):
@@ -206,9 +208,11 @@ class Shard(Generic[CoordinatorT]):
             return ErrorCode.NONE
 
         def append() -> AppendedRecords:
-            encoded = writes.encoded
+            encoded, record_format = writes.encoded, self._record_format
             if encoded is None:
-                encoded = [self._record_format.encode(record) for record in writes.records]
+                # A large record that is encoded before it is rejected would block the loop for long.
+                self._log.check_size(self.partition, sum(map(record_format.size_bytes_min, writes.records)))
+                encoded = [record_format.encode(record) for record in writes.records]
             return self._log.append(self.partition, encoded)
 
         def replay(base_offset: Offset) -> None:

@@ -42,6 +42,9 @@ class StateLog(Protocol):
         """
         ...
 
+    def check_size(self, partition: int, size_bytes: int) -> None:
+        """Raise KafkaError MESSAGE_TOO_LARGE if a batch cannot have `size_bytes` of keys and values."""
+
     def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> AppendedRecords:
         """Append all records, each a key and a value, as one batch.
 

@@ -11,6 +11,7 @@ import pytest
 from tests.support.clocks.virtual_time import VirtualTime
 from tests.support.configs import transaction_config
 from tests.support.groups.state_log import MemoryStateLog
+from tests.support.loops.yields import STEPS_PER_SLICE, counted_slices
 from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock
 from tidelog.broker.api.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
@@ -185,6 +186,22 @@ async def test_when_one_partition_does_not_exist_none_is_added(bench: Bench) -> 
         "nowhere": [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
     }
     assert bench.service.describe(ID).transaction_state == "Empty"
+
+
+async def test_the_results_for_very_many_topics_are_built_in_slices(bench: Bench) -> None:
+    many, slices = 1_000, counted_slices()
+    image: Any = SimpleNamespace(topics_by_name={})
+    handler = AddPartitionsToTxnHandler(bench.service, lambda: image, slices)
+    names = [f"unknown-{number}" for number in range(many)]
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=ID,
+        v3_and_below_topics=tuple(AddPartitionsToTxnTopic(name=name, partitions=(0,)) for name in names),
+    )
+    response = await handler.handle(context(3), request)
+    unknown = [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+    assert codes(response.results_by_topic_v3_and_below) == dict.fromkeys(names, unknown)
+    # A step for the check of each partition, for its result, and for the result of its topic.
+    assert slices.count >= 3 * many // STEPS_PER_SLICE
 
 
 async def test_a_client_adds_no_internal_topic(bench: Bench) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,9 @@ from tests.support.transactions.transactional_node import (
     request_context,
     turns,
 )
+from tidelog.broker.api.handlers import write_txn_markers
 from tidelog.broker.api.handlers.describe_producers import DescribeProducersHandler
+from tidelog.broker.partitions.delayed_produce import DelayedProduce, PartitionAppend
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.control_batch import ControlRecordType, control_type
 from tidelog.protocol.errors import ErrorCode
@@ -134,6 +137,29 @@ async def test_a_marker_is_answered_when_its_followers_have_it() -> None:
     assert not ending.done() and node.last_stable_offset() == 0
     followed(node, T0)
     assert await ending == {T0: DONE}
+    await node.stop()
+
+
+async def test_the_markers_of_many_producers_in_a_partition_are_waited_for_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waiting: list[int] = []
+
+    def waits(delay_ms: int, appended: list[PartitionAppend], *callbacks: Any) -> DelayedProduce:
+        waiting.append(len(appended))
+        return DelayedProduce(delay_ms, appended, *callbacks)
+
+    monkeypatch.setattr(write_txn_markers, "DelayedProduce", waits)
+    node = await two_replicas()
+    topic = WritableTxnMarkerTopic(name="t", partition_indexes=(0, 1))
+    markers = [WritableTxnMarker(producer_id=one, topics=(topic,)) for one in range(500)]
+    ending = asyncio.ensure_future(node.write_markers(*markers))
+    await turns()
+    assert waiting == [2], "one for each partition"
+    followed(node, T0)
+    assert not ending.done()
+    followed(node, T1)
+    assert await ending == {T0: DONE, T1: DONE}
     await node.stop()
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.configs import group_config
 from tests.support.groups.coordinator import GroupBench
+from tidelog.broker.coordinators.groups.join import PROTOCOLS_MAX
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.steps import completed
 
@@ -256,3 +257,12 @@ def test_a_monstrous_client_id_gives_a_member_id_that_can_be_written() -> None:
     assert len(member_id) < 300
     bench.sync(member_id, 1, {})
     assert bench.reloaded().heartbeat(member_id, 1) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", [3, 9])
+def test_a_member_with_more_protocols_than_allowed_is_rejected_and_leaves_no_group(version: int) -> None:
+    bench = GroupBench()
+    protocols = [(f"protocol-{number}", b"") for number in range(PROTOCOLS_MAX + 1)]
+    assert bench.join(version=version, protocols=protocols).error is ErrorCode.INVALID_REQUEST
+    assert not bench.coordinator._groups
+    assert bench.join(version=3, protocols=protocols[1:]).is_waiting

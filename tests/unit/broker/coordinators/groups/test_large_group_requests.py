@@ -14,8 +14,10 @@ from tests.support.configs import group_config
 from tests.support.groups.state_log import MemoryStateLog
 from tests.support.loops.both_loops import until
 from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices
+from tidelog.broker.coordinators.groups import service
 from tidelog.broker.coordinators.groups.member import Client
 from tidelog.broker.coordinators.groups.offset_expiration import GROUPS_PER_PART
+from tidelog.broker.coordinators.groups.records import CoordinatorRecord, encode_record, size_bytes_min
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.coordinators.groups.transactions import EndOfTransaction, TransactionalProducer
 from tidelog.broker.coordinators.shared.shard import RECORDS_BETWEEN_PAUSES
@@ -33,6 +35,7 @@ from tidelog.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from tidelog.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tidelog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -168,6 +171,37 @@ async def test_a_member_that_is_gone_when_many_leave_is_unknown(bench: Bench) ->
     (alone,) = (await bench.service.leave(LeaveGroupRequest(group_id="g", members=(last,)), 5)).members
     assert alone.error_code == ErrorCode.NONE
     assert (await leaving).members[-1].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_an_assignment_too_large_for_a_batch_is_rejected_before_it_is_encoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    encoded: list[int] = []
+
+    def encode_and_count(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
+        encoded.append(size_bytes_min(record))
+        return encode_record(record)
+
+    monkeypatch.setattr(service, "encode_record", encode_and_count)
+    bench = Bench()
+    bench.service.start()
+    bench.service.on_leadership(0)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    bench.log.batch_bytes_max = 1_000_000
+    joined = await bench.join("g")
+    assignment = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=bytes(1_000_001))
+    request = SyncGroupRequest(
+        group_id="g",
+        generation_id=joined.generation_id,
+        member_id=joined.member_id,
+        assignments=(assignment,),
+    )
+    assert (await bench.service.sync(request)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    small = replace(request, assignments=(replace(assignment, assignment=b"all"),))
+    assert (await bench.service.sync(small)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert max(encoded) == 0
+    await bench.service.stop()
 
 
 class VerifiedLog:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.support.configs import group_config
 from tests.support.groups.coordinator import GroupBench
+from tidelog.broker.coordinators.groups.join import PROTOCOLS_MAX
+from tidelog.broker.coordinators.groups.member_memory import PROTOCOL_BYTES
 from tidelog.protocol.errors import ErrorCode
 
 MIB = 1_048_576
@@ -74,3 +76,13 @@ def test_a_coordinator_that_resigns_keeps_nothing() -> None:
         bench.join(version=3, protocols=metadata(MIB))
     bench.coordinator.resign()
     assert bench.coordinator.member_memory.used_bytes == 0
+
+
+def test_members_with_many_small_protocols_stay_within_the_limit() -> None:
+    """A protocol without metadata takes 250 bytes; 100,000 of them once raised memory by 190 MiB."""
+    bench = bench_with_limit()
+    protocols = tuple((f"protocol-{number}", b"x") for number in range(PROTOCOLS_MAX))
+    count = 2 * LIMIT // (PROTOCOLS_MAX * PROTOCOL_BYTES)
+    joins = [bench.join(f"g{number}", version=3, protocols=protocols) for number in range(count)]
+    assert {join.error for join in joins if not join.is_waiting} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert bench.coordinator.member_memory.used_bytes <= LIMIT
