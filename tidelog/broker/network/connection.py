@@ -298,8 +298,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _update_reading(self) -> None:
         """Pause or resume reading, as the core requires."""
+        if self._transport is None or not (self.core.buffer.is_full or self._reading.is_paused):
+            return  # Nearly always: it is read already, and there is room.
         action = self.core.socket_reading()
-        if action is _UNCHANGED or self._transport is None:
+        if action is _UNCHANGED:
             return
         if action is not _RESUME:
             self._reading.pause(self._transport, watch=action is SocketReading.PAUSE_AND_WATCH)

@@ -171,7 +171,7 @@ class Partition:
                 f"min.insync.replicas is {leader.effective_min_insync_replicas}",
             )
         log = self.log
-        has_uncommitted = log.high_watermark < log.log_end_offset
+        has_uncommitted = not leader.is_only_replica and log.high_watermark < log.log_end_offset
         info = log.append_as_leader(
             records,
             self.leader_epoch,

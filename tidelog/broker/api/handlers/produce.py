@@ -19,7 +19,6 @@ Source: KIP-98, KIP-890, KIP-516 (topic ids), KIP-467 (record errors), KIP-951 (
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
 from typing import Final
 from uuid import UUID
 
@@ -80,7 +79,7 @@ class ProduceHandler:
     def handle(self, request: Request) -> None:
         """Append and respond, or park the request. Raise DecodeError if it is malformed."""
         view = read_produce_request(request.body, request.header.api_version)
-        if isinstance(view, Generator):
+        if not isinstance(view, ProduceRequestView):
             self._run(request, self._read_and_append(request, view))
         elif view.transactional_id is None:
             self._append_all(request, AppendState(view, None))
