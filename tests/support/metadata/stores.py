@@ -94,6 +94,7 @@ def make_replica(
             directory=DIRECTORY,
             snapshots=snapshots or snapshot_settings(),
             log=log or metadata_log_config(),
+            listeners=(),
         ),
         RaftPorts(
             fs=fs,
