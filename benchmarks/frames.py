@@ -24,6 +24,8 @@ PRODUCE_VERSION: Final = 9
 FETCH_VERSION: Final = 12
 CLIENT_ID: Final = "benchmark"
 RECORD_BYTES: Final = 100
+RECORD_OVERHEAD_BYTES_MAX: Final = 32
+"""The largest size of a record besides its value, without key and headers."""
 SIZE_BYTES: Final = 4
 
 
@@ -33,7 +35,7 @@ def batch(size_bytes: int, record_bytes: int = RECORD_BYTES) -> bytes:
     now_ms = int(time.time() * 1000)
     value = (bytes(range(256)) * (record_bytes // 256 + 1))[:record_bytes]
     builder.append(now_ms, None, value)
-    while builder.size_with(None, value) <= size_bytes:
+    while builder.estimated_size_bytes + len(value) + RECORD_OVERHEAD_BYTES_MAX <= size_bytes:
         builder.append(now_ms, None, value)
     return bytes(builder.build())
 

@@ -9,6 +9,7 @@ import os
 import random
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,14 +20,14 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 import tidelog.spark_connector
-from benchmarks.frames import produce_frame
+from benchmarks.frames import RECORD_OVERHEAD_BYTES_MAX, produce_frame
 from benchmarks.loads.options import main
 from benchmarks.loads.pipelined import ask, connect
 from benchmarks.processes import ROOT, process_cpu_seconds, tree_cpu_seconds
 from benchmarks.spark_generator import NAME, Generator
 from benchmarks.spark_kafka import spark_kafka_jars
 from tidelog.protocol.record import BatchBuilder
-from tidelog.spark_connector.jobs.local_settings import LOOPBACK, quiet_settings, run_workers_from
+from tidelog.spark_connector.jobs.local_settings import LOOPBACK, quiet_settings
 
 TASKS_AT_ONCE: Final = 2
 BATCH_BYTES: Final = 64 * 1024
@@ -47,7 +48,7 @@ def fill(host: str, port: int, topic: str, partitions: int, rows: int, size: int
     for _ in range(DISTINCT_BATCHES):
         builder = BatchBuilder()
         count = 0
-        while builder.size_with(None, bytes(size)) <= BATCH_BYTES:
+        while builder.estimated_size_bytes + size + RECORD_OVERHEAD_BYTES_MAX <= BATCH_BYTES:
             builder.append(int(time.time() * 1000), None, randomness.randbytes(size))
             count += 1
         frames.append(produce_frame(topic, partitions, bytes(builder.build())))
@@ -148,9 +149,18 @@ def _folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _use_checkout_in_workers() -> None:
+    """Run the workers of this process's sessions with this Python and the modules of this checkout.
+
+    Planners and workers are separate processes, which do not see changes of this process's path.
+    """
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+
+
 @contextmanager
 def _session() -> Iterator[SparkSession]:
-    run_workers_from(ROOT)
+    _use_checkout_in_workers()
     builder = tidelog.spark_connector.configure(SparkSession.builder.master(f"local[{TASKS_AT_ONCE}]"))
     with _folder() as folder:
         settings: dict[str, bool | float | int | str | None] = {

@@ -22,6 +22,7 @@ from tidelog.clients.consumer.consumer_types import ConsumerRecord
 from tidelog.clients.consumer.partition_reader import PartitionReader
 from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from tidelog.clients.producer.producer import Producer
+from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 
@@ -310,7 +311,8 @@ async def test_the_partition_reader_stops_at_the_end_offset(servers: str, topic:
         assert [record.offset async for record in reader.records()] == list(range(10, 290))
     async with PartitionReader(servers, (topic, 0), max_partition_fetch_bytes=1_000) as reader:
         assert await reader.range() == (0, 300)
-        headers = [batch.header async for batch in reader.batches()]
+        ranges = [fetched.records async for fetched in reader.fetched_ranges()]
+        headers = [header for records in ranges for _, header in iterate_headers(records)]
     assert headers[0].base_offset == 0
     assert headers[-1].next_offset == 300
     assert all(before.next_offset == after.base_offset for before, after in pairwise(headers))

@@ -38,8 +38,3 @@ class Corpus:
         key = path.as_posix().encode()
         for line in (self.root / path).read_bytes().splitlines(keepends=True):
             yield Line(key, line)
-
-    def lines(self) -> Iterator[Line]:
-        """Yield every line of every file."""
-        for path in self.paths:
-            yield from self.lines_of(path)

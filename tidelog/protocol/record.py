@@ -329,17 +329,6 @@ class BatchBuilder:
         self._size_bytes += length + len(prefix)
         self._count = count + 1
 
-    def size_with(self, key: bytes | None, value: bytes | None, headers: Iterable[RecordHeader] = ()) -> int:
-        """Upper bound of `estimated_size_bytes` after such a record were appended."""
-        # Of length, timestamp delta and offset delta only the last is known; 5, 10 and 5 bytes
-        # are the longest they can be.
-        size = self._size_bytes + 21 + 5 + 5
-        if key is not None:
-            size += len(key)
-        if value is not None:
-            size += len(value)
-        return size + len(_encode_headers(headers) if headers else _NO_HEADERS)
-
     def build(self) -> bytearray:
         """Return the batch with its checksum; further records may be appended for a longer batch."""
         records = b"".join(self._parts)

@@ -52,6 +52,7 @@ from tests.scenarios.replication.readers import consumed, consumer_line, end_of_
 from tests.sim.replication.safeguards import NONE_DISABLED, SafeguardSet, without
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import Survival
+from tests.support.logs.log_managers import write_checkpoint
 from tests.support.logs.partition_logs import NOW_MS, batch
 from tests.support.replicas.replica_manager import Replicas
 from tests.support.replicas.replica_pair import LeaderConnection
@@ -344,11 +345,11 @@ class Scenario:
     def flush(self, letter: str) -> None:
         """Make the log durable."""
         self.brokers[letter].partition.log.flush(NOW_MS)
-        self.brokers[letter].up.logs.checkpoint(CheckpointKind.RECOVERY_POINT)
+        write_checkpoint(self.brokers[letter].up.logs, CheckpointKind.RECOVERY_POINT)
 
     def checkpoint(self, letter: str) -> None:
         """Write the high watermark down."""
-        self.brokers[letter].up.logs.checkpoint(CheckpointKind.HIGH_WATERMARK)
+        write_checkpoint(self.brokers[letter].up.logs, CheckpointKind.HIGH_WATERMARK)
 
     def kill(self, letter: str) -> None:
         """The process ends; the machine goes on."""

@@ -11,6 +11,7 @@ from tests.support.configs import PRODUCER_ID_EXPIRATION_MS, log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS
 from tidelog.protocol.ids import TopicPartition
+from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.log.partition_log import PartitionLog
@@ -58,3 +59,12 @@ def remove_deleted_files(manager: LogManager, now_ms: int) -> int:
             assert isinstance(outcome, int)
             removed += outcome
     return removed
+
+
+def write_checkpoint(manager: LogManager, kind: CheckpointKind) -> None:
+    """Write a checkpoint in every directory where it has changed."""
+    for work in manager.planned_checkpoints(kind):
+        try:
+            work.run()
+        except (OSError, StorageFailure) as error:
+            manager.work_failed(work, error)

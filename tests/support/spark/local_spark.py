@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +14,19 @@ from pyspark.sql import SparkSession
 
 import tidelog.spark_connector
 from tests.support.paths import ROOT
-from tidelog.spark_connector.jobs.local_settings import LOOPBACK, quiet_settings, run_workers_from
+from tidelog.spark_connector.jobs.local_settings import LOOPBACK, quiet_settings
 
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Short queries do not earn back what the JVM's second compiler takes: half of all CPU time."""
+
+
+def _use_checkout_in_workers() -> None:
+    """Run the workers of this process's sessions with this Python and the modules of this checkout.
+
+    Planners and workers are separate processes, which do not see changes of this process's path.
+    """
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
 
 def require_java() -> None:
@@ -35,7 +45,7 @@ def local_spark(folder: Path, jars: Sequence[str] = ()) -> Iterator[SparkSession
     if (running := SparkSession.getActiveSession()) is not None:
         yield running
         return
-    run_workers_from(ROOT)
+    _use_checkout_in_workers()
     builder = tidelog.spark_connector.configure(SparkSession.builder.master("local[2]"))
     settings: dict[str, bool | float | int | str | None] = {
         **quiet_settings(folder),

@@ -121,20 +121,6 @@ def test_a_builder_without_records_builds_a_batch_of_none() -> None:
         assert read_records(batch) == []
 
 
-@settings(max_examples=200, deadline=None)
-@given(before=contents, record=contents.filter(bool).map(lambda records: records[0]))
-def test_the_size_foreseen_is_never_exceeded(
-    before: list[tuple[int, bytes | None, bytes | None, list[RecordHeader]]],
-    record: tuple[int, bytes | None, bytes | None, list[RecordHeader]],
-) -> None:
-    builder = BatchBuilder()
-    for each in before:
-        builder.append(*each)
-    foreseen = builder.size_with(*record[1:])
-    builder.append(*record)
-    assert foreseen - 40 < builder.estimated_size_bytes <= foreseen
-
-
 def test_keys_and_values_may_be_any_bytes_and_are_copied() -> None:
     key, value = bytearray(b"key"), memoryview(bytearray(b"value"))
     builder = BatchBuilder()

@@ -21,7 +21,7 @@ from tests.support.disks.crash_file_system import CrashFileSystem, SimulatedCras
 from tests.support.disks.crash_images import EVERY_SURVIVAL, Survival
 from tests.support.disks.crash_points import CrashPoint, crash_points
 from tests.support.logs.log_checks import check_log
-from tests.support.logs.log_managers import new_log_manager, remove_deleted_files
+from tests.support.logs.log_managers import new_log_manager, remove_deleted_files, write_checkpoint
 from tests.support.logs.partition_logs import (
     NOW_MS,
     TOPIC_PARTITION,
@@ -83,7 +83,7 @@ class Driver:
 
     def flush(self) -> None:
         self.log.flush(NOW_MS)
-        self.manager.checkpoint(CheckpointKind.RECOVERY_POINT)
+        write_checkpoint(self.manager, CheckpointKind.RECOVERY_POINT)
         self.log.advance_high_watermark(self.log.log_end_offset)
         self.progress.append(("flushed", self.log.log_end_offset))
 
@@ -103,7 +103,7 @@ class Driver:
         target = self.random.randint(self.log.log_start_offset, self.log.high_watermark)
         self.progress.append(("start", target))
         self.log.advance_log_start_offset(target)
-        self.manager.checkpoint(CheckpointKind.LOG_START_OFFSET)
+        write_checkpoint(self.manager, CheckpointKind.LOG_START_OFFSET)
 
     def retention(self) -> None:
         self.log.advance_high_watermark(self.log.log_end_offset)

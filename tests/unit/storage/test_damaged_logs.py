@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.compaction import COMPACTED, append_keyed, compact, read_log, roll
-from tests.support.logs.log_managers import EVENTS, TOPIC_ID, create, found, started
+from tests.support.logs.log_managers import EVENTS, TOPIC_ID, create, found, started, write_checkpoint
 from tests.support.logs.partition_logs import NOW_MS, append, values_of
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
@@ -36,7 +36,7 @@ class TestDamage:
         append(create(manager, "other"), "b")
         for log in manager.logs:
             log.flush(NOW_MS)
-        manager.checkpoint(CheckpointKind.RECOVERY_POINT)
+        write_checkpoint(manager, CheckpointKind.RECOVERY_POINT)
         disk.flip_bit("/a/events-0/00000000000000000000.log", 65 * 8)
         return started(disk)
 
@@ -55,7 +55,7 @@ class TestDamage:
     ) -> None:
         manager = self.damaged(disk)
         create(manager, "new")
-        manager.checkpoint(CheckpointKind.RECOVERY_POINT)
+        write_checkpoint(manager, CheckpointKind.RECOVERY_POINT)
         manager.shutdown(NOW_MS)
         disk.flip_bit("/a/events-0/00000000000000000000.log", 65 * 8)
         assert values_of(found(started(disk))) == ["a"]
@@ -147,7 +147,7 @@ class TestDamage:
         manager = started(disk)
         append(create(manager), "a")
         disk.fail_next_fsync("/a/replication-offset-checkpoint")
-        manager.checkpoint(CheckpointKind.HIGH_WATERMARK)
+        write_checkpoint(manager, CheckpointKind.HIGH_WATERMARK)
         assert [directory.path for directory in manager.online_directories] == ["/b"]
 
     def test_an_active_segment_that_lost_its_batches_goes_on_without_the_entries_of_them(
@@ -179,7 +179,7 @@ class TestDamage:
         append(log, "c")
         if is_flushed:
             log.flush(NOW_MS)
-            manager.checkpoint(CheckpointKind.RECOVERY_POINT)
+            write_checkpoint(manager, CheckpointKind.RECOVERY_POINT)
         disk.flip_bit(log.segments.active.file.path, end * 8 + 17)
         manager = started(disk, "/a")
         assert values_of(found(manager, TopicPartition("other", 0))) == ["b"]

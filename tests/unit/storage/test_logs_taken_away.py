@@ -17,6 +17,7 @@ from tests.support.logs.log_managers import (
     found,
     remove_deleted_files,
     started,
+    write_checkpoint,
 )
 from tests.support.logs.partition_logs import NOW_MS, append, values_of
 from tidelog.protocol.errors import KafkaError
@@ -35,7 +36,7 @@ class TestDeletion:
     def test_a_deleted_partition_is_renamed_and_removed_later(self, disk: CrashFileSystem) -> None:
         manager = started(disk)
         append(create(manager), "a")
-        manager.checkpoint(CheckpointKind.RECOVERY_POINT)
+        write_checkpoint(manager, CheckpointKind.RECOVERY_POINT)
         manager.delete_all([EVENTS], NOW_MS)
         assert manager.get(EVENTS) is None
         assert f"events-0.{1:032x}-delete" in disk.listdir("/a")
@@ -117,8 +118,8 @@ class TestTakingAway:
         gone = [TopicPartition("large", index) for index in range(40)]
         for topic_partition in (*gone, EVENTS):
             append(manager.get_or_create(topic_partition, TOPIC_ID, CONFIG, NOW_MS), "a")
-        manager.checkpoint(CheckpointKind.RECOVERY_POINT)
-        manager.checkpoint(CheckpointKind.HIGH_WATERMARK)
+        write_checkpoint(manager, CheckpointKind.RECOVERY_POINT)
+        write_checkpoint(manager, CheckpointKind.HIGH_WATERMARK)
         before = disk.operation_count
         manager.delete_all(gone, NOW_MS)
         renames = len(gone)
@@ -157,7 +158,7 @@ class TestTakingAway:
         log = create(manager)
         append(log, "flushed")
         log.flush(NOW_MS)
-        manager.checkpoint(CheckpointKind.RECOVERY_POINT)
+        write_checkpoint(manager, CheckpointKind.RECOVERY_POINT)
         whole = log.size_bytes
         append(log, "torn")
         segment = disk.open("/a/events-0/00000000000000000000.log", create=False)

@@ -19,7 +19,7 @@ from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import EVERY_SURVIVAL, Survival
 from tests.support.disks.crash_points import CrashPoint, crash_points
 from tests.support.logs.log_checks import check_log
-from tests.support.logs.log_managers import new_log_manager, remove_deleted_files
+from tests.support.logs.log_managers import new_log_manager, remove_deleted_files, write_checkpoint
 from tests.support.logs.partition_logs import NOW_MS, TOPIC_PARTITION, all_records, batch
 from tidelog.protocol.record import Record
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
@@ -96,7 +96,7 @@ class Driver:
 
     def flush(self) -> None:
         self.log.flush(NOW_MS)
-        self.manager.checkpoint(CheckpointKind.RECOVERY_POINT)
+        write_checkpoint(self.manager, CheckpointKind.RECOVERY_POINT)
         self.log.advance_high_watermark(self.log.log_end_offset)
         self.progress.append(("flushed", self.log.log_end_offset))
 

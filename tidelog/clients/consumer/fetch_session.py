@@ -41,11 +41,6 @@ class SessionRequest:
     to_send: Mapping[TopicPartition, SessionPartition]
     forgotten: Mapping[TopicPartition, UUID]
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the request lists every partition."""
-        return self.epoch in (INITIAL_EPOCH, FINAL_EPOCH)
-
 
 class FetchSession:
     """The client's state of the session with one broker.

@@ -5,8 +5,8 @@
         async for record in reader.records():
             ...
 
-The next fetch is in flight while the application processes the last one. `batches` yields the bytes as in the
-log, for callers that decode many records at once.
+The next fetch is in flight while the application processes the last one. `fetched_ranges` yields the bytes as
+in the log, for callers that decode many records at once.
 
 With `client_rack`, the leader may name a nearer replica (KIP-392), which is then used. If that replica
 returns no data or an error, the rest is fetched from the leader, without the rack.
@@ -43,13 +43,6 @@ from tidelog.protocol.schema import ZERO_UUID
 
 _NO_SESSION_EPOCH = -1
 _HIGHEST_VERSION_BY_NAME = 12
-
-
-class RawBatch(NamedTuple):
-    """One record batch as in the log; it may be a control batch."""
-
-    header: BatchHeader
-    data: memoryview
 
 
 class FetchedRange(NamedTuple):
@@ -127,17 +120,6 @@ class PartitionReader:
     async def log_end_offset(self) -> Offset:
         """Return the present end of the partition (read_committed: the last stable offset)."""
         return await self._offset_of(LATEST_TIMESTAMP)
-
-    async def batches(self) -> AsyncIterator[RawBatch]:
-        """Yield each batch with offsets in the range; the first and the last may extend beyond it."""
-        start, end = await self.range()
-        async for fetch_offset, data in self._fetches(start, end):
-            assert data.records is not None
-            records = memoryview(data.records)
-            for position, header in self._complete_batches(records, fetch_offset):
-                if header.base_offset >= end:
-                    return
-                yield RawBatch(header, records[position : position + header.size_bytes])
 
     async def fetched_ranges(self) -> AsyncIterator[FetchedRange]:
         """Yield the data of each fetch of the range, for callers that decode many records at once."""

@@ -53,10 +53,6 @@ class ApiVersions:
             return chosen
         return self._negotiate(api_key, highest)
 
-    def offers(self, api_key: int, version: int = 0) -> bool:
-        """Return whether the broker supports `api_key` in `version` or a later one."""
-        return api_key in self._offered and self._offered[api_key][1] >= version
-
     def offered(self, api_key: int) -> tuple[int, int] | None:
         """Return the lowest and highest version that the broker supports; None for an unsupported API."""
         return self._offered.get(api_key)

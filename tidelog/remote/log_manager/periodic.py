@@ -62,11 +62,6 @@ class PeriodicTask:
         self._run: asyncio.Task[None] | None = None
         self._start_run()
 
-    @property
-    def is_running(self) -> bool:
-        """Return whether a run is in progress or waits for its slot."""
-        return self._run is not None
-
     def stop(self) -> None:
         """Start no further run; a run in progress continues to its end, see `wait_until_ended`."""
         self._is_stopped = True

@@ -8,7 +8,7 @@ Source: KIP-405, KIP-917 (custom metadata); RemoteLogSegmentMetadata and -State 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -96,19 +96,6 @@ class RemoteLogSegmentMetadata:
     def topic_id_partition(self) -> TopicIdPartition:
         """Return the partition of the segment."""
         return self.remote_log_segment_id.topic_id_partition
-
-    def updated(self, update: RemoteLogSegmentMetadataUpdate) -> RemoteLogSegmentMetadata:
-        """Return this segment after `update`, which must be for the same segment."""
-        assert update.remote_log_segment_id == self.remote_log_segment_id, update
-        return replace(
-            self,
-            broker_id=update.broker_id,
-            event_timestamp_ms=update.event_timestamp_ms,
-            state=update.state,
-            custom_metadata=update.custom_metadata
-            if update.custom_metadata is not None
-            else self.custom_metadata,
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,16 +22,6 @@ class TaskSlots:
         self._in_use = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
-    @property
-    def in_use(self) -> int:
-        """Return the number of slots in use."""
-        return self._in_use
-
-    @property
-    def idle_share(self) -> float:
-        """Return the share of free slots from 0 to 1; Kafka's ...TaskAvgIdlePercent."""
-        return max(0.0, 1.0 - self._in_use / self._limit)
-
     def resize(self, limit: int) -> None:
         """Allow more holders from now on, or fewer as soon as slots are released."""
         assert limit >= 1, limit

@@ -1,9 +1,7 @@
-"""Settings of a local Spark, for jobs, tests and benchmarks."""
+"""Settings of a Spark session with a local master."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -23,12 +21,3 @@ def quiet_settings(folder: Path) -> dict[str, str]:
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
-
-
-def run_workers_from(checkout: Path) -> None:
-    """Run the workers of this process's sessions with this Python and the modules of `checkout`.
-
-    Planners and workers are separate processes, which do not see changes of this process's path.
-    """
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(checkout), os.environ.get("PYTHONPATH")]))

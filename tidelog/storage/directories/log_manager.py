@@ -338,10 +338,6 @@ class LogManager:
         for log in self.logs:
             log.producers.remove_expired(now_ms)
 
-    def checkpoint(self, kind: CheckpointKind) -> None:
-        """Write a checkpoint in every directory now; see `planned_checkpoints`."""
-        self._sum(lambda directory: directory.checkpoints.write(kind))
-
     def logs_to_flush(self, now_ms: int) -> list[PartitionLog]:
         """Return the logs whose flush.messages or flush.ms is reached, or that have sealed a segment.
 

@@ -19,8 +19,6 @@ class AppendInfo:
 
     first_offset: Offset
     last_offset: Offset
-    max_timestamp: int
-    """The largest timestamp of the records in ms."""
     log_append_time: int
     """The broker's time in ms if the topic uses it, else -1; for a duplicate its largest timestamp."""
     log_start_offset: Offset

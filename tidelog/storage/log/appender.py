@@ -90,7 +90,7 @@ class LogAppender:
                 offsets.update_first_unstable_offset()
         log_append_time = newest if settings.rules.log_append_time else -1
         return AppendInfo(
-            first_offset, last_offset, newest, log_append_time, offsets.log_start_offset, size_bytes, False
+            first_offset, last_offset, log_append_time, offsets.log_start_offset, size_bytes, False
         )
 
     def append(
@@ -138,7 +138,6 @@ class LogAppender:
         return AppendInfo(
             first.base_offset,
             last_offset,
-            newest,
             log_append_time,
             offsets.log_start_offset,
             size_bytes,
@@ -160,7 +159,6 @@ class LogAppender:
         return AppendInfo(
             duplicate.first_offset,
             duplicate.last_offset,
-            duplicate.timestamp,
             duplicate.timestamp,  # like Kafka, for both types of timestamps
             self._offsets.log_start_offset,
             size_bytes,

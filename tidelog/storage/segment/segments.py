@@ -71,11 +71,6 @@ class Segments:
         index = bisect_right(self._base_offsets, base_offset)
         return self._segments[index] if index < len(self._segments) else None
 
-    def lower(self, base_offset: Offset) -> LogSegment | None:
-        """Return the last segment before the one that starts at `base_offset`; None if there is none."""
-        index = bisect_left(self._base_offsets, base_offset) - 1
-        return self._segments[index] if index >= 0 else None
-
     def from_offset(self, offset: Offset) -> list[LogSegment]:
         """Return the segment that contains `offset`, or the first one, and all after it."""
         index = max(bisect_right(self._base_offsets, offset) - 1, 0)

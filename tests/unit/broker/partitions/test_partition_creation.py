@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.logs.log_managers import remove_deleted_files
+from tests.support.logs.log_managers import remove_deleted_files, write_checkpoint
 from tests.support.logs.manual_log_work import ManualLogWork
 from tests.support.logs.partition_logs import batch
 from tests.support.replicas.replica_manager import NODE, NOW_MS, Replicas
@@ -197,7 +197,7 @@ def test_a_deleted_topic_is_removed_at_once_and_retired_later(
     topic_id = replicas.create("t", 2)
     log_work.finish()
     replicas.manager.partition(TopicPartition("t", 0)).append(batch(["a"]), 1, NOW_MS)
-    replicas.logs.checkpoint(CheckpointKind.HIGH_WATERMARK)
+    write_checkpoint(replicas.logs, CheckpointKind.HIGH_WATERMARK)
     replicas.replay(RemoveTopicRecord(topic_id=topic_id))
     assert code_of(replicas, "t") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert names(replicas) == ["t-0", "t-1"]

@@ -2,7 +2,12 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from tidelog.clients.consumer.fetch_session import FetchSession, SessionPartition, SessionRequest
+from tidelog.clients.consumer.fetch_session import (
+    INITIAL_EPOCH,
+    FetchSession,
+    SessionPartition,
+    SessionRequest,
+)
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.schema import ZERO_UUID
@@ -30,14 +35,13 @@ def test_the_first_request_asks_for_a_session_and_lists_everything() -> None:
     request = built(FetchSession(), p0=3, p1=4)
     assert (request.session_id, request.epoch) == (0, 0)
     assert dict(request.to_send) == {P0: at(3), P1: at(4)}
-    assert request.is_full
 
 
 def test_a_broker_that_gives_no_session_gets_full_requests() -> None:
     session = FetchSession()
     built(session, p0=0)
     session.on_success(session_id=0)
-    assert built(session, p0=0).is_full
+    assert built(session, p0=0).epoch == INITIAL_EPOCH
 
 
 def test_only_changes_are_sent_in_a_session() -> None:
@@ -100,7 +104,7 @@ def test_a_topic_made_anew_is_forgotten_by_its_old_id_and_sent_with_its_new_one(
 def test_changing_between_names_and_ids_starts_over() -> None:
     session = established()
     nameless = SessionPartition(ZERO_UUID, 0, 0, 1_000)
-    assert session.build({P0: nameless}, by_topic_id=False).is_full
+    assert session.build({P0: nameless}, by_topic_id=False).epoch == INITIAL_EPOCH
 
 
 def test_closing_names_the_session_once_it_exists() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -54,7 +54,14 @@ class Model:
         legal = {STARTED: (FINISHED, DELETING), FINISHED: (DELETING,), DELETING: (DELETED,)}[before]
         if event.state is not before and event.state not in legal:
             return Outcome.ILLEGAL_MOVE
-        self.segments[number] = self.segments[number].updated(event)
+        known = self.segments[number].custom_metadata
+        self.segments[number] = replace(
+            self.segments[number],
+            broker_id=event.broker_id,
+            event_timestamp_ms=event.event_timestamp_ms,
+            state=event.state,
+            custom_metadata=known if event.custom_metadata is None else event.custom_metadata,
+        )
         if event.state is before:
             return Outcome.ILLEGAL_MOVE if before is STARTED else Outcome.REPEATED
         if event.state is FINISHED:

@@ -9,7 +9,16 @@ import pytest
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import Survival
 from tests.support.logs.log_checks import check_log
-from tests.support.logs.log_managers import CONFIG, EVENTS, TOPIC_ID, create, found, new_log_manager, started
+from tests.support.logs.log_managers import (
+    CONFIG,
+    EVENTS,
+    TOPIC_ID,
+    create,
+    found,
+    new_log_manager,
+    started,
+    write_checkpoint,
+)
 from tests.support.logs.partition_logs import NOW_MS, append, batch, values_of
 from tidelog.base.config_definition import ConfigError
 from tidelog.protocol.errors import ErrorCode
@@ -138,8 +147,8 @@ class TestShutdown:
         log = create(manager)
         append(log, "a", "b")
         log.flush(NOW_MS)
-        manager.checkpoint(CheckpointKind.RECOVERY_POINT)
-        manager.checkpoint(CheckpointKind.HIGH_WATERMARK)
+        write_checkpoint(manager, CheckpointKind.RECOVERY_POINT)
+        write_checkpoint(manager, CheckpointKind.HIGH_WATERMARK)
         append(log, "lost")
         assert disk.read("/a/recovery-point-offset-checkpoint") == b"0\n1\nevents 0 2\n"
         assert disk.read("/a/replication-offset-checkpoint") == b"0\n1\nevents 0 2\n"
@@ -150,17 +159,17 @@ class TestShutdown:
     def test_a_high_watermark_above_the_log_end_is_lowered_to_it(self, disk: CrashFileSystem) -> None:
         manager = started(disk)
         append(create(manager), "a")
-        manager.checkpoint(CheckpointKind.HIGH_WATERMARK)
+        write_checkpoint(manager, CheckpointKind.HIGH_WATERMARK)
         disk.open("/a/events-0/00000000000000000000.log", create=False).truncate(0)
         assert found(started(disk)).high_watermark == 0
 
     def test_checkpoints_are_written_only_when_they_change(self, disk: CrashFileSystem) -> None:
         manager = started(disk)
         append(create(manager), "a")
-        manager.checkpoint(CheckpointKind.HIGH_WATERMARK)
+        write_checkpoint(manager, CheckpointKind.HIGH_WATERMARK)
         before = disk.operation_count
-        manager.checkpoint(CheckpointKind.HIGH_WATERMARK)
-        manager.checkpoint(CheckpointKind.LOG_START_OFFSET)
+        write_checkpoint(manager, CheckpointKind.HIGH_WATERMARK)
+        write_checkpoint(manager, CheckpointKind.LOG_START_OFFSET)
         assert disk.operation_count == before
 
     @pytest.mark.parametrize(
@@ -238,7 +247,7 @@ class TestUpkeep:
         log = create(manager)
         append(log, "a", "b", "c")
         log.advance_log_start_offset(2)
-        manager.checkpoint(CheckpointKind.LOG_START_OFFSET)
+        write_checkpoint(manager, CheckpointKind.LOG_START_OFFSET)
         assert disk.read("/a/log-start-offset-checkpoint") == b"0\n1\nevents 0 2\n"
         again = found(started(disk))
         assert (again.log_start_offset, values_of(again)) == (2, ["c"])
@@ -264,5 +273,5 @@ def test_the_log_start_of_a_tiered_log_is_in_the_checkpoint_wherever_its_segment
     manager.start(NOW_MS)
     manager.get_or_create(TopicPartition("t", 0), None, config, NOW_MS)
     manager.get_or_create(TopicPartition("u", 0), None, CONFIG, NOW_MS)
-    manager.checkpoint(CheckpointKind.LOG_START_OFFSET)
+    write_checkpoint(manager, CheckpointKind.LOG_START_OFFSET)
     assert disk.read("/a/log-start-offset-checkpoint") == b"0\n1\nt 0 0\n"

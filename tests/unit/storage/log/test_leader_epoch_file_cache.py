@@ -15,7 +15,7 @@ from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import EVERY_SURVIVAL, Survival
 from tests.support.disks.crash_points import CrashPoint, crash_points
-from tests.support.logs.log_managers import new_log_manager
+from tests.support.logs.log_managers import new_log_manager, write_checkpoint
 from tests.support.logs.partition_logs import DIRECTORY, NOW_MS, TOPIC_PARTITION, append, batch, open_log
 from tests.support.logs.tiered_logs import tiered_log
 from tidelog.protocol.ids import LeaderEpoch
@@ -82,7 +82,7 @@ class Replica:
 
     def flush(self) -> None:
         self.log.flush(NOW_MS)
-        self.manager.checkpoint(CheckpointKind.RECOVERY_POINT)
+        write_checkpoint(self.manager, CheckpointKind.RECOVERY_POINT)
         self.progress.append(self.log.log_end_offset)
 
     def truncate(self) -> None:

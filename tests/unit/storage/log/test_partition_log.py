@@ -71,13 +71,13 @@ class TestAppend:
         data = batch(["b", "c"], timestamps=[NOW_MS + 3, NOW_MS])
         info = log.append_as_leader(data, 0, NOW_MS)
         assert (info.first_offset, info.last_offset) == (1, 2)
-        assert (info.max_timestamp, info.log_append_time) == (NOW_MS + 3, -1)
+        assert (log.segments.active.max_timestamp, info.log_append_time) == (NOW_MS + 3, -1)
         assert (info.log_start_offset, info.size_bytes, info.is_duplicate) == (0, len(data), False)
 
     def test_log_append_time_is_told(self, disk: CrashFileSystem) -> None:
         log = open_log(disk, log_config(message_timestamp_type="LogAppendTime"))
         info = log.append_as_leader(batch(["a"], timestamps=5), 0, NOW_MS + 9)
-        assert (info.max_timestamp, info.log_append_time) == (NOW_MS + 9, NOW_MS + 9)
+        assert (log.segments.active.max_timestamp, info.log_append_time) == (NOW_MS + 9, NOW_MS + 9)
         assert all_records(log)[0].timestamp == NOW_MS + 9
 
     def test_a_torn_piece_behind_the_batch_is_not_stored(self, log: PartitionLog) -> None:

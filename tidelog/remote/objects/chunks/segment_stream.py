@@ -37,15 +37,8 @@ class _ChunkedStream:
             return whole if isinstance(whole, bytes) and len(whole) == len(views[0]) else bytes(views[0])
         return b"".join(views)
 
-    def read_view(self, size: int, /) -> Buffer:
-        """Return the same without a copy if the bytes are in one chunk; the view keeps that chunk in
-        memory.
-        """
-        views = list(self.views(size))
-        return views[0] if len(views) == 1 else b"".join(views)
-
     def views(self, size: int = -1) -> Iterator[memoryview]:
-        """Return the same without a copy: views of chunks, in order."""
+        """Return the same bytes as `read` without a copy: views of chunks, in order."""
         remaining = len(self._piece) + self._end - self._position
         missing = remaining if size < 0 else min(size, remaining)
         while missing:

@@ -216,12 +216,12 @@ def test_a_view_is_a_copy_only_where_it_crosses_chunks() -> None:
     log = bytes(range(250)) * 10
     cache = make_cache(store)
     segment = put_segment(store, log, 1000)
-    within = CachedSegmentStream(cache, segment, 100, 900).read_view(500)
-    again = CachedSegmentStream(cache, segment, 200, 900).read_view(500)
-    assert isinstance(within, memoryview) and isinstance(again, memoryview)
+    (within,) = CachedSegmentStream(cache, segment, 100, 900).views(500)
+    (again,) = CachedSegmentStream(cache, segment, 200, 900).views(500)
     assert within.obj is again.obj
     assert (within, again) == (log[100:600], log[200:700])
-    assert CachedSegmentStream(cache, segment, 900, 2500).read_view(1200) == log[900:2100]
+    assert b"".join(CachedSegmentStream(cache, segment, 900, 2500).views(1200)) == log[900:2100]
+    assert CachedSegmentStream(cache, segment, 900, 2500).read(1200) == log[900:2100]
     cache.close()
 
 
