@@ -20,6 +20,7 @@ from tidelog.protocol.metadata_records.abort_transaction_record import AbortTran
 from tidelog.protocol.metadata_records.begin_transaction_record import BeginTransactionRecord
 from tidelog.protocol.metadata_records.end_transaction_record import EndTransactionRecord
 from tidelog.protocol.schema import MetadataRecord
+from tidelog.protocol.steps import Steps, completed
 
 
 class Published(NamedTuple):
@@ -42,6 +43,12 @@ class MetadataLoader:
         self, records: Sequence[MetadataRecord], base_offset: Offset, epoch: LeaderEpoch
     ) -> list[Published]:
         """Replay one batch; the steps it completes, none while a transaction stays open."""
+        return completed(self.load_in_steps(records, base_offset, epoch))
+
+    def load_in_steps(
+        self, records: Sequence[MetadataRecord], base_offset: Offset, epoch: LeaderEpoch
+    ) -> Steps[list[Published]]:
+        """Do what `load` does for many records. The loader may not be used before the end."""
         steps: list[Published] = []
         for offset, record in enumerate(records, base_offset):
             if isinstance(record, BeginTransactionRecord):
@@ -54,6 +61,7 @@ class MetadataLoader:
             else:
                 self._delta.replay(record)
             self._has_changes = True
+            yield None
         if not self._transaction_open and self._has_changes:
             steps.append(self._publish(base_offset + len(records) - 1, epoch))
         return steps

@@ -5,6 +5,7 @@ Source: PartitionRegistration of Apache Kafka 4.3 (what each field of a change r
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
@@ -13,6 +14,7 @@ from tidelog.cluster.image import PartitionImage
 from tidelog.cluster.replica_directories import MIGRATING
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tidelog.protocol.metadata_records.partition_record import PartitionRecord
+from tidelog.protocol.steps import Steps
 
 NO_LEADER_CHANGE: Final = -2
 _NO_RECOVERY_STATE_CHANGE: Final = -1
@@ -85,3 +87,14 @@ def partition_record(topic_id: UUID, index: int, partition: PartitionImage) -> P
         eligible_leader_replicas=partition.eligible_leader_replicas or None,
         last_known_elr=partition.last_known_elr or None,
     )
+
+
+def partition_records(
+    topic_id: UUID, first_index: int, partitions: Iterable[PartitionImage]
+) -> Steps[list[PartitionRecord]]:
+    """Return the records that describe `partitions`, which have consecutive indexes."""
+    records = []
+    for index, partition in enumerate(partitions, first_index):
+        records.append(partition_record(topic_id, index, partition))
+        yield None
+    return records

@@ -16,7 +16,7 @@ StripedReplicaPlacer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -111,8 +111,8 @@ def place_replicas(
     partition_count: int,
     replication_factor: int,
     random_below: RandomBelow,
-) -> list[tuple[BrokerId, ...]]:
-    """Return the replicas of each new partition, the leader first."""
+) -> Iterator[tuple[BrokerId, ...]]:
+    """Return the replicas of each new partition, the leader first; each is chosen when it is taken."""
     usable = list(brokers)
     if replication_factor <= 0:
         raise _refused(f"replication factor {replication_factor} is not positive")
@@ -123,7 +123,7 @@ def place_replicas(
     if all(broker.fenced for broker in usable):
         raise _refused("all brokers are fenced")
     placer = _Placer(usable, random_below)
-    return [placer.place(replication_factor) for _ in range(partition_count)]
+    return (placer.place(replication_factor) for _ in range(partition_count))
 
 
 def _refused(reason: str) -> KafkaError:

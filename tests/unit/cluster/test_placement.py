@@ -24,7 +24,7 @@ def brokers_in_racks(racks: int, per_rack: int) -> list[UsableBroker]:
 def place(
     brokers: list[UsableBroker], partitions: int, replication_factor: int, seed: int = 1
 ) -> list[tuple[int, ...]]:
-    return place_replicas(brokers, partitions, replication_factor, random.Random(seed).randrange)
+    return list(place_replicas(brokers, partitions, replication_factor, random.Random(seed).randrange))
 
 
 EQUAL_RACKS = st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(1, 4), st.integers(0, 99))

@@ -1,9 +1,10 @@
 """The records that the active controller has written, and which of them are committed.
 
 Commands see the image that earlier commands lead to, committed or not. The records of a command are one batch
-of the log, or several if they are too many and need not take effect together. The reply is sent when all of
-them are committed. When this node resigns, the object is dropped; what the next leader has committed of it is
-replayed from the log.
+of the log, or several if they are too many and need not take effect together. They are encoded and applied to
+a copy of the metadata in steps, and then appended at once. The reply is sent when all of them are committed.
+When this node resigns, the object is dropped; what the next leader has committed of it is replayed from the
+log.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tidelog.protocol.batch import BATCH_OVERHEAD
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.protocol.schema import MetadataRecord
-from tidelog.protocol.steps import Steps
+from tidelog.protocol.steps import Steps, completed
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +66,22 @@ class WrittenBatch(NamedTuple):
     submitted: SubmittedCommand | None
 
 
+class PreparedBatch(NamedTuple):
+    """A batch to append: its encoded records, its changes of the metadata, and the loader after them."""
+
+    values: list[bytes]
+    steps: Sequence[Published]
+    loader: MetadataLoader
+
+
+class PreparedCommand(NamedTuple):
+    """The result of a command, with the batches that follow the end of the log at `base_offset`."""
+
+    result: ControllerResult[Any]
+    base_offset: Offset
+    batches: Sequence[PreparedBatch]
+
+
 class ActiveController:
     """This node as the leader of the metadata log in one epoch; called only in the driver's task.
 
@@ -100,32 +117,30 @@ class ActiveController:
         """Whether everything that was written is committed."""
         return not self._written
 
-    def perform(self, submitted: SubmittedCommand) -> Steps[ControllerResult[Any]] | None:
-        """Perform a command; an error is reported to its caller only.
+    def perform(self, submitted: SubmittedCommand) -> Steps[PreparedCommand]:
+        """Perform a command, and prepare its records.
 
-        Return its steps if it is divided: the caller runs them and calls `complete` or `fail`. No other
-        command may be performed before that, so that the image that the steps read does not change.
+        The caller runs the steps and calls `complete` or `fail`. No other command may be performed before
+        that, so that the image that the steps read does not change.
         """
-        try:
-            self._catch_up()
-            result = submitted.command(self._loader.image)
-        except Exception as error:
-            self.fail(submitted, error)
-            return None
+        self._catch_up()
+        result = submitted.command(self._loader.image)
         if isinstance(result, Generator):
-            return result
-        self.complete(submitted, result)
-        return None
+            result = yield from result
+        return (yield from self._prepare(result))
 
-    def complete(self, submitted: SubmittedCommand, result: ControllerResult[Any]) -> None:
-        """Write the records of a command."""
+    def complete(self, submitted: SubmittedCommand, prepared: PreparedCommand) -> None:
+        """Append the records of a command."""
         try:
-            submitted.reply = result.reply
-            if result.records:
-                *earlier, last = result.batches()
+            if prepared.base_offset != self._end_offset():
+                # The quorum has appended a control record meanwhile.
+                prepared = completed(self._prepare(prepared.result))
+            submitted.reply = prepared.result.reply
+            if prepared.batches:
+                *earlier, last = prepared.batches
                 for batch in earlier:
-                    self.write(batch)
-                self.write(last, submitted)
+                    self._append_batch(batch)
+                self._append_batch(last, submitted)
             elif self._written:
                 # The reply may depend on records that are not committed yet.
                 self._written.append(WrittenBatch(self._written[-1].end_offset, (), 0, submitted))
@@ -140,19 +155,32 @@ class ActiveController:
             logger.error("a metadata command failed", exc_info=error)
         submitted.fail(error)
 
-    def write(self, records: Sequence[MetadataRecord], submitted: SubmittedCommand | None = None) -> None:
+    def write(self, records: Sequence[MetadataRecord]) -> None:
         """Append records as one batch. Errors: KafkaError, after which nothing has changed."""
+        prepared = completed(self._prepare(ControllerResult(tuple(records), None)))
+        for batch in prepared.batches:
+            self._append_batch(batch)
+
+    def _prepare(self, result: ControllerResult[Any]) -> Steps[PreparedCommand]:
+        """Encode the records of `result`, and apply them to a copy of the metadata. Errors: KafkaError."""
         self._catch_up()
-        values = encode_records(records)
-        before = self._loader.image
-        try:
-            steps = self._loader.load(records, self._end_offset(), self.epoch)
-            appended = self._append(values, self.epoch)
-        except Exception:
-            self._loader = MetadataLoader(before)
-            raise
-        size_bytes = BATCH_OVERHEAD + sum(map(len, values)) + _RECORD_OVERHEAD * len(values)
-        self._written.append(WrittenBatch(appended.last_offset + 1, steps, size_bytes, submitted))
+        base_offset = end_offset = self._end_offset()
+        loader = self._loader
+        batches = []
+        for records in result.batches():
+            values = yield from encode_records(records)
+            loader = loader.fork()
+            steps = yield from loader.load_in_steps(records, end_offset, self.epoch)
+            batches.append(PreparedBatch(values, steps, loader))
+            end_offset += len(records)
+        return PreparedCommand(result, base_offset, batches)
+
+    def _append_batch(self, batch: PreparedBatch, submitted: SubmittedCommand | None = None) -> None:
+        """Append a batch. Errors: KafkaError, after which nothing has changed."""
+        appended = self._append(batch.values, self.epoch)
+        self._loader = batch.loader
+        size_bytes = BATCH_OVERHEAD + sum(map(len, batch.values)) + _RECORD_OVERHEAD * len(batch.values)
+        self._written.append(WrittenBatch(appended.last_offset + 1, batch.steps, size_bytes, submitted))
 
     def take_committed(self, offset: Offset) -> list[WrittenBatch]:
         """Return the batches that are committed at the high watermark `offset`."""

@@ -16,6 +16,7 @@ from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.protocol.record import read_records
 from tidelog.protocol.schema import MetadataRecord
+from tidelog.protocol.steps import Steps, each
 
 # Per record: length, attributes, deltas and the lengths of key and value, each with its maximum size.
 _RECORD_OVERHEAD: Final = 32
@@ -46,10 +47,10 @@ def decode_batches(data: bytes) -> Iterator[MetadataBatch]:
         )
 
 
-def encode_records(records: Sequence[MetadataRecord]) -> list[bytes]:
+def encode_records(records: Sequence[MetadataRecord]) -> Steps[list[bytes]]:
     """Return the encoded values of the records of one batch."""
     try:
-        values = [encode_record(record) for record in records]
+        values = yield from each(encode_record, records)
     except ValueError as error:
         # A text that is longer than Kafka's strings, because it was appended to.
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
@@ -57,7 +58,7 @@ def encode_records(records: Sequence[MetadataRecord]) -> list[bytes]:
     if size > MAX_BATCH_BYTES:
         text = f"a change of the metadata has {size} bytes; the maximum is {MAX_BATCH_BYTES}"
         raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
-    return values
+    return list(values)
 
 
 def _record(offset: Offset, value: bytes | None) -> MetadataRecord:

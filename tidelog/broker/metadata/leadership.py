@@ -19,9 +19,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
-from tidelog.broker.metadata.active_controller import ActiveController, SubmittedCommand, WrittenBatch
+from tidelog.broker.metadata.active_controller import (
+    ActiveController,
+    PreparedCommand,
+    SubmittedCommand,
+    WrittenBatch,
+)
 from tidelog.broker.metadata.quorum_port import Quorum
 from tidelog.broker.scheduling.slices import Slices, Work
 from tidelog.cluster.controller.result import ControllerResult
@@ -225,20 +230,18 @@ class ControllerLeadership:
             submitted = self._pending.get_nowait()
             if self._active is None:
                 submitted.fail(self._refusal())
-            elif (steps := self._active.perform(submitted)) is not None:
-                self._run(self._active, submitted, steps)
+            else:
+                self._perform(self._active, submitted)
         self._progress.set()
 
-    def _run(
-        self, active: ActiveController, submitted: SubmittedCommand, steps: Steps[ControllerResult[Any]]
-    ) -> None:
-        """Run the steps of a command. A small one is complete when this returns."""
+    def _perform(self, active: ActiveController, submitted: SubmittedCommand) -> None:
+        """Perform a command. A small one is complete when this returns."""
 
-        def on_completed(result: ControllerResult[Any]) -> None:
+        def on_completed(prepared: PreparedCommand) -> None:
             if self._running is None:
-                active.complete(submitted, result)
+                active.complete(submitted, prepared)
             else:
-                self._quorum.schedule(lambda: self._end_running(submitted, active.complete, result))
+                self._quorum.schedule(lambda: self._end_running(submitted, active.complete, prepared))
 
         def on_failed(error: Exception) -> None:
             if self._running is None:
@@ -246,7 +249,7 @@ class ControllerLeadership:
             else:
                 self._quorum.schedule(lambda: self._end_running(submitted, active.fail, error))
 
-        work = self._slices.start(steps, on_completed, on_failed)
+        work = self._slices.start(active.perform(submitted), on_completed, on_failed)
         if work is not None:
             self._running = (submitted, work)
 

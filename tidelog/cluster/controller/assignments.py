@@ -14,11 +14,12 @@ from tidelog.cluster.placement import UsableBroker, place_replicas
 from tidelog.cluster.replica_directories import default_directory
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId
+from tidelog.protocol.steps import Steps
 
 
 def automatic_partitions(
     image: MetadataImage, partition_count: int, replication_factor: int, randomness: Randomness
-) -> list[PartitionImage]:
+) -> Steps[list[PartitionImage]]:
     """Return new partitions, spread over the brokers; INVALID_REPLICATION_FACTOR if there are too few."""
     brokers = [
         UsableBroker(broker.id, broker.rack, broker.fenced)
@@ -26,7 +27,11 @@ def automatic_partitions(
         if not broker.in_controlled_shutdown and not _is_cordoned(broker.log_dirs, broker.cordoned_log_dirs)
     ]
     placed = place_replicas(brokers, partition_count, replication_factor, randomness.randrange)
-    return [_new_partition(image, replicas) for replicas in placed]
+    partitions = []
+    for replicas in placed:
+        partitions.append(_new_partition(image, replicas))
+        yield None
+    return partitions
 
 
 def manual_partition(

@@ -13,7 +13,7 @@ from tidelog.cluster.controller.partition_limit import PartitionLimit
 from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
 from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.image import MetadataImage, PartitionImage, TopicImage
-from tidelog.cluster.partition_changes import partition_record
+from tidelog.cluster.partition_changes import partition_records
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -47,7 +47,8 @@ def create_partitions(
         try:
             if count > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is in the request {count} times")
-            records += _new_records(image, limit, topic, randomness, MAX_RECORDS_PER_COMMAND - len(records))
+            allowed = MAX_RECORDS_PER_COMMAND - len(records)
+            records += yield from _new_records(image, limit, topic, randomness, allowed)
             results.append(CreatePartitionsTopicResult(name=name))
         except KafkaError as error:
             results.append(
@@ -63,7 +64,7 @@ def _new_records(
     requested: CreatePartitionsTopic,
     randomness: Randomness,
     allowed: int,
-) -> list[PartitionRecord]:
+) -> Steps[list[PartitionRecord]]:
     topic = image.topics_by_name.get(requested.name)
     if topic is None:
         text = f"there is no topic {requested.name!r}"
@@ -76,9 +77,9 @@ def _new_records(
     if additional > allowed:
         text = f"a request may create {MAX_RECORDS_PER_COMMAND} partitions at most"
         raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
-    partitions = _partitions(image, topic, requested, additional, randomness)
+    partitions = yield from _partitions(image, topic, requested, additional, randomness)
     limit.take(topic.name, (each.replicas for each in partitions))
-    return [partition_record(topic.id, existing + index, each) for index, each in enumerate(partitions)]
+    return (yield from partition_records(topic.id, existing, partitions))
 
 
 def _partitions(
@@ -87,11 +88,15 @@ def _partitions(
     requested: CreatePartitionsTopic,
     additional: int,
     randomness: Randomness,
-) -> list[PartitionImage]:
+) -> Steps[list[PartitionImage]]:
     replication_factor = len(topic.partitions[0].replicas)
     if requested.assignments is None:
-        return automatic_partitions(image, additional, replication_factor, randomness)
+        return (yield from automatic_partitions(image, additional, replication_factor, randomness))
     if len(requested.assignments) != additional:
         text = f"{additional} partitions are to be added, {len(requested.assignments)} are assigned"
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
-    return [manual_partition(image, each.broker_ids, replication_factor) for each in requested.assignments]
+    partitions = []
+    for each in requested.assignments:
+        partitions.append(manual_partition(image, each.broker_ids, replication_factor))
+        yield None
+    return partitions

@@ -17,7 +17,7 @@ from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND, Controlle
 from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.effective_configs import effective_topic_entry
 from tidelog.cluster.image import MetadataImage, PartitionImage, ResourceType
-from tidelog.cluster.partition_changes import partition_record
+from tidelog.cluster.partition_changes import partition_records
 from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC, check_name, colliding_names, metric_name
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.create_topics import (
@@ -66,7 +66,7 @@ def create_topics(
             if too_large:
                 text = f"a request may create {MAX_RECORDS_PER_COMMAND} partitions at most"
                 raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
-            results.append(creation.create(topic))
+            results.append((yield from creation.create(topic)))
         except KafkaError as error:
             result = CreatableTopicResult(name=name, error_code=error.code, error_message=str(error))
             results.append(result)
@@ -91,16 +91,16 @@ class _Creation:
         self._limit = PartitionLimit(image, settings.partitions_per_broker_max)
         self._colliding = colliding_names(image.topics_by_name)
 
-    def create(self, topic: CreatableTopic) -> CreatableTopicResult:
+    def create(self, topic: CreatableTopic) -> Steps[CreatableTopicResult]:
         """Add the topic's records; KafkaError, and no records, when it cannot be created."""
         self._check_name(topic.name)
         configs = self._config_records(topic)
-        partitions = self._partitions(topic)
+        partitions = yield from self._partitions(topic)
         self._limit.take(topic.name, (each.replicas for each in partitions))
         topic_id = new_uuid(self._randomness)
         self.records.append(TopicRecord(name=topic.name, topic_id=topic_id))
         self.records += configs
-        self.records += [partition_record(topic_id, index, each) for index, each in enumerate(partitions)]
+        self.records += yield from partition_records(topic_id, 0, partitions)
         return CreatableTopicResult(
             name=topic.name,
             topic_id=topic_id,
@@ -130,9 +130,9 @@ class _Creation:
         resource = (int(ResourceType.TOPIC), topic.name)
         return change_records(self._image, self._settings, resource, values, is_new=True)
 
-    def _partitions(self, topic: CreatableTopic) -> list[PartitionImage]:
+    def _partitions(self, topic: CreatableTopic) -> Steps[list[PartitionImage]]:
         if topic.assignments:
-            return self._assigned(topic)
+            return (yield from self._assigned(topic))
         count, factor = topic.num_partitions, topic.replication_factor
         if factor < _DEFAULT or factor == 0:
             text = f"replication factor {factor}: allowed is a positive number, or -1 for the default"
@@ -142,9 +142,9 @@ class _Creation:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, text)
         count = self._settings.num_partitions if count == _DEFAULT else count
         factor = self._settings.default_replication_factor if factor == _DEFAULT else factor
-        return automatic_partitions(self._image, count, factor, self._randomness)
+        return (yield from automatic_partitions(self._image, count, factor, self._randomness))
 
-    def _assigned(self, topic: CreatableTopic) -> list[PartitionImage]:
+    def _assigned(self, topic: CreatableTopic) -> Steps[list[PartitionImage]]:
         if topic.replication_factor != _DEFAULT or topic.num_partitions != _DEFAULT:
             text = "with assignments, allowed is -1 as number of partitions and as replication factor"
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
@@ -157,6 +157,7 @@ class _Creation:
             partition = manual_partition(self._image, assignment.broker_ids, replication_factor)
             partitions[assignment.partition_index] = partition
             replication_factor = len(partition.replicas)
+            yield None
         if set(partitions) != set(range(len(partitions))):
             text = f"partitions {sorted(partitions)} are assigned, allowed is 0, 1, 2 and so on"
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)

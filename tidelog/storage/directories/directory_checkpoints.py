@@ -168,8 +168,10 @@ class _Checkpoint:
         self.written = offsets
         return partial(self._put, self._states, offsets)
 
-    def planned_forget(self, topic_partitions: Collection[TopicPartition]) -> Callable[[], None] | None:
+    def planned_forget(self, topic_partitions: frozenset[TopicPartition]) -> Callable[[], None] | None:
         """Return the write that removes lines, for any thread; None if the file has none of them."""
+        if self._state_in_file == self._states and self.written.keys().isdisjoint(topic_partitions):
+            return None
         return self.planned(
             {key: value for key, value in self.written.items() if key not in topic_partitions}
         )

@@ -181,8 +181,7 @@ class LogManager:
             [each for each in online if each.path not in self.cordoned] or online,
             key=lambda d: len(d.logs) + len(d.in_creation) + len(d.damaged),
         )
-        with self._offline_on_failure(directory):
-            run = directory.planned_creation(topic_partition, topic_id, config, now_ms)
+        run = directory.planned_creation(topic_partition, topic_id, config, now_ms)
         return LogCreation(directory, topic_partition, topic_id, run)
 
     def on_created(self, creation: LogCreation, outcome: PartitionLog | Exception) -> PartitionLog:

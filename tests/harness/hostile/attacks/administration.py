@@ -32,7 +32,10 @@ from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestT
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+GROUP_RESOURCE = 32
 PARTITIONS_OF_A_WIDE_TOPIC = 1000
+RECORDS_MAX = 10_000
+"""As many as one change of the metadata may have."""
 
 
 def _create_topics_by_metadata(scene: Scene) -> None:
@@ -145,6 +148,27 @@ def _alter_configs_of_many_keys(scene: Scene) -> None:
         scene.repeat(frame, client)
 
 
+def _alter_configs_of_many_groups(scene: Scene) -> None:
+    """Every request changes the configs of all groups, in one batch of the metadata log."""
+
+    def frame_with(value: str) -> bytes:
+        configs = (AlterableConfig(name="consumer.session.timeout.ms", config_operation=0, value=value),)
+        resources = tuple(
+            AlterConfigsResource(
+                resource_type=GROUP_RESOURCE, resource_name=f"group-{number}", configs=configs
+            )
+            for number in range(scene.size(RECORDS_MAX, 20))
+        )
+        return framed(IncrementalAlterConfigsRequest(resources=resources), 1)
+
+    frames = frame_with("45000"), frame_with("50000")
+    client = scene.client()
+    scene.begin()
+    while not scene.is_over:
+        for frame in frames:
+            scene.expect(scene.exchange(client, frame) is not None, "not answered")
+
+
 def _set_quotas_of_many_clients(scene: Scene) -> None:
     entries = tuple(
         RequestEntryData(
@@ -220,6 +244,14 @@ ATTACKS = (
         does="IncrementalAlterConfigs with 20,000 unknown keys, and with list values of 32 kB",
         run=_alter_configs_of_many_keys,
         memory_mib=128,
+    ),
+    Attack(
+        name="alter-configs-of-many-groups",
+        item="review",
+        does="IncrementalAlterConfigs that change the configs of 10,000 groups",
+        run=_alter_configs_of_many_groups,
+        memory_mib=128,
+        memory_kept_mib=128,
     ),
     Attack(
         name="quotas-of-many-clients",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tests.harness.hostile.attack import Attack
 from tests.harness.hostile.frames import framed
 from tests.harness.hostile.scene import Scene
@@ -18,6 +20,8 @@ from tidelog.protocol.messages.offset_fetch import (
 from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 CREATED_PARTITIONS = 2000
+PARTITIONS_MAX = 9900
+"""Nearly as many as one request may create."""
 
 
 def _fetch_offsets_of_many_groups(scene: Scene) -> None:
@@ -51,9 +55,9 @@ def _describe_many_topics(scene: Scene) -> None:
     scene.repeat(frame)
 
 
-def _create_many_partitions(scene: Scene) -> None:
+def _create_many_partitions(count: int, scene: Scene) -> None:
     client = scene.client()
-    partitions = scene.size(CREATED_PARTITIONS, 10)
+    partitions = scene.size(count, 10)
     scene.begin()
     number = 0
     while True:
@@ -96,9 +100,18 @@ ATTACKS = (
         name="create-2000-partitions",
         item="20",
         does="topics of 2,000 partitions are created and deleted",
-        run=_create_many_partitions,
+        run=partial(_create_many_partitions, CREATED_PARTITIONS),
         memory_mib=128,
         memory_kept_mib=128,
+        is_short=False,
+    ),
+    Attack(
+        name="create-9900-partitions",
+        item="20",
+        does="topics of 9,900 partitions, nearly as many as a request may create, are created and deleted",
+        run=partial(_create_many_partitions, PARTITIONS_MAX),
+        memory_mib=256,
+        memory_kept_mib=256,
         is_short=False,
     ),
 )

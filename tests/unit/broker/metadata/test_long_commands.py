@@ -125,6 +125,21 @@ async def test_very_many_topics_are_validated_in_slices() -> None:
 
 
 @on_both_loops
+async def test_very_many_partitions_of_a_topic_are_created_in_slices() -> None:
+    """They are placed, described by records, encoded and applied in slices, and appended as one batch."""
+    slices = counted_slices()
+    topic = CreatableTopic(name="wide", num_partitions=MANY, replication_factor=1)
+    request = CreateTopicsRequest(topics=(topic,))
+    async with running_store(slices=slices) as store:
+        before, offset = slices.count, store.image.offset
+        reply = await store.submit(lambda image: create_topics(image, SETTINGS, request, SeededRandomness()))
+        assert reply.topics[0].num_partitions == MANY
+        assert slices.count - before >= 4 * SLICES_OF_MANY
+        assert len(store.image.topics_by_name["wide"].partitions) == MANY
+        assert store.image.offset == offset + 1 + MANY
+
+
+@on_both_loops
 async def test_elections_of_very_many_partitions_run_in_slices() -> None:
     slices = counted_slices()
     partitions = TopicPartitions(topic="unknown", partitions=tuple(range(MANY)))

@@ -46,6 +46,7 @@ from tidelog.protocol.metadata_records.feature_level_record import FeatureLevelR
 from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
 from tidelog.protocol.record import BatchBuilder
 from tidelog.protocol.schema import MetadataRecord
+from tidelog.protocol.steps import completed
 
 SETTINGS = controller_settings(node_id=1)
 
@@ -67,7 +68,7 @@ def set_config(value: str):  # type: ignore[no-untyped-def]
 def append(log: MetadataLog, records: list[MetadataRecord]) -> None:
     """Append a batch without any check, as a former leader of epoch 1."""
     builder = BatchBuilder(base_offset=log.end_offset, leader_epoch=1)
-    for value in encode_records(records):
+    for value in completed(encode_records(records)):
         builder.append(5, None, value)
     log.append(builder.build(), 1)
 

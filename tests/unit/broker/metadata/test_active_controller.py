@@ -1,0 +1,49 @@
+"""The active controller appends what a command has prepared, after whatever the quorum has appended."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from tidelog.broker.metadata.active_controller import ActiveController, SubmittedCommand
+from tidelog.cluster.controller.result import ControllerResult
+from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.metadata_loader import MetadataLoader
+from tidelog.cluster.quorum.effects import RecordsAppended
+from tidelog.protocol.ids import LeaderEpoch
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.steps import completed
+
+EPOCH = 3
+
+
+@dataclass
+class Log:
+    end_offset: int = 0
+
+    def append(self, records: list[bytes], epoch: LeaderEpoch) -> RecordsAppended:
+        base_offset = self.end_offset
+        self.end_offset += len(records)
+        return RecordsAppended(
+            base_offset=base_offset, last_offset=self.end_offset - 1, epoch=epoch, context=None
+        )
+
+
+def set_config(image: MetadataImage) -> ControllerResult[str]:
+    record = ConfigRecord(resource_type=4, resource_name="", name="k", value="v")
+    return ControllerResult((record,), "done")
+
+
+async def test_a_command_is_appended_after_a_control_record_that_came_while_it_was_prepared() -> None:
+    log = Log(end_offset=7)
+    loader = MetadataLoader(MetadataImage(cluster_id="c"))
+    active = ActiveController(EPOCH, loader, lambda: log.end_offset, log.append)
+    submitted = SubmittedCommand(set_config, asyncio.get_running_loop().create_future())
+    prepared = completed(active.perform(submitted))
+    log.end_offset += 1  # such as a new set of voters
+    active.complete(submitted, prepared)
+    [written] = active.take_committed(9)
+    assert (written.end_offset, written.submitted) == (9, submitted)
+    [published] = written.steps
+    assert published.image.offset == active.image.offset == 8
+    assert active.image.cluster_configs() == {"k": "v"}

@@ -1,0 +1,49 @@
+"""Before a partition is created, its lines in the checkpoints of the log directory are removed."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from tests.support.disks.crash_file_system import CrashFileSystem
+from tidelog.protocol.ids import Offset, TopicPartition
+from tidelog.storage.directories.directory_checkpoints import DirectoryCheckpoints
+from tidelog.storage.disk.checkpoints import RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
+
+OLD = TopicPartition("old", 0)
+NEW = TopicPartition("new", 0)
+
+
+class Lines(dict[TopicPartition, Offset]):
+    """Lines that may not be looked at one by one."""
+
+    def items(self) -> NoReturn:
+        raise AssertionError("the lines of all partitions are looked at")
+
+    def __iter__(self) -> NoReturn:
+        raise AssertionError("the lines of all partitions are looked at")
+
+
+def checkpoints(fs: CrashFileSystem) -> DirectoryCheckpoints:
+    fs.makedirs("/data")
+    OffsetCheckpoint(fs, f"/data/{RECOVERY_POINT_CHECKPOINT}").write({OLD: 5})
+    found = DirectoryCheckpoints(fs, "/data", {}, ())
+    found.read()
+    return found
+
+
+def test_a_creation_is_planned_without_a_look_at_the_lines_of_all_other_partitions() -> None:
+    """The creation of 2,000 partitions where there were 8,000 held the event loop for seconds."""
+    found = checkpoints(CrashFileSystem())
+    for checkpoint in found._checkpoints.values():
+        checkpoint.written = Lines(checkpoint.written)
+    assert found.planned_forget([NEW]) == []
+
+
+def test_a_line_that_could_not_be_removed_is_removed_by_the_next_creation() -> None:
+    fs = CrashFileSystem()
+    found = checkpoints(fs)
+    [_] = found.planned_forget([OLD])  # no descriptor was available
+    [write] = found.planned_forget([OLD])
+    write()
+    assert OffsetCheckpoint(fs, f"/data/{RECOVERY_POINT_CHECKPOINT}").read() == {}
+    assert found.planned_forget([OLD]) == []
