@@ -78,6 +78,14 @@ def damaged_frames(cls: type[Message], version: int) -> Iterator[bytes]:
         yield random.randbytes(random.randrange(64))
 
 
+def takes_less(limit_bytes: int, cls: type[Message], data: bytes, version: int) -> bool:
+    """Return whether `data` is decoded or refused with a peak of memory below `limit_bytes`.
+
+    One decode of nine is sufficient: the first compiles the codec, and threads of other tests allocate, too.
+    """
+    return any(peak_bytes_once(cls, data, version) < limit_bytes for _ in range(9))
+
+
 def peak_bytes(cls: type[Message], data: bytes, version: int) -> int:
     """The most memory that was in use at one time while `data` was decoded or refused.
 
@@ -87,21 +95,20 @@ def peak_bytes(cls: type[Message], data: bytes, version: int) -> int:
 
 
 def peak_bytes_once(cls: type[Message], data: bytes, version: int) -> int:
-    tracemalloc.reset_peak()
-    before, _ = tracemalloc.get_traced_memory()
-    with suppress(DecodeError):
-        decode(cls, data, version)
-    return tracemalloc.get_traced_memory()[1] - before
+    tracemalloc.start()
+    try:
+        with suppress(DecodeError):
+            decode(cls, data, version)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.fixture
-def traced() -> Iterator[None]:
-    """Counts allocations, with nothing else of the process getting in between: finalizers allocate too."""
-    gc.collect()
+def quiet() -> Iterator[None]:
+    """No collection of garbage during the test: finalizers allocate, too."""
     gc.disable()
-    tracemalloc.start()
     yield
-    tracemalloc.stop()
     gc.enable()
 
 
@@ -125,7 +132,7 @@ def test_damaged_bytes_are_refused_or_read_as_another_decoder_reads_them(cls: ty
 
 
 @pytest.mark.parametrize("cls", all_messages(), ids=lambda cls: cls.__name__)
-def test_a_length_or_count_that_is_a_lie_allocates_nothing(cls: type[Message], traced: None) -> None:
+def test_a_length_or_count_that_is_a_lie_allocates_nothing(cls: type[Message], quiet: None) -> None:
     for version in {versions_of(cls)[0], versions_of(cls)[-1]}:
         data = filled(cls, version, Random(2))
         peak_bytes(cls, data, version)
@@ -133,10 +140,7 @@ def test_a_length_or_count_that_is_a_lie_allocates_nothing(cls: type[Message], t
             for lie in HUGE:
                 frame = data[:at] + lie + data[at + len(lie) :]
                 most = ALLOCATION_FLOOR_BYTES + 8 * len(frame)
-                # What is made once on the way, by whatever thread, is not the price of the frame.
-                assert any(peak_bytes(cls, frame, version) < most for _ in range(3)), (
-                    f"version {version}: {frame.hex()}"
-                )
+                assert takes_less(most, cls, frame, version), f"version {version}: {frame.hex()}"
 
 
 def array_paths(cls: type[Struct], version: int) -> Iterator[tuple[Declared, ...]]:
@@ -169,16 +173,16 @@ def swollen(cls: type[Struct], path: tuple[Declared, ...], version: int, count: 
 
 @pytest.mark.parametrize("cls", all_messages(), ids=lambda cls: cls.__name__)
 def test_an_array_of_the_smallest_elements_takes_memory_in_proportion(
-    cls: type[Message], traced: None
+    cls: type[Message], quiet: None
 ) -> None:
     for version in {versions_of(cls)[0], versions_of(cls)[-1]}:
         for path in array_paths(cls, version):
             data = encode(swollen(cls, path, version, 1000), version)
-            assert peak_bytes(cls, data, version) < 50 * len(data), f"version {version}: {path}"
+            assert takes_less(50 * len(data), cls, data, version), f"version {version}: {path}"
 
 
 @pytest.mark.parametrize("count", [2**32 - 1, 10**6, MOST_TAGGED_FIELDS + 1, MOST_TAGGED_FIELDS, 401])
-def test_a_count_of_tagged_fields_that_are_not_there_is_refused_at_once(count: int, traced: None) -> None:
+def test_a_count_of_tagged_fields_that_are_not_there_is_refused_at_once(count: int, quiet: None) -> None:
     for cls, start in ((ApiVersionsRequest, b"\x01\x01"), (ApiVersionsResponse, b"\0\0\x01\0\0\0\0")):
         frame = start + unsigned_varint(count) + b"\x05\0" * 400
         with pytest.raises(DecodeError, match=f"{count} tagged fields"):
@@ -186,20 +190,20 @@ def test_a_count_of_tagged_fields_that_are_not_there_is_refused_at_once(count: i
         assert peak_bytes(cls, frame, 3) < ALLOCATION_FLOOR_BYTES
 
 
-def test_a_million_tagged_fields_are_refused_without_looking_at_them(traced: None) -> None:
+def test_a_million_tagged_fields_are_refused_without_looking_at_them(quiet: None) -> None:
     frame = b"\x01\x01" + unsigned_varint(10**6) + b"\x05\0" * 10**6
     with pytest.raises(DecodeError, match="1000000 tagged fields"):
         decode(ApiVersionsRequest, frame, 3)
     assert peak_bytes(ApiVersionsRequest, frame, 3) < ALLOCATION_FLOOR_BYTES
 
 
-def test_as_many_unknown_tagged_fields_as_are_allowed_leave_nothing_behind(traced: None) -> None:
+def test_as_many_unknown_tagged_fields_as_are_allowed_leave_nothing_behind(quiet: None) -> None:
     frame = b"\x01\x01" + unsigned_varint(MOST_TAGGED_FIELDS) + b"\x05\x01x" * MOST_TAGGED_FIELDS
     assert decode(ApiVersionsRequest, frame, 3) == ApiVersionsRequest()
     assert peak_bytes(ApiVersionsRequest, frame, 3) < ALLOCATION_FLOOR_BYTES
 
 
-def test_a_tagged_array_sent_again_and_again_is_kept_once(traced: None) -> None:
+def test_a_tagged_array_sent_again_and_again_is_kept_once(quiet: None) -> None:
     response = ApiVersionsResponse(supported_features=(SupportedFeatureKey(name="feature"),) * 100)
     start = encode(ApiVersionsResponse(), 3)[:-1]
     field = encode(response, 3)[len(start) + 1 :]
@@ -236,7 +240,7 @@ def test_a_varint_with_leading_zeros_means_what_it_says() -> None:
         decode(ApiVersionsRequest, bytes.fromhex("8000016100"), 3)
 
 
-def test_nested_arrays_cannot_multiply_their_counts(traced: None) -> None:
+def test_nested_arrays_cannot_multiply_their_counts(quiet: None) -> None:
     """Each level claims as many elements as the rest of the frame could hold, and only one is true."""
     topics = b"".join(b"\0\0" + b"\x01" + b"\0" * 17 + b"\xff\x07" for _ in range(200))
     frame = b"\0" * 4 + b"\x01" + b"\0" + b"\0" * 4 + b"\xc9\x01" + topics
