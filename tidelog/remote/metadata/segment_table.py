@@ -83,7 +83,7 @@ class SegmentTable:
         return row
 
     def update(self, row: int, update: RemoteLogSegmentMetadataUpdate) -> None:
-        """Apply `update` to the segment in `row`, whose custom metadata changes only if the update has some."""
+        """Apply `update` to the segment in `row`; its custom metadata changes only if the update has some."""
         position = row * _ROW.size
         _EVENT_TIMESTAMP.pack_into(self._rows, position + _EVENT_TIMESTAMP_AT, update.event_timestamp_ms)
         _BROKER.pack_into(self._rows, position + _BROKER_AT, update.broker_id)
