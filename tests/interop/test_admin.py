@@ -12,8 +12,9 @@ from kafka import KafkaAdminClient
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 
 from tests.support.foreign_clients import CLIENTS, ForeignAdmin, ForeignClient, ForeignError, Message
-from tests.support.foreign_clients.interface import GroupAdmin, read_exactly, wait_until
+from tests.support.foreign_clients.interface import GroupAdmin, read_exactly
 from tests.support.foreign_clients.opening import Opened
+from tests.support.waiting import wait_until
 from tidelog.protocol.errors import ErrorCode
 from tidelog.testing.embedded import EmbeddedCluster
 

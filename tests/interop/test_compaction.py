@@ -59,7 +59,7 @@ def read_all(consumer: Consumer, topic: str, end: int) -> list[Message]:
         found.extend(one for one in consumer.consume(500, 0.05) if one.error() is None)
         return consumer.position([TopicPartition(topic, 0)])[0].offset >= end
 
-    wait_until(is_at_end, 30)
+    wait_until(is_at_end)
     return found
 
 
@@ -86,7 +86,7 @@ def test_a_reader_of_a_topic_that_is_compacted_meanwhile_misses_no_latest_record
         seen.extend(one for one in reader.consume(500, 0.05) if one.error() is None)
         return values(seen) == expected
 
-    wait_until(has_read_all, 30)
+    wait_until(has_read_all)
     offsets = [message.offset() for message in seen]
     assert offsets == sorted(set(offsets))
     reader.close()

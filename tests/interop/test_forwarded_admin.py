@@ -203,7 +203,7 @@ def test_kafka_python_reassigns_elects_and_changes_features(
         [replica] = three.partition(name, node_id=follower).replicas
         [target] = [each for each in (1, 2, 3) if each != replica][:1]
         admin.alter_partition_reassignments({_partition(name): [target]})
-        wait_until(lambda: three.partition(name, node_id=follower).replicas == (target,), TIMEOUT_S)
+        wait_until(lambda: three.partition(name, node_id=follower).replicas == (target,))
         assert three.partition(name, node_id=follower).leader == target
         assert admin.list_partition_reassignments() == {}
         admin.delete_topics([name])
@@ -244,7 +244,7 @@ def test_admin_requests_while_the_controller_dies_are_each_answered_once(name: s
         # One that the former controller has committed and not answered exists when it is asked again.
         assert set(codes) <= {0, KafkaError.TOPIC_ALREADY_EXISTS}
         for each in followers:
-            wait_until(lambda: set(names) <= set(image(three, each).topics_by_name), TIMEOUT_S)  # noqa: B023
+            wait_until(lambda: set(names) <= set(image(three, each).topics_by_name))  # noqa: B023
 
 
 def test_describing_topics_follows_what_was_created_elsewhere(

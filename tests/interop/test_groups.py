@@ -17,8 +17,9 @@ from tests.support.foreign_clients import (
     Message,
     Received,
 )
-from tests.support.foreign_clients.interface import poll_all_until, wait_until
+from tests.support.foreign_clients.interface import poll_all_until
 from tests.support.foreign_clients.opening import Opened
+from tests.support.waiting import wait_until
 from tidelog.protocol.errors import ErrorCode
 from tidelog.testing.embedded import EmbeddedCluster
 

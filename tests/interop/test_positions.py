@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.foreign_clients import CLIENTS, ForeignClient, ForeignConsumer, ForeignError, Message
-from tests.support.foreign_clients.interface import EARLIEST, LATEST, read_exactly, wait_until
+from tests.support.foreign_clients.interface import EARLIEST, LATEST, read_exactly
 from tests.support.foreign_clients.opening import Opened
+from tests.support.waiting import wait_until
 from tidelog.protocol.errors import ErrorCode
 
 pytestmark = pytest.mark.interop

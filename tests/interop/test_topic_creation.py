@@ -9,8 +9,9 @@ from uuid import uuid4
 import pytest
 
 from tests.support.foreign_clients import CLIENTS, ForeignClient, ForeignError, Message
-from tests.support.foreign_clients.interface import EARLIEST, poll_all_until, read_exactly, wait_until
+from tests.support.foreign_clients.interface import EARLIEST, poll_all_until, read_exactly
 from tests.support.foreign_clients.opening import Opened
+from tests.support.waiting import wait_until
 from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop

@@ -71,12 +71,12 @@ class MixedClients:
             found[:] = [] if placed is None or placed.leader < 0 else [self.cluster.nodes[placed.leader]]
             return bool(found)
 
-        wait_until(is_leader, WITHIN_S)
+        wait_until(is_leader, timeout_s=WITHIN_S)
         return found[0]
 
     def wait_for_leader_other_than(self, node: Node, topic: str, index: int = 0) -> None:
         """Wait until another node leads."""
-        wait_until(lambda: self.leader(topic, index) is not node, WITHIN_S)
+        wait_until(lambda: self.leader(topic, index) is not node, timeout_s=WITHIN_S)
 
     def wait_until_whole(self, topic: str) -> None:
         """Wait until every running broker says that all replicas of the topic are in sync."""
@@ -176,4 +176,4 @@ class MixedClients:
                 except KafkaException:
                     return False
 
-            wait_until(asked, WITHIN_S)
+            wait_until(asked, timeout_s=WITHIN_S)

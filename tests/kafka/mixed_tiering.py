@@ -92,7 +92,9 @@ class MixedTier:
             self.cluster.format(node)
         self.cluster.start(self.controller, self.brokers[first])
         self.clients.wait_for_brokers(first)
-        wait_until(lambda: METADATA_TOPIC in self.clients.admin().list_topics(timeout=10).topics, WITHIN_S)
+        wait_until(
+            lambda: METADATA_TOPIC in self.clients.admin().list_topics(timeout=10).topics, timeout_s=WITHIN_S
+        )
         self.cluster.start(*(node for number, node in self.brokers.items() if number != first))
         self.clients.wait_for_brokers(*self.brokers)
         # The coordinator of transactions stays where it is.
@@ -120,9 +122,9 @@ class MixedTier:
             await admin.elect_leaders(ElectionType.PREFERRED, [name])
 
         self.ask(move)
-        wait_until(lambda: self._is_placed(topic, replicas, index), WITHIN_S)
+        wait_until(lambda: self._is_placed(topic, replicas, index), timeout_s=WITHIN_S)
         self.ask(elect)
-        wait_until(lambda: self.clients.leader(topic, index).number == replicas[0], WITHIN_S)
+        wait_until(lambda: self.clients.leader(topic, index).number == replicas[0], timeout_s=WITHIN_S)
 
     def _is_placed(self, topic: str, replicas: Sequence[int], index: int) -> bool:
         placed = self.clients.partition(topic, index)
@@ -156,7 +158,7 @@ class MixedTier:
             tiered = self.offset(topic, LATEST_TIERED)
             return all(self.segments(self.brokers[each], topic) == [tiered + 1] for each in replicas)
 
-        wait_until(is_tiered, WITHIN_S)
+        wait_until(is_tiered, timeout_s=WITHIN_S)
         return self.offset(topic, LATEST_TIERED) + 1
 
     def checkpoint(self, number: int, topic: str) -> str:

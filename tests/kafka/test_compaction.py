@@ -9,11 +9,12 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.kafka.test_kafka_tools import until
+from tests.kafka.test_kafka_tools import WITHIN_S
 from tests.kafka.test_metadata_directory import Node
 from tests.kafka.tools import KafkaTools
 from tests.support.logs.compaction import COMPACTED, append_keyed, compact, read_log, roll
 from tests.support.logs.partition_logs import NOW_MS, append_marker, open_log
+from tests.support.waiting import wait_until
 from tidelog.protocol.compression import Compression
 from tidelog.storage.disk.files import OsFileSystem
 from tidelog.storage.log.partition_log import PartitionLog
@@ -98,7 +99,7 @@ def read(servers: str, topic: str) -> tuple[int, dict[bytes, bytes | None]]:
             latest[message.key()], count = message.value(), count + 1
         return consumer.position([TopicPartition(topic, 0)])[0].offset >= end
 
-    until(is_at_end, "end of the topic")
+    wait_until(is_at_end, "end of the topic", timeout_s=WITHIN_S)
     consumer.close()
     return count, latest
 
@@ -115,7 +116,11 @@ def test_one_log_is_compacted_by_turns_by_us_and_by_apache_kafka(tmp_path: Path)
             else:
                 assert read(servers, "t")[1] == latest
             latest = produce(servers, "t", f"{whose}-{turn}")
-            until(partial(_is_compacted, servers, latest), f"compaction by {whose}")
+            wait_until(
+                partial(_is_compacted, servers, latest),
+                f"compaction by {whose}",
+                timeout_s=WITHIN_S,
+            )
         checkpoint = (node.data / "cleaner-offset-checkpoint").read_text()
         assert re.search(r"^t 0 [1-9]", checkpoint, re.MULTILINE)
 

@@ -142,7 +142,7 @@ async def connected(node: Node) -> Admin:
                 await asyncio.sleep(0.2)
 
     connecting = asyncio.get_running_loop().create_task(connect())
-    await eventually(connecting.done, WITHIN_S)
+    await eventually(connecting.done, timeout_s=WITHIN_S)
     await connecting
     return found[0]
 

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from tests.kafka.tools import KafkaTools
+from tests.support.waiting import wait_until
 from tidelog.local_cluster.cluster import LocalCluster
 
 WITHIN_S = 60.0
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not holds():
-        assert time.monotonic() < deadline, f"no {what} within {WITHIN_S} s"
-        time.sleep(0.2)
 
 
 def described(tools: KafkaTools, topic: str) -> list[dict[str, str]]:
@@ -47,13 +39,21 @@ def test_topics_are_created_described_altered_and_deleted(tools: KafkaTools) -> 
     rows = described(tools, "tides")
     assert len(rows) == 4
     assert all(set(row["Replicas"].split(",")) == {"1", "2", "3"} for row in rows)
-    until(lambda: all(len(row["Isr"].split(",")) == 3 for row in described(tools, "tides")), "whole ISR")
+    wait_until(
+        lambda: all(len(row["Isr"].split(",")) == 3 for row in described(tools, "tides")),
+        "whole ISR",
+        timeout_s=WITHIN_S,
+    )
     assert {row["Leader"] for row in rows} == {"1", "2", "3"}
     tools.run("kafka-topics", "--alter", "--topic", "tides", "--partitions", "6")
     assert len(described(tools, "tides")) == 6
     assert "tides" in tools.run("kafka-topics", "--list").split()
     tools.run("kafka-topics", "--delete", "--topic", "tides")
-    until(lambda: "tides" not in tools.run("kafka-topics", "--list").split(), "deletion")
+    wait_until(
+        lambda: "tides" not in tools.run("kafka-topics", "--list").split(),
+        "deletion",
+        timeout_s=WITHIN_S,
+    )
 
 
 def test_console_producer_consumer_and_groups(tools: KafkaTools) -> None:
@@ -84,7 +84,7 @@ def test_partitions_are_reassigned_and_verified(tools: KafkaTools, tmp_path: Pat
         verified = tools.run("kafka-reassign-partitions", "--verify", "--reassignment-json-file", str(plan))
         return verified.count("is completed") == 2
 
-    until(is_complete, "completed reassignment")
+    wait_until(is_complete, "completed reassignment", timeout_s=WITHIN_S)
     assert all(
         row["Replicas"] == "3,2" and set(row["Isr"].split(",")) == {"2", "3"}
         for row in described(tools, "moved")
@@ -95,9 +95,17 @@ def test_partitions_are_reassigned_and_verified(tools: KafkaTools, tmp_path: Pat
 def test_preferred_leaders_are_elected_after_a_restart(tools: KafkaTools, cluster: LocalCluster) -> None:
     tools.run("kafka-topics", "--create", "--topic", "led", "--replica-assignment", "3:1:2,3:2:1")
     cluster.stop([3])
-    until(lambda: all(row["Leader"] in "12" for row in described(tools, "led")), "other leaders")
+    wait_until(
+        lambda: all(row["Leader"] in "12" for row in described(tools, "led")),
+        "other leaders",
+        timeout_s=WITHIN_S,
+    )
     cluster.start([3])
-    until(lambda: all("3" in row["Isr"] for row in described(tools, "led")), "node 3 in the ISR")
+    wait_until(
+        lambda: all("3" in row["Isr"] for row in described(tools, "led")),
+        "node 3 in the ISR",
+        timeout_s=WITHIN_S,
+    )
     assert all(row["Leader"] != "3" for row in described(tools, "led"))
     election = ("--election-type", "preferred", "--all-topic-partitions")
     assert "Successfully completed leader election" in tools.run("kafka-leader-election", *election)
@@ -188,7 +196,7 @@ def test_dump_log_reads_metadata_and_records(tools: KafkaTools, cluster: LocalCl
         "FEATURE_LEVEL",
     ):
         assert record in dumped, record
-    until(lambda: (data / "dumped-0").is_dir(), "replica on node 1")
+    wait_until(lambda: (data / "dumped-0").is_dir(), "replica on node 1", timeout_s=WITHIN_S)
     [segment] = (data / "dumped-0").glob("*.log")
-    until(lambda: segment.stat().st_size > 0, "replicated record")
+    wait_until(lambda: segment.stat().st_size > 0, "replicated record", timeout_s=WITHIN_S)
     assert "payload: hello" in tools.run("kafka-dump-log", "--print-data-log", "--files", str(segment))

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.harness.ports import free_ports
-from tests.kafka.test_kafka_tools import until
 from tests.kafka.tools import KafkaTools
+from tests.support.waiting import wait_until
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 TIDELOG = str(Path(sys.executable).with_name("tidelog"))
@@ -52,7 +52,11 @@ class Node:
         with self._output.open("ab") as output:
             process = subprocess.Popen([*start, str(self._config)], stdout=output, stderr=subprocess.STDOUT)
         try:
-            until(lambda: self.tools.call("kafka-topics", "--list").returncode == 0, f"answer of {whose}")
+            wait_until(
+                lambda: self.tools.call("kafka-topics", "--list").returncode == 0,
+                f"answer of {whose}",
+                timeout_s=WITHIN_S,
+            )
             yield self.tools
             process.send_signal(signal.SIGTERM)
             process.wait(WITHIN_S)

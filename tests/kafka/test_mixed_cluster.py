@@ -41,7 +41,7 @@ class Mixed:
     def wait_until_equal(self, topic: str, partitions: int = 3) -> None:
         """Wait until all replicas of each partition are the same bytes."""
         for index in range(partitions):
-            wait_until(lambda index=index: len(set(self.logs(f"{topic}-{index}"))) == 1, WITHIN_S)
+            wait_until(lambda index=index: len(set(self.logs(f"{topic}-{index}"))) == 1, timeout_s=WITHIN_S)
             assert self.logs(f"{topic}-{index}")[0] != b""
 
     def return_of(self, node: Node, topic: str) -> None:
@@ -91,13 +91,13 @@ def test_configs_are_changed_at_one_broker_and_known_to_all(mixed: Mixed) -> Non
                 lambda told=told, wanted=wanted: (
                     mixed.clients.config(TOPIC, "configured", "retention.ms", told) == wanted
                 ),
-                WITHIN_S,
+                timeout_s=WITHIN_S,
             )
         wait_until(
             lambda asked=asked, wanted=wanted: (
                 mixed.clients.config(BROKER, str(asked.number), "log.retention.ms", asked) == wanted
             ),
-            WITHIN_S,
+            timeout_s=WITHIN_S,
         )
 
 
@@ -107,7 +107,7 @@ def test_a_topic_that_is_deleted_leaves_every_directory(mixed: Mixed) -> None:
         mixed.clients.produce("short", ["a", "b", "c"], 3)
         mixed.clients.delete_topic("short", asked)
         for broker in mixed.brokers:
-            wait_until(lambda broker=broker: not list(broker.directory.glob("short-*")), WITHIN_S)
+            wait_until(lambda broker=broker: not list(broker.directory.glob("short-*")), timeout_s=WITHIN_S)
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
@@ -136,7 +136,7 @@ def test_what_a_leader_took_alone_is_cut_when_it_returns(mixed: Mixed, number: i
     mixed.clients.produce(name, [f"everywhere {each}" for each in range(100)])
     leader = mixed.cluster.nodes[number]
     followers = [broker for broker in mixed.brokers if broker is not leader]
-    wait_until(lambda: len(set(mixed.logs(f"{name}-0"))) == 1, WITHIN_S)
+    wait_until(lambda: len(set(mixed.logs(f"{name}-0"))) == 1, timeout_s=WITHIN_S)
     for follower in followers:
         mixed.cluster.signal(follower, signal.SIGSTOP)
     # The first answers the fetches that wait at the leader; nobody asks for those after it.
@@ -176,10 +176,10 @@ def test_kafkas_tools_reach_the_controller_through_any_broker(mixed: Mixed, numb
             for placed, to in zip(found, wanted, strict=True)
         )
 
-    wait_until(has_moved, WITHIN_S)
+    wait_until(has_moved, timeout_s=WITHIN_S)
     which = ("--topic", name, "--partition", "0")
     tools.call("kafka-leader-election", "--election-type", "preferred", *which)
-    wait_until(lambda: mixed.clients.leader(name).number == 3, WITHIN_S)
+    wait_until(lambda: mixed.clients.leader(name).number == 3, timeout_s=WITHIN_S)
     assert len(mixed.clients.read(name, 200, 2)) == 200
     first, second = (mixed.cluster.nodes[each].log_bytes(f"{name}-0") for each in wanted[0])
     assert first == second != b""

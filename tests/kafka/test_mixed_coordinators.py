@@ -49,7 +49,7 @@ def test_new_groups_and_transactions_of_kafkas_coordinators_outlive_a_change_of_
             producer.flush(WITHIN_S)
             outcome(WITHIN_S)
         for gone in (kafkas, ours):
-            wait_until(lambda: ours.log_bytes("tides-0") == kafkas.log_bytes("tides-0"), WITHIN_S)
+            wait_until(lambda: ours.log_bytes("tides-0") == kafkas.log_bytes("tides-0"), timeout_s=WITHIN_S)
             cluster.stop(gone)
             clients.wait_for_leader_other_than(gone, "__consumer_offsets")
             for group in ("consumer", "classic"):

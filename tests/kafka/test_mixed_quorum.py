@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.harness.ports import free_ports
-from tests.kafka.test_kafka_tools import until
 from tests.kafka.tools import MAIN_CLASSES
+from tests.support.waiting import wait_until
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 OURS = 1
@@ -160,10 +160,10 @@ def test_leadership_goes_from_kafka_to_ours_and_back_and_the_logs_are_the_same(t
 
 
 def test_a_cluster_moves_from_kafkas_controller_to_ours(two: Controllers) -> None:
-    until(lambda: two.voters() == [1, 2], "voter of ours")
+    wait_until(lambda: two.voters() == [1, 2], "voter of ours", timeout_s=WITHIN_S)
     replication = two.quorum("describe", "--replication")
     directory = next(line.split()[1] for line in replication.splitlines() if line.split()[0] == "2")
     two.quorum("remove-controller", "--controller-id", "2", "--controller-directory-id", directory)
-    until(lambda: two.voters() == [OURS], "removal of Kafka's voter")
+    wait_until(lambda: two.voters() == [OURS], "removal of Kafka's voter", timeout_s=WITHIN_S)
     two.stop(2)
     assert two.leader() == OURS

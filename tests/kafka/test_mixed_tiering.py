@@ -159,16 +159,18 @@ def test_retention_and_deletion_take_away_what_the_other_kind_copied(first: int,
     end = tier.wait_until_tiered(topic, first, second)
     asked = tier.brokers[second]
     tier.clients.set_config(TOPIC, topic, "retention.bytes", str(2 * SEGMENT_BYTES), asked)
-    wait_until(lambda: not old & tier.objects(topic), WITHIN_S)
+    wait_until(lambda: not old & tier.objects(topic), timeout_s=WITHIN_S)
     start = tier.offset(topic, EARLIEST)
     assert 0 < start < end
-    wait_until(lambda: all(log_start(tier, each, topic) == start for each in (first, second)), WITHIN_S)
+    wait_until(
+        lambda: all(log_start(tier, each, topic) == start for each in (first, second)), timeout_s=WITHIN_S
+    )
     left = 6000 - start
     tier.place(topic, [first, second])
     assert tier.offset(topic, EARLIEST) == start
     assert tier.clients.read(topic, left) == lines(3000, 2)[-left:]
     tier.clients.delete_topic(topic, asked)
-    wait_until(lambda: not tier.objects(topic), WITHIN_S)
+    wait_until(lambda: not tier.objects(topic), timeout_s=WITHIN_S)
 
 
 @pytest.mark.parametrize("leader", [KAFKA, OURS], ids=["Apache Kafka", "Tidelog"])
@@ -186,9 +188,9 @@ def test_records_are_deleted_on_both_sides_of_the_border(leader: int, tier: Mixe
         assert [future.result(WITHIN_S).low_watermark for future in deleted.values()] == [cut]
         assert tier.offset(topic, EARLIEST) == cut
         assert tier.clients.read(topic, 4000 - cut) == written[cut:]
-        wait_until(lambda before=before: tier.objects(topic) < before, WITHIN_S)
+        wait_until(lambda before=before: tier.objects(topic) < before, timeout_s=WITHIN_S)
         before = tier.objects(topic) or before
-    wait_until(lambda: not tier.objects(topic), WITHIN_S)
+    wait_until(lambda: not tier.objects(topic), timeout_s=WITHIN_S)
     tier.place(topic, [follower, leader])
     assert tier.clients.read(topic, 4000 - border - 3) == written[border + 3 :]
 

@@ -52,7 +52,7 @@ class Voters:
             found[:] = [self.cluster.nodes[int(text[1])]] if text else []
             return bool(found) and found[0].process is not None
 
-        wait_until(is_leader, WITHIN_S)
+        wait_until(is_leader, timeout_s=WITHIN_S)
         return found[0]
 
     def members(self) -> set[int]:
@@ -118,13 +118,13 @@ def test_an_empty_voter_begins_with_a_snapshot_of_the_leader(voters: Voters, num
     voters.make_topics(20)
     oldest = min((leader.directory / METADATA_LOG).glob("*.checkpoint"))
     # It goes when the log begins with a later one.
-    wait_until(lambda: not oldest.exists(), CLEANUP_S)
+    wait_until(lambda: not oldest.exists(), timeout_s=CLEANUP_S)
     voters.cluster.stop(empty)
     shutil.rmtree(empty.directory)
     voters.cluster.format(empty)
     voters.cluster.start(empty)
     metadata_log = empty.directory / METADATA_LOG
-    wait_until(lambda: any(path.stem > f"{0:020}" for path in metadata_log.glob("*.log")), WITHIN_S)
+    wait_until(lambda: any(path.stem > f"{0:020}" for path in metadata_log.glob("*.log")), timeout_s=WITHIN_S)
     assert list(metadata_log.glob("*.checkpoint"))
     voters.make_topics()
     assert re.search(rf"^{number}\s", voters.quorum("describe", "--replication"), re.MULTILINE)
@@ -148,7 +148,7 @@ def test_the_quorum_moves_from_a_controller_of_ours_to_one_of_kafkas(tmp_path: P
         cluster.start(*cluster.nodes.values())
         made.clients.wait_for_brokers(1, 3)
         made.make_topics()
-        wait_until(lambda: "100" in made.quorum("describe", "--replication"), WITHIN_S)
+        wait_until(lambda: "100" in made.quorum("describe", "--replication"), timeout_s=WITHIN_S)
         added = cluster.tool(
             MAIN_CLASSES["kafka-metadata-quorum"],
             *("--bootstrap-controller", ours.address),
@@ -160,7 +160,7 @@ def test_the_quorum_moves_from_a_controller_of_ours_to_one_of_kafkas(tmp_path: P
             *("remove-controller", "--controller-id", "101"),
             *("--controller-directory-id", made.directory_id(ours)),
         )
-        wait_until(lambda: made.members() == {100}, WITHIN_S)
+        wait_until(lambda: made.members() == {100}, timeout_s=WITHIN_S)
         assert made.leader() is kafkas
         cluster.stop(ours)
         made.make_topics()

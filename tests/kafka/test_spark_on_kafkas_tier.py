@@ -58,7 +58,9 @@ class KafkaTier:
         """Start it, anew with the next leader epoch."""
         self.cluster.start(self.node)
         self.clients.wait_for_brokers(1)
-        wait_until(lambda: METADATA_TOPIC in self.clients.admin().list_topics(timeout=10).topics, WITHIN_S)
+        wait_until(
+            lambda: METADATA_TOPIC in self.clients.admin().list_topics(timeout=10).topics, timeout_s=WITHIN_S
+        )
 
     def write(self, topic: str, first: int, count: int) -> None:
         """Records as librdkafka compresses them."""
@@ -107,7 +109,7 @@ class KafkaTier:
             found = [int(path.stem) for path in folder.glob("*.log")]
             return found == [self._audit.borders(topic).tiered_end]
 
-        wait_until(is_settled, WITHIN_S)
+        wait_until(is_settled, timeout_s=WITHIN_S)
         return self._audit.borders(topic)
 
     def consumed(self, topic: str, isolation: str) -> list[tuple[Any, ...]]:

@@ -77,7 +77,7 @@ class Tier:
             found = names()
             return all(each == found[0] and len(each) == 1 for each in found) and found[0] != [f"{0:020}.log"]
 
-        wait_until(is_tiered, WITHIN_S)
+        wait_until(is_tiered, timeout_s=WITHIN_S)
         return int(Path(names()[0][0]).stem)
 
     def objects(self, topic: str) -> set[str]:
@@ -179,21 +179,23 @@ def test_records_are_deleted_on_both_sides_of_the_border(tier: Tier, tmp_path: P
         )
         assert tier.offset("cut", -2) == cut
         assert tier.offset("cut", -4) == max(cut, border)
-    wait_until(lambda: not tier.objects("cut"), WITHIN_S)
+    wait_until(lambda: not tier.objects("cut"), timeout_s=WITHIN_S)
 
 
 def test_kafka_reads_our_metadata_of_segments(tier: Tier) -> None:
     tier.create("told", local_retention_bytes="-2")
     tier.produce("told", 4000)
-    wait_until(lambda: tier.offset("told", -5) > 0, WITHIN_S)
+    wait_until(lambda: tier.offset("told", -5) > 0, timeout_s=WITHIN_S)
     closed = sorted(tier.replica(1, "told").glob("*.log"))[:-1]
     bases = [int(path.stem) for path in closed]
     sizes = [path.stat().st_size for path in closed]
-    wait_until(lambda: tier.offset("told", -5) > bases[-1], WITHIN_S)
+    wait_until(lambda: tier.offset("told", -5) > bases[-1], timeout_s=WITHIN_S)
     end = tier.offset("told", -5)
     tier.tools.run("kafka-topics", "--delete", "--topic", "told")
-    wait_until(lambda: not tier.objects("told"), WITHIN_S)
-    wait_until(lambda: any("DELETE_PARTITION_FINISHED" in line for line in tier.told("told")), WITHIN_S)
+    wait_until(lambda: not tier.objects("told"), timeout_s=WITHIN_S)
+    wait_until(
+        lambda: any("DELETE_PARTITION_FINISHED" in line for line in tier.told("told")), timeout_s=WITHIN_S
+    )
     told = tier.told("told")
     begun = [fields(line) for line in told if "RemoteLogSegmentMetadata{" in line]
     assert [int(each["startOffset"]) for each in begun] == bases
@@ -230,7 +232,7 @@ def test_kafka_reads_the_files_of_a_follower_that_was_built_from_the_tier(tier: 
     plan.write_text(json.dumps({"version": 1, "partitions": moved}))
     reassign = ("kafka-reassign-partitions", "--reassignment-json-file", str(plan))
     tier.tools.run(*reassign, "--execute")
-    wait_until(lambda: "is completed" in tier.tools.run(*reassign, "--verify"), WITHIN_S)
+    wait_until(lambda: "is completed" in tier.tools.run(*reassign, "--verify"), timeout_s=WITHIN_S)
     assert tier.wait_until_tiered("built", (1, 2)) == border
 
     def dumped(node: int, name: str, *options: str) -> list[str]:

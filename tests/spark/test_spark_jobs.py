@@ -109,7 +109,9 @@ def test_an_archive_goes_on_after_kill_9_and_has_every_record_once(
     )
     commits = output / "_tidelog" / TOPIC / "commits"
     try:
-        wait_until(lambda: process.poll() is not None or (commits / "000000000.json").exists(), PATIENCE_S)
+        wait_until(
+            lambda: process.poll() is not None or (commits / "000000000.json").exists(), timeout_s=PATIENCE_S
+        )
     finally:
         # Its JVM, too.
         os.killpg(process.pid, signal.SIGKILL)
@@ -346,7 +348,7 @@ def test_a_job_that_is_interrupted_ends_without_a_word(
     )
     try:
         # Its JVM is there, and begins a query.
-        wait_until(lambda: any(tmp_path.glob("tidelog-spark-*/local/blockmgr-*")), PATIENCE_S)
+        wait_until(lambda: any(tmp_path.glob("tidelog-spark-*/local/blockmgr-*")), timeout_s=PATIENCE_S)
         process.send_signal(number)
         output, errors = process.communicate(timeout=PATIENCE_S)
     finally:

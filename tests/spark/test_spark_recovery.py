@@ -101,7 +101,7 @@ def test_a_stream_goes_on_while_the_leader_of_what_it_reads_dies(
     query = stream.start(available_now=False)
     leader = tiered.leader(topic)
     try:
-        wait_until(lambda: (tmp_path / "checkpoint" / "commits" / "0").exists(), QUERY_TIMEOUT_S)
+        wait_until(lambda: (tmp_path / "checkpoint" / "commits" / "0").exists(), timeout_s=QUERY_TIMEOUT_S)
         cluster.kill_node(leader)
         produce(cluster.bootstrap_servers, topic, second)
         query.processAllAvailable()
@@ -123,10 +123,10 @@ def test_retention_that_passed_the_checkpoint_is_data_loss_or_is_skipped_as_the_
     Stream(spark, cluster.bootstrap_servers, tmp_path, **options).run()
     produce(cluster.bootstrap_servers, topic, second)
     tiered.alter(topic, {"retention.bytes": "1500000"})
-    wait_until(lambda: tiered.border(topic).log_start > 50, QUERY_TIMEOUT_S)
+    wait_until(lambda: tiered.border(topic).log_start > 50, timeout_s=QUERY_TIMEOUT_S)
     with pytest.raises(Exception, match=rf"{topic}-0.* 50"):
         Stream(spark, cluster.bootstrap_servers, tmp_path, **options).run()
-    wait_until(lambda: tiered.border(topic).log_end == 4_050, QUERY_TIMEOUT_S)
+    wait_until(lambda: tiered.border(topic).log_end == 4_050, timeout_s=QUERY_TIMEOUT_S)
     stream = Stream(spark, cluster.bootstrap_servers, tmp_path, failOnDataLoss="false", **options)
     stream.run()
     offsets = sorted(row["offset"] for row in stream.rows())
@@ -170,7 +170,7 @@ def test_transactions_are_read_as_the_isolation_level_says_by_batches_and_stream
     writer.end_transaction(1_001, committed=True)
     writer.records(b"open", producer_id=1_001)
     writer.records(b"behind the open one")
-    wait_until(lambda: end_of(cluster, topic) == 8, QUERY_TIMEOUT_S)
+    wait_until(lambda: end_of(cluster, topic) == 8, timeout_s=QUERY_TIMEOUT_S)
     reader = spark.read.format("tidelog").option("kafka.bootstrap.servers", cluster.bootstrap_servers)
     everything = [row.value for row in reader.option("subscribe", topic).load().sort("offset").collect()]
     aborted = [b"aborted 1", b"aborted 2"]
@@ -182,7 +182,7 @@ def test_transactions_are_read_as_the_isolation_level_says_by_batches_and_stream
     stream.run()
     assert stream.values() == [b"committed", b"plain"]
     writer.end_transaction(1_001, committed=True)
-    wait_until(lambda: end_of(cluster, topic) == 9, QUERY_TIMEOUT_S)
+    wait_until(lambda: end_of(cluster, topic) == 9, timeout_s=QUERY_TIMEOUT_S)
     stream.run()
     assert stream.values() == [b"behind the open one", b"committed", b"open", b"plain"]
 

@@ -135,7 +135,7 @@ def test_a_broker_that_dies_while_rows_are_written_costs_none_of_them(
     victim = TieredTopics(cluster).leader(topic)
 
     def kill_when_rows_arrive() -> None:
-        wait_until(lambda: TieredTopics(cluster).border(topic).log_end > 1_000, QUERY_TIMEOUT_S)
+        wait_until(lambda: TieredTopics(cluster).border(topic).log_end > 1_000, timeout_s=QUERY_TIMEOUT_S)
         cluster.kill_node(victim)
 
     with ThreadPoolExecutor(1) as others:

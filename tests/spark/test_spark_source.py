@@ -182,7 +182,7 @@ def test_a_query_that_fails_in_its_first_data_batch_reads_it_again_when_it_comes
         return frame.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint).start()
 
     query = start()
-    wait_until(lambda: query.lastProgress is not None, QUERY_TIMEOUT_S)
+    wait_until(lambda: query.lastProgress is not None, timeout_s=QUERY_TIMEOUT_S)
     produce(cluster.bootstrap_servers, topic, numbered(10, 20))
     with pytest.raises(Exception, match="the sink is away"):
         query.awaitTermination(QUERY_TIMEOUT_S)
@@ -190,7 +190,7 @@ def test_a_query_that_fails_in_its_first_data_batch_reads_it_again_when_it_comes
     fails[0] = False
     query = start()
     try:
-        wait_until(lambda: len(seen) >= 20, QUERY_TIMEOUT_S)
+        wait_until(lambda: len(seen) >= 20, timeout_s=QUERY_TIMEOUT_S)
     finally:
         query.stop()
     assert sorted(seen) == [one.value for one in numbered(20, 20)]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.nodes.killed_cluster import DyingCluster
+from tests.support.nodes.killed_cluster import TIMEOUT_S, DyingCluster
 from tests.support.spark.killed_queries import run_until_killed
 from tests.support.spark.streams import QUERY_TIMEOUT_S, Stream
 from tests.support.spark.topics import Sent, produce, rows_by_offset, varied_records
@@ -61,7 +61,7 @@ class Tides:
     def settled(self) -> dict[str, int]:
         """Wait until all but the active segments are in the tier alone; where it ends, by topic."""
         for codec in CODECS:
-            self._cluster.wait_for(partial(self._is_settled, codec), f"tiered {codec}")
+            wait_until(partial(self._is_settled, codec), f"tiered {codec}", timeout_s=TIMEOUT_S)
         borders = {codec: self._cluster.audit.borders(codec) for codec in CODECS}
         assert all(0 < one.tiered_end == one.local_start < one.end for one in borders.values()), borders
         return {codec: one.tiered_end for codec, one in borders.items()}
@@ -166,10 +166,10 @@ def test_segments_are_read_while_queries_and_a_leader_die_and_when_no_broker_is_
     stream = Stream(spark, tides.servers, tmp_path, maxOffsetsPerTrigger="600", **options)
     query = stream.start(available_now=False)
     try:
-        wait_until(lambda: is_committed(tmp_path, done), QUERY_TIMEOUT_S)
+        wait_until(lambda: is_committed(tmp_path, done), timeout_s=QUERY_TIMEOUT_S)
         tides.kill_a_leader()
         # The next but one is planned and read when it is dead.
-        wait_until(lambda: is_committed(tmp_path, done + 2), QUERY_TIMEOUT_S)
+        wait_until(lambda: is_committed(tmp_path, done + 2), timeout_s=QUERY_TIMEOUT_S)
         assert query.exception() is None
     finally:
         query.stop()

@@ -1,26 +1,78 @@
-"""Waiting for a condition instead of for time to pass."""
+"""Waiting for a condition: `wait_until` for plain tests, `eventually` for coroutines.
+
+No test sleeps in order to wait. Where the test is about something that must not happen, `remains` checks it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections.abc import Callable
 
-_PAUSE_S = 0.005
+TIMEOUT_S = 30.0
+_FIRST_PAUSE_S = 0.001
+_LONGEST_PAUSE_S = 0.02
 
 
-async def eventually(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
-    """Return once `condition()` is true; AssertionError when that takes longer than `timeout_s`."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout_s
+class _Attempts:
+    """Counts the pauses between two checks of one condition, which become longer up to a limit."""
+
+    def __init__(self, condition: Callable[[], object], what: str | None, timeout_s: float) -> None:
+        self._condition = condition
+        self._what = what
+        self._timeout_s = timeout_s
+        self._deadline = time.monotonic() + timeout_s
+        self._pause_s = _FIRST_PAUSE_S
+
+    def next_pause_s(self) -> float:
+        """Return how long to wait before the next check; AssertionError after the deadline."""
+        if time.monotonic() >= self._deadline:
+            what = self._what or _source(self._condition)
+            raise AssertionError(f"not within {self._timeout_s:g} s: {what}")
+        pause_s = self._pause_s
+        self._pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        return pause_s
+
+
+def wait_until(
+    condition: Callable[[], object], what: str | None = None, *, timeout_s: float = TIMEOUT_S
+) -> None:
+    """Return once `condition()` is true.
+
+    Raises AssertionError after `timeout_s`, with `what` or else the source of `condition`.
+    """
+    attempts = _Attempts(condition, what, timeout_s)
     while not condition():
-        assert loop.time() < deadline, f"the condition did not become true within {timeout_s} s"
-        await asyncio.sleep(_PAUSE_S)
+        time.sleep(attempts.next_pause_s())
 
 
-def wait_until(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
-    """The same for tests without an event loop of their own."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"the condition did not become true within {timeout_s} s"
-        time.sleep(_PAUSE_S)
+async def eventually(
+    condition: Callable[[], object], what: str | None = None, *, timeout_s: float = TIMEOUT_S
+) -> None:
+    """Return once `condition()` is true, like `wait_until`; other tasks of the loop run meanwhile."""
+    attempts = _Attempts(condition, what, timeout_s)
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(attempts.next_pause_s())
+
+
+async def remains(condition: Callable[[], object], duration_s: float) -> None:
+    """Require that `condition()` is true now and for `duration_s`; other tasks of the loop run meanwhile."""
+    end = time.monotonic() + duration_s
+    while True:
+        assert condition(), f"no longer true: {_source(condition)}"
+        if time.monotonic() >= end:
+            return
+        await asyncio.sleep(_FIRST_PAUSE_S)
+
+
+def _source(condition: Callable[[], object]) -> str:
+    """Return the source of a lambda, the name of another function."""
+    name = getattr(condition, "__qualname__", repr(condition))
+    if "<lambda>" not in name:
+        return name
+    try:
+        lines = inspect.getsource(condition).splitlines()
+    except OSError:
+        return name
+    return " ".join(line.strip() for line in lines)

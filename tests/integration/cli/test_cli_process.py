@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -19,6 +19,7 @@ import pytest
 
 from tests.support.cli import tidelog_output
 from tests.support.paths import ROOT
+from tests.support.waiting import wait_until
 from tidelog.testing.embedded import EmbeddedCluster
 
 DEADLINE_S = 20.0
@@ -56,13 +57,6 @@ def process(
         with suppress(ProcessLookupError):
             started.kill()
         started.communicate()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def group_state(broker: EmbeddedCluster, group: str) -> str:

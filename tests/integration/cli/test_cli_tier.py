@@ -15,7 +15,7 @@ import pytest
 from tests.support.cli import tidelog, tidelog_failure, tidelog_output
 from tests.support.foreign_clients import CLIENTS, Message
 from tests.support.foreign_clients.opening import Opened
-from tests.support.tier.tiered_topics import TIMEOUT_S, TieredTopics
+from tests.support.tier.tiered_topics import TieredTopics
 from tests.support.waiting import wait_until
 from tidelog.clients.admin.admin import Admin, TopicDescription
 from tidelog.clients.producer.producer import Producer
@@ -196,7 +196,7 @@ def test_explain_knows_that_copies_fail_and_when_they_succeed_again(
     def obstacles() -> list[str]:
         return [one["obstacle"] for one in document(cluster, "explain", f"{topic}-0")["not_tiered"]]
 
-    wait_until(lambda: {"failed_copy", "backlog"} <= set(obstacles()), TIMEOUT_S)
+    wait_until(lambda: {"failed_copy", "backlog"} <= set(obstacles()))
     assert "attempts given up)" in output(cluster, "explain", f"{topic}-0")
     in_the_way.unlink()
     tiered.wait_until_tiered(topic)
@@ -347,7 +347,7 @@ def test_a_segment_that_somebody_deleted_in_the_middle_is_a_gap(
     def gaps() -> list[str]:
         return [one["place"] for one in fsck(cluster, topic, code=1) if one["kind"] == "gap"]
 
-    wait_until(lambda: document(cluster, "ls", topic)[0]["segments"] == 2, TIMEOUT_S)
+    wait_until(lambda: document(cluster, "ls", topic)[0]["segments"] == 2)
     assert gaps() == [f"offsets {middle['start_offset']}-{middle['end_offset']}"]
     text = output(cluster, "explain", f"{topic}-0", "--offset", str(middle["start_offset"]))
     assert Place.NOWHERE.value in text
@@ -421,7 +421,7 @@ def test_after_records_were_deleted_what_is_below_is_told_as_gone(
     assert f"offset 1499: {Place.BELOW_START.value}" in output(cluster, "explain", f"{topic}-0", "-o", "1499")
     assert "offset 1500: in remote storage" in output(cluster, "explain", f"{topic}-0", "-o", "1500")
     assert [one for one in fsck(cluster, topic, "--deep") if one["severity"] != "note"] == []
-    wait_until(lambda: fsck(cluster, topic) == [], TIMEOUT_S)
+    wait_until(lambda: fsck(cluster, topic) == [])
 
 
 def test_the_epochs_of_three_leaders_one_after_the_other(tmp_path: Path) -> None:
@@ -435,7 +435,7 @@ def test_the_epochs_of_three_leaders_one_after_the_other(tmp_path: Path) -> None
             tiered.wait_until_tiered("tides")
             leader = tiered.leader("tides")
             cluster.kill_node(leader)
-            wait_until(lambda leader=leader: tiered.leader("tides") not in (leader, -1), TIMEOUT_S)  # type: ignore[misc]
+            wait_until(lambda leader=leader: tiered.leader("tides") not in (leader, -1))  # type: ignore[misc]
             cluster.start_node(leader)
         shown = document(cluster, "explain", "tides-0")
         starts = [entry["start_offset"] for entry in shown["lineage"]]

@@ -106,7 +106,7 @@ def test_reading_the_tier_three_times_keeps_the_cache_and_a_stated_amount_in_mem
         )
         with RawClient(*broker.address) as client:
             produce(client)
-            wait_until(lambda: local_start(client) >= (BATCHES - 4) * 10, 60.0)
+            wait_until(lambda: local_start(client) >= (BATCHES - 4) * 10, timeout_s=60.0)
             end_offset = local_start(client)
             before_bytes = broker.memory_bytes()
             for _ in range(3):

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.foreign_clients import CLIENTS, Message
 from tests.support.foreign_clients.opening import Opened
-from tests.support.tier.tiered_topics import TIMEOUT_S, TieredTopics
+from tests.support.tier.tiered_topics import TieredTopics
 from tests.support.waiting import wait_until
 from tidelog.clients.admin.admin import Admin, ElectionType
 from tidelog.protocol.ids import TopicPartition
@@ -47,8 +47,7 @@ def wait_until_all_let_go(tiered: TieredTopics, topic: str) -> int:
         lambda: all(
             tiered.border(topic, node_id=node_id).local_start == border.local_start
             for node_id in tiered.cluster.nodes
-        ),
-        TIMEOUT_S,
+        )
     )
     return border.local_start
 
@@ -61,8 +60,7 @@ def wait_until_whole(tiered: TieredTopics, topic: str) -> None:
             == set(
                 tiered.cluster.run(lambda node: node.services.image().topics_by_name[topic].partitions[0].isr)
             )
-        ),
-        TIMEOUT_S,
+        )
     )
 
 
@@ -70,7 +68,7 @@ def kill_leader(tiered: TieredTopics, topic: str) -> int:
     """Kill the partition's leader and wait for another; the one that was killed."""
     leader = tiered.leader(topic)
     tiered.cluster.kill_node(leader)
-    wait_until(lambda: tiered.leader(topic) not in (leader, -1), TIMEOUT_S)
+    wait_until(lambda: tiered.leader(topic) not in (leader, -1))
     return leader
 
 
@@ -109,7 +107,7 @@ def test_an_empty_node_joins_without_copying_history_and_can_lead(
     assert (border.log_start, border.log_end) == (0, 6000)
     assert border.local_start >= local_start
     asyncio.run(lead(cluster, "tides", empty))
-    wait_until(lambda: tiered.leader("tides") == empty, TIMEOUT_S)
+    wait_until(lambda: tiered.leader("tides") == empty)
     more = messages(3000, 8)
     opened.produce(CONFLUENT, "tides", more, idempotent=True)
     wait_until_all_let_go(tiered, "tides")
@@ -158,7 +156,7 @@ def test_a_topic_that_is_deleted_while_a_node_is_away_leaves_nothing_in_the_buck
     wait_until_all_let_go(tiered, "tides")
     killed = kill_leader(tiered, "tides")
     tiered.delete("tides")
-    wait_until(lambda: not tiered.objects("/tides-"), TIMEOUT_S)
+    wait_until(lambda: not tiered.objects("/tides-"))
     cluster.start_node(killed)
     assert not tiered.objects("/tides-")
 
@@ -171,8 +169,8 @@ def test_retention_moves_the_log_start_on_every_replica(
     wait_until_all_let_go(tiered, "tides")
     before = tiered.objects("/tides-")
     tiered.alter("tides", {"retention.bytes": "2500000", "local.retention.bytes": "1"})
-    wait_until(lambda: len(tiered.objects("/tides-")) < len(before), TIMEOUT_S)
-    wait_until(lambda: all(tiered.border("tides", node_id=each).log_start > 0 for each in NODES), TIMEOUT_S)
+    wait_until(lambda: len(tiered.objects("/tides-")) < len(before))
+    wait_until(lambda: all(tiered.border("tides", node_id=each).log_start > 0 for each in NODES))
     start = tiered.offset("tides", -2)
     assert 0 < start < 6000
     assert len(opened.consume(CONFLUENT, "tides", 6000 - start, {0: start})) == 6000 - start

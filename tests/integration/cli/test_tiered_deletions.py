@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.foreign_clients import CLIENTS, Message
 from tests.support.foreign_clients.opening import Opened
-from tests.support.tier.tiered_topics import TIMEOUT_S, TieredTopics
+from tests.support.tier.tiered_topics import TieredTopics
 from tests.support.waiting import wait_until
 from tidelog.broker.tier.part import RemotePart
 from tidelog.testing.embedded import EmbeddedCluster
@@ -34,7 +34,7 @@ def test_a_node_that_ends_before_it_marks_a_deletion_finds_it_in_its_directories
             patched.setattr(RemotePart, "on_roles_changed", lambda *_: None)
             tiered.delete("tides")
             cluster.restart(clean=clean)
-        wait_until(lambda: not tiered.objects("/tides-"), TIMEOUT_S)
+        wait_until(lambda: not tiered.objects("/tides-"))
         assert tiered.objects("/stays-") == kept
     finally:
         cluster.stop()

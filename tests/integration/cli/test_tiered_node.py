@@ -12,8 +12,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from tests.support.foreign_clients import CLIENTS, Message
 from tests.support.foreign_clients.opening import Opened
-from tests.support.tier.tiered_topics import TIMEOUT_S, TieredTopics
-from tests.support.waiting import wait_until
+from tests.support.tier.tiered_topics import TieredTopics
+from tests.support.waiting import TIMEOUT_S, wait_until
 from tidelog.broker.node.node import BrokerNode
 from tidelog.broker.observability.exposition import Exposition
 from tidelog.broker.tier.part import RemotePart
@@ -45,7 +45,7 @@ def test_kip_950_a_topic_that_is_tiered_no_more_loses_what_is_remote_and_keeps_w
     opened.produce(CONFLUENT, topic, SENT, idempotent=True)
     border = tiered.wait_until_tiered(topic)
     tiered.alter(topic, {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"})
-    wait_until(lambda: not tiered.objects(f"/{topic}-"), TIMEOUT_S)
+    wait_until(lambda: not tiered.objects(f"/{topic}-"))
     assert tiered.offset(topic, -2) == border.local_start
     received = opened.consume(CONFLUENT, topic, len(SENT) - border.local_start)
     assert received[0].offset == border.local_start
@@ -98,7 +98,7 @@ def test_settings_change_while_the_broker_runs(cluster: EmbeddedCluster) -> None
             remote.access.fetch_max_wait_ms(),
         )
 
-    wait_until(lambda: cluster.run(seen) == (5, 6, 123456789, 777), TIMEOUT_S)
+    wait_until(lambda: cluster.run(seen) == (5, 6, 123456789, 777))
 
 
 def test_metrics_have_kafkas_names(
@@ -153,7 +153,7 @@ def test_a_broker_starts_serves_and_stops_while_its_object_store_cannot_be_reach
             received = opened.consume(CONFLUENT, "tides", len(SENT))
             assert len(received) == len(SENT)
             assert tiered.border("tides").local_start == 0
-            wait_until(lambda: cluster.run(lambda node: remote_of(node).manager.copier_pool.busy), TIMEOUT_S)
+            wait_until(lambda: cluster.run(lambda node: remote_of(node).manager.copier_pool.busy))
             opened.close()
             started = time.monotonic()
             cluster.stop_node(1)

@@ -10,7 +10,7 @@ import pytest
 from tests.support.foreign_clients import CLIENTS, ForeignClient, Message
 from tests.support.foreign_clients.opening import Opened
 from tests.support.foreign_clients.partition_writer import PartitionWriter
-from tests.support.tier.tiered_topics import TIMEOUT_S, TieredTopics
+from tests.support.tier.tiered_topics import TieredTopics
 from tests.support.waiting import wait_until
 from tidelog.broker.node.node import BrokerNode
 from tidelog.protocol.batch import iterate_headers
@@ -154,7 +154,7 @@ def test_deleting_a_topic_empties_the_bucket_of_it_and_of_nothing_else(
     kept = tiered.objects(f"/{other}-")
     assert kept and tiered.objects(f"/{topic}-")
     tiered.delete(topic)
-    wait_until(lambda: not tiered.objects(f"/{topic}-"), TIMEOUT_S)
+    wait_until(lambda: not tiered.objects(f"/{topic}-"))
     assert tiered.objects(f"/{other}-") == kept
 
 
@@ -169,7 +169,7 @@ def test_a_topic_that_is_made_again_at_once_keeps_what_is_its_own(
     sent = messages(3000, 901)
     opened.produce(CLIENTS["confluent"], topic, sent, idempotent=True)
     tiered.wait_until_tiered(topic)
-    wait_until(lambda: not before & set(tiered.objects(f"/{topic}-")), TIMEOUT_S)
+    wait_until(lambda: not before & set(tiered.objects(f"/{topic}-")))
     received = opened.consume(CLIENTS["confluent"], topic, len(sent))
     assert [one.value for one in received] == [one.value for one in sent]
 
@@ -193,7 +193,7 @@ def test_an_object_store_that_is_gone_keeps_nobody_from_producing_and_loses_noth
             one.value for one in (first + second)[before.local_start :][:100]
         ]
         errors = cluster.run(lambda node: _copy_errors(node, topic))
-        wait_until(lambda: cluster.run(lambda node: _copy_errors(node, topic)) > errors, TIMEOUT_S)
+        wait_until(lambda: cluster.run(lambda node: _copy_errors(node, topic)) > errors)
         assert tiered.border(topic).local_start == before.local_start
     finally:
         cluster.tier_dir.unlink()

@@ -16,7 +16,7 @@ def test_partitions_of_a_lost_directory_are_led_elsewhere_and_no_record_is_missi
     }
     with EmbeddedCluster(nodes=3, directories=2, config=config) as cluster:
         nodes = ThreeNodes(cluster)
-        wait_until(lambda: nodes.brokers() == {1, 2, 3}, 30.0)
+        wait_until(lambda: nodes.brokers() == {1, 2, 3})
         nodes.create_topic("tides", PARTITIONS)
         values = [f"value {number}" for number in range(400)]
         nodes.produce("tides", values, PARTITIONS)
@@ -27,7 +27,9 @@ def test_partitions_of_a_lost_directory_are_led_elsewhere_and_no_record_is_missi
         # At once: a tree that is deleted file by file gets new files meanwhile.
         lost.rename(lost.with_name("taken-away"))
         lost.write_text("no directory any more")
-        wait_until(lambda: all(2 not in nodes.partition("tides", index).isr for index in indexes), 30.0)
+        wait_until(
+            lambda: all(2 not in nodes.partition("tides", index).isr for index in indexes), timeout_s=30.0
+        )
         assert all(nodes.partition("tides", index).leader in (1, 3) for index in indexes)
         others = [index for index in range(PARTITIONS) if index not in indexes]
         assert all(2 in nodes.partition("tides", index).isr for index in others)

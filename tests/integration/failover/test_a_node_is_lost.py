@@ -47,7 +47,7 @@ def test_the_active_controller_is_killed_and_another_one_takes_over(three: Three
     controller = three.controller()
     assert controller is not None
     three.cluster.kill_node(controller)
-    wait_until(lambda: three.controller() not in (None, controller), 30.0)
+    wait_until(lambda: three.controller() not in (None, controller))
     three.wait_for_leader_other_than("before", controller)
     three.cluster.start_node(controller)
     three.create_topic("after")
@@ -59,7 +59,7 @@ def test_an_empty_node_with_the_same_id_gets_every_record_again(three: ThreeNode
     values = [f"value {number}" for number in range(600)]
     three.produce("tides", values)
     three.cluster.kill_node(3)
-    wait_until(lambda: three.brokers() == {1, 2}, 30.0)
+    wait_until(lambda: three.brokers() == {1, 2})
     data = three.cluster.data_dir / "node-3" / "data"
     identity = MetaPropertiesFile(OsFileSystem(), str(data)).read()
     shutil.rmtree(data)
@@ -83,7 +83,7 @@ def test_without_a_majority_of_replicas_acks_all_is_refused_and_what_was_acknowl
     controller = three.controller()
     others = [node_id for node_id in (1, 2, 3) if node_id != controller]
     three.cluster.stop_node(others[0])
-    wait_until(lambda: len(three.partition("tides").isr) == 2, 30.0)
+    wait_until(lambda: len(three.partition("tides").isr) == 2)
     three.produce("tides", ["d", "e", "f"])
     three.cluster.start_node(others[0])
     three.wait_until_whole("tides")

@@ -18,9 +18,10 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.nodes.killed_cluster import DyingCluster
+from tests.support.nodes.killed_cluster import TIMEOUT_S, DyingCluster
 from tests.support.nodes.killed_node import MOMENTS, Step
 from tests.support.tier.audit import Written
+from tests.support.waiting import wait_until
 from tidelog.clients.admin.admin import Admin, ElectionType
 from tidelog.protocol.ids import TopicPartition
 from tidelog.remote.tasks.fault_points import FaultPoint
@@ -220,7 +221,7 @@ def die_while_deleting(case: Case, cluster: DyingCluster, written: Written) -> N
     cluster.alter(written.topic, retention_bytes=str(RETAINED_BYTES))
     cluster.wait_for_death(node_id)
     go_on_without(cluster, written, node_id)
-    cluster.wait_for(lambda: cluster.audit.borders(written.topic).log_start > 0, "retention")
+    wait_until(lambda: cluster.audit.borders(written.topic).log_start > 0, "retention", timeout_s=TIMEOUT_S)
     cluster.settle(written)
     start = cluster.audit.borders(written.topic).log_start
     assert written.bytes_from(start) >= RETAINED_BYTES * 0.97, f"too much was deleted, up to {start}"
@@ -273,7 +274,7 @@ def die_while_joining(case: Case, cluster: DyingCluster, written: Written) -> No
     cluster.start(node_id)
     cluster.wait_until_whole(written.topic)
     asyncio.run(lead(cluster, written.topic, node_id))
-    cluster.wait_for(lambda: cluster.leader(written.topic) == node_id, f"leader {node_id}")
+    wait_until(lambda: cluster.leader(written.topic) == node_id, f"leader {node_id}", timeout_s=TIMEOUT_S)
     cluster.produce(written, SEGMENTS)
     cluster.settle(written)
 

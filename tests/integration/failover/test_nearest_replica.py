@@ -21,7 +21,7 @@ def three_racks() -> Iterator[tuple[EmbeddedCluster, ThreeNodes, int]]:
     """Nodes 1 to 3 in racks of their own, with partition 0 of tides; and one that does not lead it."""
     with EmbeddedCluster(nodes=3, config=CONFIG, has_racks=True) as cluster:
         nodes = ThreeNodes(cluster)
-        wait_until(lambda: nodes.brokers() == {1, 2, 3}, TIMEOUT_S)
+        wait_until(lambda: nodes.brokers() == {1, 2, 3}, timeout_s=TIMEOUT_S)
         nodes.create_topic("tides", 1)
         leader = nodes.partition("tides").leader
         yield cluster, nodes, next(node for node in (1, 2, 3) if node != leader)

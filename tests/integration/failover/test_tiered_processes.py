@@ -11,9 +11,10 @@ import pytest
 
 from tests.support.foreign_clients import CLIENTS
 from tests.support.foreign_clients.opening import Opened
-from tests.support.nodes.killed_cluster import DyingCluster
+from tests.support.nodes.killed_cluster import TIMEOUT_S, DyingCluster
 from tests.support.tier.audit import Written
 from tests.support.tier.tiered_topics import SEGMENT_BYTES
+from tests.support.waiting import wait_until
 from tidelog.clients.admin.admin import Admin, ElectionType
 from tidelog.protocol.ids import TopicPartition
 
@@ -56,7 +57,7 @@ def lead(cluster: DyingCluster, topic: str, node_id: int, others: Iterable[int] 
             await admin.elect_leaders(ElectionType.PREFERRED, [name])
 
     asyncio.run(elect())
-    cluster.wait_for(lambda: cluster.leader(topic) == node_id, f"leader {node_id}")
+    wait_until(lambda: cluster.leader(topic) == node_id, f"leader {node_id}", timeout_s=TIMEOUT_S)
 
 
 def follower_of(cluster: DyingCluster, topic: str) -> int:
@@ -124,11 +125,11 @@ def test_an_unclean_leader_truncates_the_log_and_the_tier_diverges(three: DyingC
     three.settle(lost)
     three.cluster.kill(former)
     three.start(stale)
-    three.wait_for(lambda: three.leader(written.topic) == stale, f"unclean leader {stale}")
+    wait_until(lambda: three.leader(written.topic) == stale, f"unclean leader {stale}", timeout_s=TIMEOUT_S)
     assert three.audit.borders(written.topic).end == shared
     three.produce(written, 3)
     three.start(former)
-    three.wait_for(lambda: three.described(written.topic)[1] == 2, "both replicas in sync")
+    wait_until(lambda: three.described(written.topic)[1] == 2, "both replicas in sync", timeout_s=TIMEOUT_S)
     require_read_by_all(three, written)
     lead(three, written.topic, former, [stale])
     three.produce(written, 2)
@@ -144,4 +145,8 @@ def move_to(cluster: DyingCluster, topic: str, replicas: list[int]) -> None:
             assert (await admin.alter_partition_reassignments({name: replicas}))[name] is None
 
     asyncio.run(move())
-    cluster.wait_for(lambda: cluster.described(topic) == (replicas[0], len(replicas)), f"{topic} moved")
+    wait_until(
+        lambda: cluster.described(topic) == (replicas[0], len(replicas)),
+        f"{topic} moved",
+        timeout_s=TIMEOUT_S,
+    )

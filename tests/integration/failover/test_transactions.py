@@ -44,7 +44,7 @@ def coordinator(three: ThreeNodes) -> int:
         seen.update(three.cluster.run(leader, node_id) for node_id in three.cluster.nodes)
         return len(seen) == 1 and seen <= set(three.cluster.nodes)
 
-    wait_until(is_agreed, TIMEOUT_S)
+    wait_until(is_agreed, timeout_s=TIMEOUT_S)
     return seen.pop()
 
 
@@ -122,7 +122,7 @@ def test_transactions_go_on_while_their_coordinator_is_killed_and_none_is_torn(
         three.cluster.start_node(gone)
         three.wait_until_whole("tides")
         three.wait_until_whole(TRANSACTION_STATE_TOPIC)
-    wait_until(lambda: not hangs(three), TIMEOUT_S)
+    wait_until(lambda: not hangs(three), timeout_s=TIMEOUT_S)
     assert committed_values(three) == [Counter(wanted)] * PARTITIONS
 
 
@@ -136,5 +136,5 @@ def test_a_transaction_whose_producer_and_coordinator_are_gone_is_aborted_by_the
     next_producer = TRANSACTIONAL["confluent"](three.servers, TRANSACTIONAL_ID, TRANSACTION_TIMEOUT_MS)
     transact(next_producer, 2, commits=True)
     next_producer.close()
-    wait_until(lambda: not hangs(three), TIMEOUT_S)
+    wait_until(lambda: not hangs(three), timeout_s=TIMEOUT_S)
     assert committed_values(three) == [Counter([2])] * PARTITIONS

@@ -230,14 +230,6 @@ class ForeignClient:
     admin: Callable[[str], ForeignAdmin]
 
 
-def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
-    """Ask again and again until `condition` holds; AssertionError naming `what` when it never does."""
-    ends = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < ends, f"within {deadline_s:.0f} s there was no {what}"
-        time.sleep(0.005)
-
-
 def read_exactly(consumer: ForeignConsumer, count: int, deadline_s: float = DEADLINE_S) -> list[Received]:
     """Poll until `count` messages are there; AssertionError when too few come."""
     received: list[Received] = []

@@ -38,12 +38,3 @@ def on_both_loops(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature([*own, loop])  # type: ignore[attr-defined]
     marked: Callable[..., None] = pytest.mark.parametrize("loop_name", list(FACTORIES))(run)
     return marked
-
-
-async def until(condition: Callable[[], object], deadline_s: float = 10.0) -> None:
-    """Wait until `condition` holds; AssertionError when it does not within `deadline_s`."""
-    loop = asyncio.get_running_loop()
-    ends = loop.time() + deadline_s
-    while not condition():
-        assert loop.time() < ends, "the awaited condition did not come"
-        await asyncio.sleep(0.001)

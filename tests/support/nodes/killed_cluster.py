@@ -16,6 +16,7 @@ import confluent_kafka
 from tests.support.nodes.killed_node import ARMED_FILE, DIED_FILE
 from tests.support.tier.audit import TierAudit, Written
 from tests.support.tier.tiered_topics import SEGMENT_BYTES, TIERED
+from tests.support.waiting import wait_until
 from tidelog.clients.admin.admin import Admin, ConfigChange, ConfigResource, ResourceType
 from tidelog.local_cluster.cluster import LocalCluster
 from tidelog.local_cluster.node_process import NodeProcess
@@ -139,7 +140,7 @@ class DyingCluster:
         """Wait until the armed moment came; AssertionError when it did not, or the node ended otherwise."""
         node = self.cluster.nodes[node_id]
         folder = self.cluster.layout.node_folder(node_id)
-        self.wait_for(lambda: not node.is_running, f"death of node {node_id}")
+        wait_until(lambda: not node.is_running, f"death of node {node_id}", timeout_s=TIMEOUT_S)
         assert (folder / DIED_FILE).exists(), f"node {node_id} ended otherwise: {node.log_tail(20)}"
         node.wait(10.0)
 
@@ -155,11 +156,15 @@ class DyingCluster:
 
     def wait_until_whole(self, topic: str) -> None:
         """Wait until every replica is in sync."""
-        self.wait_for(lambda: self.described(topic)[1] == self.count, f"whole {topic}")
+        wait_until(lambda: self.described(topic)[1] == self.count, f"whole {topic}", timeout_s=TIMEOUT_S)
 
     def wait_until_led_without(self, topic: str, node_id: int) -> None:
         """Wait until another node leads."""
-        self.wait_for(lambda: self.leader(topic) not in (node_id, -1), f"another leader of {topic}")
+        wait_until(
+            lambda: self.leader(topic) not in (node_id, -1),
+            f"another leader of {topic}",
+            timeout_s=TIMEOUT_S,
+        )
 
     def settle(self, written: Written) -> None:
         """Wait until all sealed segments are in the tier only and nothing is left over; then judge all.
@@ -175,7 +180,7 @@ class DyingCluster:
 
     def drain(self, written: Written) -> None:
         """Wait until all sealed segments are in the tier only."""
-        self.wait_for(lambda: self._is_drained(written), f"drained {written.topic}")
+        wait_until(lambda: self._is_drained(written), f"drained {written.topic}", timeout_s=TIMEOUT_S)
 
     def require_gone(self, topic: str) -> None:
         """Wait until nothing is left in the tier of a topic that was deleted."""
@@ -207,13 +212,6 @@ class DyingCluster:
         borders.require_order()
         waits = written.bytes_from(borders.tiered_end)
         return waits <= SEGMENT_BYTES and borders.local_start == max(borders.tiered_end, borders.log_start)
-
-    def wait_for(self, holds: Callable[[], bool], what: str) -> None:
-        """Poll until `holds`; AssertionError."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while not holds():
-            assert time.monotonic() < deadline, f"no {what} within {TIMEOUT_S:g} s"
-            time.sleep(POLL_S)
 
     def wait_for_sound(self, require: Callable[[], None]) -> None:
         """Poll until `require` passes; its last AssertionError when it does not in time."""

@@ -13,8 +13,8 @@ from typing import TypeVar
 from tests.harness.ports import free_ports
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import Survival
-from tests.support.loops.both_loops import until
 from tests.support.metadata.images import CLUSTER_ID
+from tests.support.waiting import eventually
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.metadata.formatting import InitialVoter, format_directories
 from tidelog.broker.metadata.store import MetadataStore
@@ -143,7 +143,7 @@ class QuorumNodes:
 
     async def elected(self) -> int:
         """Wait for an active controller that all running nodes follow."""
-        await until(lambda: self.leader is not None and self._all_follow(self.leader), 30)
+        await eventually(lambda: self.leader is not None and self._all_follow(self.leader))
         assert self.leader is not None
         return self.leader
 
@@ -166,7 +166,7 @@ class QuorumNodes:
 
     async def all_have(self, key: str, value: str) -> None:
         """Wait until the config is in the image of every running node."""
-        await until(lambda: all(self.value(each, key) == value for each in self.running), 30)
+        await eventually(lambda: all(self.value(each, key) == value for each in self.running))
 
 
 def _write(key: str, value: str, image: MetadataImage) -> ControllerResult[None]:

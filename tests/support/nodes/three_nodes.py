@@ -61,11 +61,11 @@ class ThreeNodes:
 
     def wait_until_whole(self, topic: str) -> None:
         """Wait until all replicas of the topic are in sync in the metadata of every running node."""
-        wait_until(lambda: all(self._is_whole(topic, node_id) for node_id in self.cluster.nodes), TIMEOUT_S)
+        wait_until(lambda: all(self._is_whole(topic, node_id) for node_id in self.cluster.nodes))
 
     def wait_for_leader_other_than(self, topic: str, node_id: int, index: int = 0) -> int:
         """Wait for another leader and return it."""
-        wait_until(lambda: self.partition(topic, index).leader not in (node_id, -1), TIMEOUT_S)
+        wait_until(lambda: self.partition(topic, index).leader not in (node_id, -1))
         return self.partition(topic, index).leader
 
     def produce(self, topic: str, values: list[str], partitions: int = 3) -> None:

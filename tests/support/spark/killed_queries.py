@@ -28,7 +28,7 @@ def run_until_killed(servers: str, folder: Path, **options: str) -> int:
             assert process.poll() is None, (folder / "query.log").read_text()[-2000:]
             return (committed / "1").exists()
 
-        wait_until(has_begun, QUERY_TIMEOUT_S)
+        wait_until(has_begun, timeout_s=QUERY_TIMEOUT_S)
     return 1 + max(int(path.name) for path in committed.glob("[0-9]*"))
 
 

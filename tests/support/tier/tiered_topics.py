@@ -16,7 +16,6 @@ from tidelog.protocol.ids import TopicPartition
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.testing.embedded import EmbeddedCluster
 
-TIMEOUT_S = 30.0
 TIERED = {
     "remote.storage.enable": "true",
     "segment.bytes": "1048576",
@@ -116,7 +115,7 @@ class TieredTopics:
 
     def wait_until_tiered(self, topic: str, partition: int = 0) -> Border:
         """Wait until all but the active segment is in the tier only."""
-        wait_until(lambda: self._is_tiered(self.border(topic, partition)), TIMEOUT_S)
+        wait_until(lambda: self._is_tiered(self.border(topic, partition)))
         return self.border(topic, partition)
 
     def _is_tiered(self, border: Border) -> bool:

@@ -540,7 +540,7 @@ async def test_a_group_and_a_producer_outlive_a_restart_of_the_broker(clean: boo
             going_on = asyncio.create_task(send(300))
             await asyncio.to_thread(cluster.restart, clean=clean)
             await going_on
-            await eventually(lambda: set(reader.seen) == set(range(600)), 20)
+            await eventually(lambda: set(reader.seen) == set(range(600)), timeout_s=20)
         async with Consumer(servers, auto_offset_reset="earliest") as consumer:
             consumer.assign([TopicPartition("tides", number) for number in range(PARTITIONS)])
             values: list[int] = []

@@ -12,10 +12,11 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops
 from tests.support.loops.yields import counted_slices
 from tests.support.messages.error_responses import error_response_of
 from tests.support.network.loopback_server import Client, Served, serving
+from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.api.handlers.api_versions import ApiVersionsHandler, Features
@@ -142,7 +143,7 @@ async def test_coroutines_and_futures_answer_when_they_are_done() -> None:
         first, second = await broker.connect(), await broker.connect()
         await send(first, HeartbeatRequest(), 4)
         await send(second, ListGroupsRequest(), 4)
-        await until(lambda: broker.channel.running_count == 1)
+        await eventually(lambda: broker.channel.running_count == 1)
         gate.set()
         assert await receive(first, ApiKey.HEARTBEAT, 4) == HeartbeatResponse(throttle_time_ms=1)
         future.set_result(ListGroupsResponse(throttle_time_ms=2))
@@ -167,13 +168,13 @@ async def test_when_the_channel_is_full_requests_wait_in_the_order_they_came() -
         clients = [await broker.connect() for _ in range(6)]
         for number, client in enumerate(clients):
             await send(client, HeartbeatRequest(group_id=str(number)), 4)
-            await until(
+            await eventually(
                 lambda count=number + 1: broker.channel.running_count + broker.channel.waiting_count == count
             )
         assert started == ["0", "1"]
         assert (broker.channel.running_count, broker.channel.waiting_count) == (2, 4)
         for number, client in enumerate(clients):
-            await until(lambda name=str(number): name in gates)
+            await eventually(lambda name=str(number): name in gates)
             gates[str(number)].set()
             await receive(client, ApiKey.HEARTBEAT, 4)
             assert broker.channel.running_count <= 2
@@ -204,7 +205,7 @@ async def test_raw_and_parking_handlers_pass_a_full_channel() -> None:
     async with running(broker):
         full, waiting, free = [await broker.connect() for _ in range(3)]
         await send(full, CreateTopicsRequest(), 7)
-        await until(lambda: broker.channel.running_count == 1)
+        await eventually(lambda: broker.channel.running_count == 1)
         await send(waiting, ListGroupsRequest(), 4)
         assert await ask(free, HeartbeatRequest(), 4) == HeartbeatResponse()
         parked.set_result(ListGroupsResponse())
@@ -228,11 +229,11 @@ async def test_a_waiting_request_whose_peer_leaves_is_forgotten() -> None:
     async with running(broker):
         first, second = await broker.connect(), await broker.connect()
         await send(first, HeartbeatRequest(), 4)
-        await until(lambda: broker.channel.running_count == 1)
+        await eventually(lambda: broker.channel.running_count == 1)
         await send(second, HeartbeatRequest(), 4)
-        await until(lambda: broker.channel.waiting_count == 1)
+        await eventually(lambda: broker.channel.waiting_count == 1)
         second.reset()
-        await until(lambda: broker.channel.waiting_count == 0)
+        await eventually(lambda: broker.channel.waiting_count == 0)
         gate.set()
         await receive(first, ApiKey.HEARTBEAT, 4)
         assert calls == 1
@@ -530,7 +531,7 @@ async def test_while_a_large_request_is_answered_others_get_their_turns() -> Non
     async with running(broker):
         large, small = await broker.connect(), await broker.connect()
         await send(large, names(5_000), 5)
-        await until(lambda: broker.dispatcher.slices.pending == 1)
+        await eventually(lambda: broker.dispatcher.slices.pending == 1)
         before = broker.dispatcher.slices.count
         assert await ask(small, HeartbeatRequest(group_id="g"), 4) == HeartbeatResponse(throttle_time_ms=1)
         assert broker.dispatcher.slices.pending == 1, "the small request did not wait for the large one"
@@ -596,9 +597,9 @@ async def test_a_large_request_ends_when_its_client_goes_away() -> None:
     async with running(broker):
         client = await broker.connect()
         await send(client, HeartbeatRequest(), 4)
-        await until(lambda: steps > 100)
+        await eventually(lambda: steps > 100)
         client.reset()
-        await until(lambda: broker.dispatcher.slices.pending == 0)
+        await eventually(lambda: broker.dispatcher.slices.pending == 0)
 
 
 @on_both_loops
@@ -632,7 +633,7 @@ async def test_a_typed_handler_that_waits_keeps_neither_the_frame_nor_the_messag
         protocol = JoinGroupRequestProtocol(name="range", metadata=bytes(1_000_000))
         for number, client in enumerate((answered, failed)):
             await send(client, JoinGroupRequest(protocol_type="consumer", protocols=(protocol,)), 9)
-            await until(lambda count=number + 1: len(parked) == count)
+            await eventually(lambda count=number + 1: len(parked) == count)
         # This list and the call itself: nothing else refers to what the message contained.
         assert [sys.getrefcount(metadata[index]) for index in range(2)] == [2, 2]
         buffered = [connection.core.buffer.capacity for connection in broker.served.server.connections()]
@@ -652,9 +653,9 @@ async def test_a_plain_future_that_a_request_waits_for_is_cancelled_when_the_cli
     async with running(broker):
         client = await broker.connect()
         await send(client, ListGroupsRequest(), 4)
-        await until(lambda: broker.metrics.of("ListGroups", 5).requests[4] == 1)
+        await eventually(lambda: broker.metrics.of("ListGroups", 5).requests[4] == 1)
         client.close()
-        await until(future.cancelled)
+        await eventually(future.cancelled)
 
 
 @on_both_loops
@@ -670,11 +671,11 @@ async def test_a_request_that_waits_for_a_place_is_not_decoded_before_it_has_one
     async with running(broker):
         first, second, malformed = [await broker.connect() for _ in range(3)]
         await send(first, HeartbeatRequest(), 4)
-        await until(lambda: broker.channel.running_count == 1)
+        await eventually(lambda: broker.channel.running_count == 1)
         await send(second, HeartbeatRequest(), 4)
         whole = encode_request(ApiKey.HEARTBEAT, 4, 7, "test-client", HeartbeatRequest())
         await malformed.send(struct.pack(">i", len(whole) - 8) + whole[4:-4])
-        await until(lambda: broker.channel.waiting_count == 2)
+        await eventually(lambda: broker.channel.waiting_count == 2)
         gate.set()
         assert await receive(second, ApiKey.HEARTBEAT, 4) == HeartbeatResponse()
         assert await malformed.is_closed()
@@ -703,13 +704,13 @@ async def test_a_client_that_goes_away_cancels_a_handler_that_only_waits_and_no_
         client = await broker.connect()
         await send(client, HeartbeatRequest(), 4)
         (connection,) = broker.served.server.connections()
-        await until(lambda: connection.core.lacks_responses)
+        await eventually(lambda: connection.core.lacks_responses)
         client.close()
-        await until(lambda: connection.core.has_peer_closed or not connection.core.lacks_responses)
+        await eventually(lambda: connection.core.has_peer_closed or not connection.core.lacks_responses)
         goes_on.set()
-        await until(lambda: bool(ends))
+        await eventually(lambda: bool(ends))
         assert ends == ["cancelled" if only_waits else "completed"]
-        await until(lambda: broker.served.server.quota.count == 0)
+        await eventually(lambda: broker.served.server.quota.count == 0)
 
 
 @on_both_loops
@@ -731,7 +732,7 @@ async def test_only_a_few_large_responses_are_in_the_making_at_a_time(
         for client in clients:
             await send(client, DescribeGroupsRequest(groups=("a",) * 1_000), 6)
         slices = broker.dispatcher.slices
-        await until(lambda: slices.heavy == HEAVY_MAX and slices.pending > HEAVY_MAX)
+        await eventually(lambda: slices.heavy == HEAVY_MAX and slices.pending > HEAVY_MAX)
         for client in clients:
             answer = await receive(client, ApiKey.DESCRIBE_GROUPS, 6)
             assert isinstance(answer, DescribeGroupsResponse)

@@ -65,7 +65,7 @@ async def cluster() -> AsyncIterator[Brokers]:
         try:
             await controllers.start()
             await asyncio.gather(*(brokers.start(node_id) for node_id in (1, 2)))
-            await eventually(lambda: all(brokers.serving(each) == {1, 2} for each in (1, 2)), 30)
+            await eventually(lambda: all(brokers.serving(each) == {1, 2} for each in (1, 2)))
             yield brokers
         finally:
             for node in brokers.running.values():
@@ -111,24 +111,24 @@ async def test_a_broker_that_stops_moves_its_leadership_first_and_returns() -> N
             topic = observer.services.image().topics_by_name["tides"]
             return all(set(each.isr) == {1, 2} for each in topic.partitions.values())
 
-        await eventually(lambda: leaders() == {1, 2} and is_whole(), 30)
+        await eventually(lambda: leaders() == {1, 2} and is_whole())
         stopping = brokers.running.pop(1)
         await stopping.stop()
-        await eventually(lambda: leaders() == {2} and brokers.serving(2) == {2}, 30)
+        await eventually(lambda: leaders() == {2} and brokers.serving(2) == {2})
         epoch = observer.services.image().brokers[1].epoch
         # The former session ended with the shutdown, so there is no wait for it.
         await brokers.start(1)
         assert observer.services.image().brokers[1].epoch > epoch
-        await eventually(lambda: brokers.serving(2) == {1, 2} and is_whole(), 30)
+        await eventually(lambda: brokers.serving(2) == {1, 2} and is_whole())
 
 
 async def test_a_broker_that_dies_is_fenced_and_its_id_is_free_again_after_a_session() -> None:
     async with cluster() as brokers:
         dead = brokers.running.pop(1)
         await dead.abandon()
-        await eventually(lambda: brokers.serving(2) == {2}, 30)
+        await eventually(lambda: brokers.serving(2) == {2})
         await brokers.start(1)
-        await eventually(lambda: brokers.serving(2) == {1, 2}, 30)
+        await eventually(lambda: brokers.serving(2) == {1, 2})
 
 
 async def test_an_unregistered_broker_is_removed() -> None:
@@ -137,7 +137,7 @@ async def test_an_unregistered_broker_is_removed() -> None:
         await dead.abandon()
         async with Admin(brokers.servers) as admin:
             await admin.unregister_broker(1)
-            await eventually(lambda: set(brokers.running[2].services.image().brokers) == {2}, 30)
+            await eventually(lambda: set(brokers.running[2].services.image().brokers) == {2})
             try:
                 await admin.unregister_broker(1)
                 raise AssertionError("it was there still")

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from tests.support.loops.both_loops import until
+from tests.support.waiting import eventually
 from tidelog.broker.logs.log_work_queue import BATCH_SIZE, LogWorkQueue, Outcome
 from tidelog.protocol.ids import TopicPartition
 from tidelog.storage.directories.directory_work import LogCreation
@@ -78,7 +78,7 @@ async def test_logs_are_made_in_order_and_in_pieces_while_the_loop_goes_on(
     made, work = Made(), Work()
     queue = LogWorkQueue(thread, made)
     queue.submit(work.creations(*range(BATCH_SIZE + 5)))
-    await until(lambda: work.begun == 1)
+    await eventually(lambda: work.begun == 1)
     queue.submit(work.creations(100, 101))
     assert made.outcomes == []
     work.gate.set()
@@ -94,7 +94,7 @@ async def test_what_was_asked_for_later_is_not_waited_for(thread: ThreadPoolExec
     await queue.wait_until_done()
     queue.submit(work.creations(0))
     first = asyncio.create_task(queue.wait_until_done())
-    await until(lambda: work.begun == 1)
+    await eventually(lambda: work.begun == 1)
     later = Work()
     queue.submit(later.creations(1))
     work.gate.set()
@@ -138,7 +138,7 @@ async def test_closing_waits_for_what_is_done_and_makes_nothing_more(thread: Thr
     made, work = Made(), Work()
     queue = LogWorkQueue(thread, made)
     queue.submit(work.creations(*range(BATCH_SIZE)))
-    await until(lambda: work.begun == 1)
+    await eventually(lambda: work.begun == 1)
     queue.submit([*work.creations(100), work.retirement(), *work.creations(101)])
     waiting = asyncio.create_task(queue.wait_until_done())
     closing = asyncio.create_task(queue.close())

@@ -8,8 +8,9 @@ import pytest
 
 from tests.support.configs import snapshot_settings
 from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops
 from tests.support.metadata.stores import make_replica, started
+from tests.support.waiting import eventually
 from tidelog.broker.raft.log import MetadataLog
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -32,7 +33,7 @@ async def test_a_failure_to_delete_old_snapshots_does_not_end_the_voter(
     )
     async with asyncio.timeout(30):
         store = (await started(replica)).store
-        await until(lambda: refused)
+        await eventually(lambda: refused)
         await store.submit(lambda image: ControllerResult((NoOpRecord(),), None))
         assert replica.driver.failure is None
         await replica.stop()
@@ -58,8 +59,8 @@ async def test_a_snapshot_that_cannot_be_started_does_not_prevent_later_ones(
     )
     async with asyncio.timeout(30):
         store = (await started(replica)).store
-        await until(lambda: offsets)
+        await eventually(lambda: offsets)
         await store.submit(lambda image: ControllerResult((NoOpRecord(),), None))
-        await until(lambda: replica.snapshotter.snapshots_written or len(offsets) > 5)
+        await eventually(lambda: replica.snapshotter.snapshots_written or len(offsets) > 5)
         assert replica.snapshotter.failures == 1
         await replica.stop()

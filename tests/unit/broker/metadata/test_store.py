@@ -11,7 +11,7 @@ from tests.support.clocks.manual_clock import ManualClock
 from tests.support.configs import controller_settings, snapshot_settings
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import Survival
-from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops
 from tests.support.metadata.images import CLUSTER_ID, SeededRandomness, creatable
 from tests.support.metadata.stores import (
     DIRECTORY,
@@ -22,6 +22,7 @@ from tests.support.metadata.stores import (
     running_store,
     started,
 )
+from tests.support.waiting import eventually
 from tidelog.base.randomness import new_uuid
 from tidelog.broker.metadata.batches import encode_records
 from tidelog.broker.metadata.leadership import ControllerLeadership
@@ -114,7 +115,7 @@ async def test_commands_that_wait_share_one_sync_and_each_sees_those_before_it()
     async with running_store(executor=executor) as store:
         executor.held = True
         first = asyncio.create_task(store.submit(create("first")))
-        await until(lambda: executor.waiting_count == 1)
+        await eventually(lambda: executor.waiting_count == 1)
         runs = executor.run_count
         others = [asyncio.create_task(store.submit(create(name))) for name in ("a", "b", "a")]
         for _ in range(5):
@@ -181,7 +182,7 @@ async def test_a_cancelled_caller_does_not_cancel_its_command() -> None:
             await asyncio.sleep(0)
         answer.cancel()
         executor.release()
-        await until(lambda: "orders" in store.image.topics_by_name)
+        await eventually(lambda: "orders" in store.image.topics_by_name)
         assert (await store.submit(create("more"))).topics[0].error_code == 0
 
 
@@ -439,7 +440,7 @@ async def test_a_leader_that_cannot_write_its_first_records_resigns() -> None:
     store = store_over(quorum)
     store.start()
     store.on_leader_changed(1, 1)
-    await until(lambda: bool(quorum.callbacks))
+    await eventually(lambda: bool(quorum.callbacks))
     quorum.callbacks.pop()()
     assert quorum.resigned == 1
     assert store.active_epoch is None

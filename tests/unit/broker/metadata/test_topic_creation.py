@@ -9,8 +9,9 @@ import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops
 from tests.support.metadata.stores import InlineExecutor, channel_of, running_store
+from tests.support.waiting import eventually
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.metadata import topic_creation
 from tidelog.broker.metadata.producer_ids import ProducerIds
@@ -35,7 +36,7 @@ async def test_a_missing_topic_is_reported_as_unknown_and_exists_later() -> None
             "orders": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION,
         }
-        await until(lambda: "orders" in store.image.topics_by_name)
+        await eventually(lambda: "orders" in store.image.topics_by_name)
         assert len(store.image.topics_by_name["orders"].partitions) == 3
         await creation.close()
 

@@ -12,8 +12,9 @@ from itertools import pairwise
 import pytest
 
 from tests.support.configs import network_config
-from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops
 from tests.support.network.loopback_server import Served, frame, serving
+from tests.support.waiting import eventually
 from tidelog.broker.logs.descriptor_budget import raise_open_file_limit
 from tidelog.broker.network import acceptor
 from tidelog.broker.network.acceptor import BATCH, Acceptor, accept_queue_size
@@ -59,7 +60,7 @@ async def test_a_burst_of_connections_waits_in_the_accept_queue_and_none_is_lost
         assert await answers_of(sockets) == [frame(b"hello")] * count
         for one in sockets:
             one.close()
-        await until(lambda: served.server.quota.count == 0)
+        await eventually(lambda: served.server.quota.count == 0)
 
 
 @on_both_loops
@@ -75,7 +76,7 @@ async def test_in_a_burst_a_bounded_batch_of_connections_is_accepted_in_each_tur
 
         sockets = connected_at_once(served, min(6 * BATCH, accept_queue_size(-1)))
         note()
-        await until(lambda: accepted[-1] == len(sockets))
+        await eventually(lambda: accepted[-1] == len(sockets))
         steps = [after - before for before, after in pairwise(accepted)]
         assert BATCH // 2 <= max(steps) <= BATCH
         for one in sockets:
@@ -105,9 +106,9 @@ async def test_without_descriptors_connections_wait_in_the_accept_queue(
     accepting = Acceptor("PLAINTEXT", listening, asyncio.get_running_loop(), accepted.append)
     accepting.start(10)
     with caplog.at_level(logging.ERROR), socket.create_connection(listening.getsockname()):
-        await until(lambda: len(caplog.records) >= 2)
+        await eventually(lambda: len(caplog.records) >= 2)
         assert "Listener PLAINTEXT cannot accept connections: Too many open files" in caplog.text
         listening.is_exhausted = False
-        await until(lambda: bool(accepted))
+        await eventually(lambda: bool(accepted))
     accepting.stop()
     accepted[0].close()

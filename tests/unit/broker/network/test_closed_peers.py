@@ -9,8 +9,9 @@ import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.configs import network_config
-from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops
 from tests.support.network.loopback_server import Client, Served, echo, frame, serving
+from tests.support.waiting import eventually
 from tidelog.broker.network.receive_buffer import NORMAL_BYTES, SPARE_FRAME_BYTES
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.server import PEER_CLOSED_MS_MAX
@@ -45,7 +46,7 @@ class Handler:
 
 async def until_reading_is_paused(served: Served) -> None:
     (connection,) = served.server.connections()
-    await until(lambda: connection._reading.is_paused)
+    await eventually(lambda: connection._reading.is_paused)
 
 
 def leave(client: Client, how: str) -> None:
@@ -67,9 +68,9 @@ async def test_a_close_behind_a_parked_request_is_noticed_whatever_the_size_of_i
     async with serving(handler) as served:
         client = await served.connect()
         await client.send(frame(b"P" * size))
-        await until(lambda: bool(handler.parked))
+        await eventually(lambda: bool(handler.parked))
         leave(client, how)
-        await until(lambda: served.server.quota.count == 0)
+        await eventually(lambda: served.server.quota.count == 0)
         assert handler.abandoned == handler.parked
         assert not served.server.watcher._callbacks
 
@@ -86,7 +87,7 @@ async def test_a_close_is_noticed_while_more_than_the_buffer_holds_waits_behind_
         await client.send(frame(b"P") + frame(b"x" * 1_000) * (2 * NORMAL_BYTES // 1_000))
         await until_reading_is_paused(served)
         leave(client, how)
-        await until(lambda: served.server.quota.count == 0)
+        await eventually(lambda: served.server.quota.count == 0)
         assert handler.abandoned == [b"P"]
 
 
@@ -100,7 +101,7 @@ async def test_requests_behind_an_abandoned_one_are_handled_and_none_of_them_wai
         await client.send(frame(b"P") + frame(b"x" * 1_000) * behind + frame(b"P2") + frame(b"last"))
         await until_reading_is_paused(served)
         client.writer.write_eof()
-        await until(lambda: served.server.quota.count == 0)
+        await eventually(lambda: served.server.quota.count == 0)
         assert handler.abandoned == [b"P", b"P2"]
         assert len(handler.handled) == behind + 1
         assert handler.handled[-1] == b"last"
@@ -112,9 +113,9 @@ async def test_answers_that_are_owed_to_a_peer_that_has_gone_are_given_up() -> N
     async with serving(handler) as served:
         client = await served.connect()
         await client.send(frame(PRODUCE + b"1") + frame(PRODUCE + b"2") + frame(b"other") + frame(b"P"))
-        await until(lambda: len(handler.parked) == 2)
+        await eventually(lambda: len(handler.parked) == 2)
         client.close()
-        await until(lambda: served.server.quota.count == 0)
+        await eventually(lambda: served.server.quota.count == 0)
         assert handler.abandoned == [PRODUCE + b"1", PRODUCE + b"2", b"P"]
         assert handler.handled == [b"other"]
 
@@ -126,12 +127,12 @@ async def test_a_request_that_is_being_worked_on_is_answered_to_a_peer_that_stil
         client = await served.connect()
         await client.send(frame(b"W") + frame(b"next"))
         client.writer.write_eof()
-        await until(lambda: bool(handler.working))
+        await eventually(lambda: bool(handler.working))
         handler.working[0].respond(frame(b"done"))
         assert await client.receive() == b"done"
         assert await client.receive() == b"next"
         assert await client.is_closed()
-        await until(lambda: served.server.quota.count == 0)
+        await eventually(lambda: served.server.quota.count == 0)
 
 
 @on_both_loops
@@ -141,14 +142,14 @@ async def test_work_on_a_request_ends_with_the_connection_and_not_with_the_peers
     async with serving(handler) as served:
         client = await served.connect()
         await client.send(frame(b"W"))
-        await until(lambda: bool(handler.working))
+        await eventually(lambda: bool(handler.working))
         handler.working[0].on_lost = lost.append
         client.writer.write_eof()
         (connection,) = served.server.connections()
-        await until(lambda: connection.core.has_peer_closed)
+        await eventually(lambda: connection.core.has_peer_closed)
         assert not lost
         connection.abort()
-        await until(lambda: bool(lost))
+        await eventually(lambda: bool(lost))
 
 
 @on_both_loops
@@ -158,16 +159,16 @@ async def test_a_peer_that_has_gone_does_not_keep_its_connection_while_its_reque
     async with serving(handler, clock=clock) as served:
         client = await served.connect()
         await client.send(frame(b"W"))
-        await until(lambda: bool(handler.working))
+        await eventually(lambda: bool(handler.working))
         served.server.sweep()
         client.close()
         (connection,) = served.server.connections()
-        await until(lambda: connection.core.has_peer_closed)
+        await eventually(lambda: connection.core.has_peer_closed)
         served.server.sweep()
         assert served.server.quota.count == 1
         clock.now_ms += PEER_CLOSED_MS_MAX
         served.server.sweep()
-        await until(lambda: served.server.quota.count == 0)
+        await eventually(lambda: served.server.quota.count == 0)
         handler.working[0].respond(frame(b"too late"))
 
 
@@ -196,9 +197,9 @@ async def test_a_connection_that_waits_for_a_slot_and_is_closed_leaves_the_queue
         waiting = await served.connect()
         await waiting.send(frame(b"waits"))
         listener = served.server.listeners["PLAINTEXT"]
-        await until(lambda: any(listener._waiting_connections.values()))
+        await eventually(lambda: any(listener._waiting_connections.values()))
         waiting.close()
-        await until(lambda: not listener._waiting_connections)
+        await eventually(lambda: not listener._waiting_connections)
         assert handler.handled == [b"first"]
 
 
@@ -213,10 +214,10 @@ async def test_four_hundred_closes_behind_parked_requests_leave_no_descriptor() 
             clients = [await served.connect() for _ in range(50)]
             for number, client in enumerate(clients):
                 await client.send(frame(b"P" * 140_000) + frame(b"x") * number)
-            await until(lambda: served.server.quota.count == 51)
-            await until(lambda: len(handler.parked) - len(handler.abandoned) == 50)
+            await eventually(lambda: served.server.quota.count == 51)
+            await eventually(lambda: len(handler.parked) - len(handler.abandoned) == 50)
             for client in clients:
                 client.close()
-            await until(lambda: served.server.quota.count == 1)
+            await eventually(lambda: served.server.quota.count == 1)
         assert len(handler.abandoned) == 400
-        await until(lambda: len(os.listdir("/proc/self/fd")) <= before)
+        await eventually(lambda: len(os.listdir("/proc/self/fd")) <= before)

@@ -7,8 +7,9 @@ import struct
 import weakref
 
 from tests.support.configs import network_config
-from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops
 from tests.support.network.loopback_server import echo, frame, serving
+from tests.support.waiting import eventually
 from tidelog.broker.network.receive_buffer import FIRST_BYTES
 from tidelog.broker.network.request import Request
 
@@ -53,7 +54,7 @@ async def test_pipelined_requests_are_one_in_flight_even_if_answered_late() -> N
         client = await served.connect()
         await client.send(frame(b"a") + frame(b"b") + frame(b"c"))
         for body in (b"a", b"b", b"c"):
-            await until(lambda: len(parking.requests) == 1)
+            await eventually(lambda: len(parking.requests) == 1)
             assert bytes(parking.requests[0].frame) == body
             parking.answer()
             assert await client.receive() == body
@@ -94,7 +95,7 @@ async def test_a_slow_handler_does_not_hold_up_other_connections() -> None:
     async with serving(handler) as served:
         slow, quick = await served.connect(), await served.connect()
         await slow.send(frame(b"slow") + frame(b"after"))
-        await until(lambda: bool(parked))
+        await eventually(lambda: bool(parked))
         for _ in range(50):
             assert await quick.ask(b"quick") == b"quick"
         parked[0].respond(frame(b"done"))
@@ -116,7 +117,7 @@ async def test_a_connection_that_floods_leaves_turns_to_others() -> None:
     async with serving(slow_work) as served:
         flood, other = await served.connect(), await served.connect()
         await flood.send(frame(b"f") * 2_000)
-        await until(lambda: len(handled) > 10)
+        await eventually(lambda: len(handled) > 10)
         assert await other.ask(b"o") == b"o"
         assert handled.index(b"o") < 1_000
 
@@ -151,17 +152,17 @@ async def test_a_body_stays_valid_until_the_answer_while_more_arrives() -> None:
         body = bytes(range(256)) * 8
         more = b"".join(frame(bytes([number]) * 997) for number in range(100))
         await client.send(frame(body) + more[:3_000])
-        await until(lambda: bool(parking.requests))
+        await eventually(lambda: bool(parking.requests))
         request = parking.requests[0]
         request.frame[0] = 77
         received = served.server.counters.bytes_in
         sending = asyncio.create_task(client.send(more[3_000:]))
-        await until(lambda: served.server.counters.bytes_in > received)
+        await eventually(lambda: served.server.counters.bytes_in > received)
         assert bytes(request.frame) == b"M" + body[1:]
         parking.answer()
         await client.receive()
         for number in range(100):
-            await until(lambda: bool(parking.requests))
+            await eventually(lambda: bool(parking.requests))
             assert bytes(parking.requests[0].frame) == bytes([number]) * 997
             parking.answer()
             await client.receive()
@@ -174,7 +175,7 @@ async def test_a_muted_connection_stops_reading_when_its_buffer_is_full() -> Non
     async with serving(parking, network_config(socket_receive_buffer_bytes=4_096)) as served:
         client = await served.connect()
         await client.send(frame(b"first"))
-        await until(lambda: bool(parking.requests))
+        await eventually(lambda: bool(parking.requests))
         sending = asyncio.create_task(client.send(b"".join([frame(b"x" * 1_000)] * 20_000)))
         await asyncio.sleep(0.05)
         assert served.server.counters.bytes_in <= 200_000
@@ -205,7 +206,7 @@ async def test_answers_from_within_another_connections_request_do_not_nest() -> 
         waiting = [await served.connect() for _ in range(5)]
         for client in waiting:
             await client.send(frame(b"wait") + frame(b"next"))
-        await until(lambda: len(parked) == 5)
+        await eventually(lambda: len(parked) == 5)
         other = await served.connect()
         assert await other.ask(b"wake") == b"wake"
         for client in waiting:
@@ -226,9 +227,9 @@ async def test_requests_sent_before_the_peer_finished_are_still_handled() -> Non
         client = await served.connect()
         client.writer.write(b"".join(frame(bytes([number])) for number in range(100)))
         client.writer.write_eof()
-        await until(lambda: len(seen) == 100)
+        await eventually(lambda: len(seen) == 100)
         assert await client.is_closed()
-        await until(lambda: served.server.quota.count == 0)
+        await eventually(lambda: served.server.quota.count == 0)
 
 
 @on_both_loops
@@ -237,9 +238,9 @@ async def test_an_answer_to_a_peer_that_has_gone_is_dropped() -> None:
     async with serving(parking) as served:
         client = await served.connect()
         await client.send(frame(b"x"))
-        await until(lambda: bool(parking.requests))
+        await eventually(lambda: bool(parking.requests))
         client.reset()
-        await until(lambda: served.server.quota.count == 0)
+        await eventually(lambda: served.server.quota.count == 0)
         request = parking.requests[0]
         assert not request.is_open
         parking.answer()
@@ -277,13 +278,13 @@ async def test_parked_requests_with_large_frames_keep_a_few_kilobytes_each() -> 
         clients = [await served.connect() for _ in range(5)]
         for client in clients:
             await client.send(frame(bytes(2_000_000)) + frame(b"behind"))
-        await until(lambda: len(parking.requests) == 5)
-        await until(lambda: buffered_bytes() <= 5 * 2 * FIRST_BYTES)
+        await eventually(lambda: len(parking.requests) == 5)
+        await eventually(lambda: buffered_bytes() <= 5 * 2 * FIRST_BYTES)
         for request in list(parking.requests):
             request.respond(frame(b"late"))
         for client in clients:
             assert await client.receive() == b"late"
-        await until(lambda: len(parking.requests) == 10)
+        await eventually(lambda: len(parking.requests) == 10)
 
 
 @on_both_loops
@@ -299,9 +300,9 @@ async def test_a_closed_connection_leaves_nothing_of_a_parked_request() -> None:
     async with serving(park) as served:
         client = await served.connect()
         await client.send(frame(bytes(1_000_000)))
-        await until(lambda: bool(requests))
+        await eventually(lambda: bool(requests))
         client.close()
-        await until(lambda: bool(abandoned))
+        await eventually(lambda: bool(abandoned))
         assert (len(abandoned[0].frame), len(abandoned[0].body)) == (0, 0)
         abandoned.clear()
-        await until(lambda: requests[0]() is None)
+        await eventually(lambda: requests[0]() is None)

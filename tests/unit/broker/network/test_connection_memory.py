@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 
-from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops
 from tests.support.network.loopback_server import echo, serving
+from tests.support.waiting import eventually
 from tidelog.broker.network.connection import Connection
 
 
@@ -25,7 +26,7 @@ async def test_closed_connections_are_freed_without_the_garbage_collector() -> N
                 assert await client.ask(b"one") == b"one"
                 client.writer.close()
                 await client.writer.wait_closed()
-                await until(lambda: not list(served.server.connections()))
-            await until(lambda: connections_in_memory() == before)
+                await eventually(lambda: not list(served.server.connections()))
+            await eventually(lambda: connections_in_memory() == before)
     finally:
         gc.enable()

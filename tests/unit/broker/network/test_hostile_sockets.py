@@ -11,8 +11,9 @@ import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.configs import network_config
-from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops
 from tests.support.network.loopback_server import Client, Served, echo, frame, serving
+from tests.support.waiting import eventually
 from tidelog.base.log_limit import LINES_MAX, PERIOD_MS
 from tidelog.broker.logs.descriptor_budget import raise_open_file_limit
 from tidelog.broker.network.receive_buffer import GRANT_BYTES
@@ -38,7 +39,7 @@ async def test_half_open_connections_do_not_disturb_others() -> None:
             assert await good.ask(b"good") == b"good"
         for client in silent + partial:
             client.reset()
-        await until(lambda: served.server.quota.count == 1)
+        await eventually(lambda: served.server.quota.count == 1)
         assert await good.ask(b"good") == b"good"
 
 
@@ -70,7 +71,7 @@ async def test_a_thousand_half_open_and_slow_connections_cost_a_hundred_clients_
         assert min(together) <= 2 * alone, (together, alone)
         for client in silent + slow:
             client.reset()
-        await until(lambda: served.server.quota.count == len(good))
+        await eventually(lambda: served.server.quota.count == len(good))
 
 
 @on_both_loops
@@ -148,7 +149,7 @@ async def test_many_peers_claiming_huge_frames_take_no_more_memory_than_they_sen
         clients = [await served.connect() for _ in range(200)]
         for client in clients:
             await client.send(struct.pack(">i", 100 * MEBIBYTE) + b"x" * 1_000)
-        await until(lambda: served.server.counters.bytes_in == 200 * 1_004)
+        await eventually(lambda: served.server.counters.bytes_in == 200 * 1_004)
         assert held_bytes(served) <= 200 * (2 * 1_004 + GRANT_BYTES)
         good = await served.connect()
         assert await good.ask(b"good") == b"good"
@@ -168,7 +169,7 @@ async def test_a_peer_that_never_reads_is_bounded_and_reaped_when_idle() -> None
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         client.writer.write(frame(b"more") * 5_000)
         (connection,) = served.server.connections()
-        await until(lambda: connection.unsent_bytes > 200_000)
+        await eventually(lambda: connection.unsent_bytes > 200_000)
         for _ in range(20):
             await asyncio.sleep(0.005)
             assert connection.unsent_bytes <= 600_000
@@ -177,7 +178,7 @@ async def test_a_peer_that_never_reads_is_bounded_and_reaped_when_idle() -> None
         served.server.sweep()
         clock.now_ms += 60_000
         served.server.sweep()
-        await until(lambda: served.server.quota.count == 0)
+        await eventually(lambda: served.server.quota.count == 0)
         assert served.server.counters.connections_expired == 1
 
 
@@ -191,7 +192,7 @@ async def test_a_peer_that_reads_slowly_is_not_idle() -> None:
         client = await served.connect(receive_buffer_bytes=4_096)
         await client.send(frame(b"big"))
         (connection,) = served.server.connections()
-        await until(lambda: connection.unsent_bytes > 0)
+        await eventually(lambda: connection.unsent_bytes > 0)
         (size,) = struct.unpack(">i", await client.reader.readexactly(4))
         left = size
         while left:
@@ -213,7 +214,7 @@ async def test_a_connect_storm_is_served_to_the_last() -> None:
 
         answers = await asyncio.gather(*(one(number) for number in range(400)))
         assert answers == [struct.pack(">i", number) for number in range(400)]
-        await until(lambda: served.server.quota.count == 0)
+        await eventually(lambda: served.server.quota.count == 0)
 
 
 @on_both_loops
@@ -235,11 +236,11 @@ async def test_resets_in_every_state_leave_nothing_behind() -> None:
             client = await served.connect()
             await client.send(data)
             clients.append(client)
-        await until(lambda: len(parked) == 1)
+        await eventually(lambda: len(parked) == 1)
         await asyncio.sleep(0.01)
         for client in clients:
             client.reset()
-        await until(lambda: served.server.quota.count == 0)
+        await eventually(lambda: served.server.quota.count == 0)
         assert held_bytes(served) == 0
 
 
@@ -253,11 +254,11 @@ async def test_a_global_byte_budget_makes_requests_wait_in_order_and_loses_none(
             await client.send(frame(bytes([number]) * 900))
             await asyncio.sleep(0.005)
         # Two fit; a third is let in while some of the budget is left.
-        await until(lambda: len(parked) == 3)
+        await eventually(lambda: len(parked) == 3)
         await asyncio.sleep(0.01)
         order = []
         for _ in clients:
-            await until(lambda: bool(parked))
+            await eventually(lambda: bool(parked))
             assert len(parked) <= 3
             request = parked.pop(0)
             order.append(request.frame[0])
@@ -275,7 +276,7 @@ async def test_a_peer_that_leaves_gives_its_share_of_the_byte_budget_back() -> N
     async with serving(config=config) as served:
         hoarder = await served.connect()
         await hoarder.send(struct.pack(">i", 1_000_000) + b"x")
-        await until(lambda: served.server.counters.bytes_in == 5)
+        await eventually(lambda: served.server.counters.bytes_in == 5)
         waiting = await served.connect()
         await waiting.send(frame(b"patient"))
         await asyncio.sleep(0.01)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from tests.support.configs import network_config
-from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops
 from tests.support.network.loopback_server import echo, frame, serving
+from tests.support.waiting import eventually
 from tidelog.broker.network.pending_responses import PENDING_RESPONSES_MAX
 from tidelog.broker.network.request import Request
 
@@ -54,7 +55,7 @@ async def test_a_produce_passes_a_parked_produce_and_is_answered_behind_it() -> 
         client = await served.connect()
         bodies = produces(1, 2, 3)
         await client.send(joined(bodies))
-        await until(lambda: len(parking.parked) == 3)
+        await eventually(lambda: len(parking.parked) == 3)
         assert [body for _, body in parking.parked] == bodies
         parking.answer(2)
         parking.answer(1)
@@ -71,7 +72,7 @@ async def test_the_frame_of_a_parked_request_is_used_for_the_next() -> None:
         client = await served.connect()
         for number in range(PENDING_RESPONSES_MAX):
             await client.send(frame(PRODUCE + bytes([number]) * 100_000))
-        await until(lambda: len(parking.parked) == PENDING_RESPONSES_MAX)
+        await eventually(lambda: len(parking.parked) == PENDING_RESPONSES_MAX)
         assert not any(len(request.frame) or len(request.body) for request, _ in parking.parked)
         for number in range(PENDING_RESPONSES_MAX):
             parking.answer()
@@ -85,13 +86,13 @@ async def test_anything_but_a_produce_waits_for_the_answers_that_are_owed() -> N
         client = await served.connect()
         before, after = produces(1, 2), produces(3)
         await client.send(joined([*before, FETCH, *after]))
-        await until(lambda: len(parking.parked) == 2)
+        await eventually(lambda: len(parking.parked) == 2)
         parking.answer(1)
         await asyncio.sleep(0.01)
         assert not parking.others
         parking.answer(0)
         assert [await client.receive() for _ in range(3)] == [*before, FETCH]
-        await until(lambda: len(parking.parked) == 1)
+        await eventually(lambda: len(parking.parked) == 1)
         parking.answer()
         assert await client.receive() == after[0]
 
@@ -103,11 +104,11 @@ async def test_so_many_and_no_more_are_owed() -> None:
         client = await served.connect()
         bodies = produces(*range(PENDING_RESPONSES_MAX + 10))
         await client.send(joined(bodies))
-        await until(lambda: len(parking.parked) == PENDING_RESPONSES_MAX)
+        await eventually(lambda: len(parking.parked) == PENDING_RESPONSES_MAX)
         await asyncio.sleep(0.01)
         assert len(parking.parked) == PENDING_RESPONSES_MAX
         for body in bodies:
-            await until(lambda: bool(parking.parked))
+            await eventually(lambda: bool(parking.parked))
             parking.answer()
             assert await client.receive() == body
 
@@ -118,7 +119,7 @@ async def test_a_connection_that_may_not_go_on_stops_reading_when_its_buffer_is_
     async with serving(parking, network_config(socket_receive_buffer_bytes=4_096)) as served:
         client = await served.connect()
         await client.send(joined([*produces(1), FETCH]))
-        await until(lambda: len(parking.parked) == 1)
+        await eventually(lambda: len(parking.parked) == 1)
         sending = asyncio.create_task(client.send(frame(FETCH + b"x" * 1_000) * 20_000))
         await asyncio.sleep(0.05)
         assert served.server.counters.bytes_in <= 200_000
@@ -136,10 +137,10 @@ async def test_a_peer_that_leaves_abandons_every_parked_request() -> None:
         client = await served.connect()
         bodies = produces(1, 2, 3)
         await client.send(joined(bodies))
-        await until(lambda: len(parking.parked) == 3)
+        await eventually(lambda: len(parking.parked) == 3)
         parking.answer(1)
         client.reset()
-        await until(lambda: served.server.quota.count == 0)
+        await eventually(lambda: served.server.quota.count == 0)
         assert parking.abandoned == [bodies[0], bodies[2]]
         for request, body in parking.parked:
             assert not request.is_open
@@ -152,7 +153,7 @@ async def test_a_parked_request_that_is_refused_ends_the_connection() -> None:
     async with serving(parking) as served:
         client = await served.connect()
         await client.send(joined(produces(1, 2)))
-        await until(lambda: len(parking.parked) == 2)
+        await eventually(lambda: len(parking.parked) == 2)
         parking.parked[1][0].close("it cannot be answered")
         assert await client.is_closed()
 
@@ -164,7 +165,7 @@ async def test_a_server_that_closes_waits_for_what_is_owed() -> None:
         client = await served.connect()
         bodies = produces(1, 2)
         await client.send(joined(bodies))
-        await until(lambda: len(parking.parked) == 2)
+        await eventually(lambda: len(parking.parked) == 2)
         closing = asyncio.create_task(served.server.close())
         await asyncio.sleep(0.01)
         assert not closing.done()
@@ -190,7 +191,7 @@ async def test_answers_that_were_owed_leave_while_a_later_request_is_worked_on()
         client = await served.connect()
         first = produces(1)
         await client.send(joined([*first, PRODUCE]))
-        await until(lambda: bool(in_hand))
+        await eventually(lambda: bool(in_hand))
         parking.answer()
         assert await client.receive() == first[0]
         in_hand[0].respond(frame(PRODUCE))
@@ -205,7 +206,7 @@ async def test_parked_requests_hold_no_request_memory() -> None:
         client = await served.connect()
         bodies = [PRODUCE + bytes([number]) * 900 for number in range(5)]
         await client.send(joined(bodies))
-        await until(lambda: len(parking.parked) == 5)
+        await eventually(lambda: len(parking.parked) == 5)
         for body in bodies:
             parking.answer()
             assert await client.receive() == body

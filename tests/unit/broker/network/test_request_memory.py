@@ -6,8 +6,9 @@ import struct
 
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.configs import network_config
-from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops
 from tests.support.network.loopback_server import Served, echo, frame, serving
+from tests.support.waiting import eventually
 from tidelog.broker.network.memory import (
     MESSAGE_BYTES_MAX,
     MESSAGE_FACTOR,
@@ -113,14 +114,14 @@ async def test_many_large_requests_take_no_more_memory_than_the_budget_and_all_a
         for client in clients:
             client.writer.write(produce(MIB))
         memory = served.server.request_memory
-        await until(lambda: len(parked) >= 4 and memory.has_waiting)
+        await eventually(lambda: len(parked) >= 4 and memory.has_waiting)
         small = await served.connect()
         assert await small.ask(b"small") == b"small"
         assert memory.used_bytes <= 8 * MIB
         assert buffered_bytes(served) <= 8 * MIB + 31 * NORMAL_BYTES
         answered = 0
         while answered < 30:
-            await until(lambda: bool(parked))
+            await eventually(lambda: bool(parked))
             parked.pop().respond(frame(b"done"))
             answered += 1
         for client in clients:
@@ -137,13 +138,13 @@ async def test_who_claims_memory_and_sends_nothing_is_closed_once_others_wait_fo
         for client in claiming:
             await client.send(produce(7 * MIB)[:100])
         memory = served.server.request_memory
-        await until(lambda: memory.has_waiting)
+        await eventually(lambda: memory.has_waiting)
         assert memory.used_bytes == 7 * MIB + 4
         served.server.sweep()
         clock.now_ms += STALLED_MS + 1
         good = await served.connect()
         good.writer.write(produce(7 * MIB))
-        await until(lambda: sum(map(len, memory._waiting.values())) == 3)
+        await eventually(lambda: sum(map(len, memory._waiting.values())) == 3)
         served.server.sweep()
         assert await claiming[0].is_closed()
         clock.now_ms += STALLED_MS + 1
@@ -162,11 +163,11 @@ async def test_a_peer_that_leaves_while_it_waits_for_memory_is_forgotten() -> No
         await first.send(produce(2 * MIB)[:100])
         await second.send(produce(2 * MIB)[:100])
         memory = served.server.request_memory
-        await until(lambda: memory.has_waiting)
+        await eventually(lambda: memory.has_waiting)
         second.close()
-        await until(lambda: not memory.has_waiting)
+        await eventually(lambda: not memory.has_waiting)
         first.close()
-        await until(lambda: memory.used_bytes == 0)
+        await eventually(lambda: memory.used_bytes == 0)
 
 
 @on_both_loops
@@ -176,6 +177,6 @@ async def test_with_a_drain_a_large_request_that_waits_for_memory_ends_its_conne
         first, second = [await served.connect() for _ in range(2)]
         await first.send(produce(2 * MIB)[:100])
         second.writer.write(produce(2 * MIB))
-        await until(lambda: served.server.request_memory.has_waiting)
+        await eventually(lambda: served.server.request_memory.has_waiting)
         await served.server.close(timeout_s=1.0)
         assert await second.is_closed()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tests.support.configs import network_config
-from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops
 from tests.support.network.loopback_server import Client, Served, frame, serving
+from tests.support.waiting import eventually
 from tidelog.broker.network.request import Request
 
 MIB = 1024 * 1024
@@ -29,16 +30,16 @@ async def test_beyond_the_limit_the_connections_with_the_largest_unread_response
     async with serving(large_or_small, config) as served:
         memory = served.server.response_memory
         small = [await unread(served, MIB) for _ in range(4)]
-        await until(lambda: len(memory._connections) == 4)
+        await eventually(lambda: len(memory._connections) == 4)
         for _ in range(10):
             await unread(served, 7 * MIB)
-        await until(lambda: memory.closed_connections == 9 and served.server.quota.count == 5)
+        await eventually(lambda: memory.closed_connections == 9 and served.server.quota.count == 5)
         assert memory.used_bytes <= 16 * MIB
         assert sum(connection.unsent_bytes for connection in served.server.connections()) <= 16 * MIB
         for client in small:
             client.writer.transport.resume_reading()  # type: ignore[attr-defined]
             assert len(await client.receive()) == MIB
-        await until(lambda: len(memory._connections) == 1)
+        await eventually(lambda: len(memory._connections) == 1)
 
 
 @on_both_loops
@@ -48,9 +49,9 @@ async def test_a_client_that_reads_large_responses_leaves_nothing_counted() -> N
         client = await served.connect(limit=8 * MIB)
         for _ in range(5):
             assert len(await client.ask((6 * MIB).to_bytes(4, "big"))) == 6 * MIB
-        await until(lambda: served.server.response_memory.used_bytes == 0)
+        await eventually(lambda: served.server.response_memory.used_bytes == 0)
         client.close()
-        await until(lambda: served.server.quota.count == 0)
+        await eventually(lambda: served.server.quota.count == 0)
         assert served.server.response_memory.closed_connections == 0
 
 
@@ -59,6 +60,6 @@ async def test_a_client_that_goes_away_with_a_response_unread_leaves_nothing_cou
     config = network_config(socket_send_buffer_bytes=4_096)
     async with serving(large_or_small, config) as served:
         client = await unread(served, 6 * MIB)
-        await until(lambda: served.server.response_memory.used_bytes > 5 * MIB)
+        await eventually(lambda: served.server.response_memory.used_bytes > 5 * MIB)
         client.reset()
-        await until(lambda: served.server.response_memory.used_bytes == 0)
+        await eventually(lambda: served.server.response_memory.used_bytes == 0)

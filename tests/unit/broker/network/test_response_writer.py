@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.configs import network_config
-from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops
 from tests.support.network.loopback_server import echo, frame, serving
+from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock
 from tidelog.broker.network.request import Request, ResponsePart
 from tidelog.broker.network.response_writer import SENDFILE_BYTES, ResponseWriter
@@ -152,7 +153,7 @@ async def test_a_large_slice_waits_for_what_the_transport_still_holds(file: File
     async with serving(handler, config) as served:
         client = await served.connect(receive_buffer_bytes=4_096, limit=4_096)
         await client.send(frame(b"bytes") + frame(b"slice"))
-        await until(lambda: bool(late))
+        await eventually(lambda: bool(late))
         (connection,) = served.server.connections()
         assert connection.unsent_bytes > 0
         late[0].respond(with_size(FileSlice(file, 0, MEBIBYTE)))
@@ -169,19 +170,19 @@ async def test_a_peer_reset_in_the_middle_of_sendfile_ends_only_that_connection(
         first = await served.connect()
         assert await first.ask(b"first") == b"first"
         first.close()
-        await until(lambda: served.server.quota.count == 0)
+        await eventually(lambda: served.server.quota.count == 0)
         open_before = len(os.listdir("/proc/self/fd"))
         for _ in range(5):
             client = await served.connect(receive_buffer_bytes=8_192)
             await client.send(frame(b"fetch"))
             await client.reader.readexactly(100_000)
             client.reset()
-        await until(lambda: served.server.quota.count == 0)
+        await eventually(lambda: served.server.quota.count == 0)
         good = await served.connect()
         assert await good.ask(b"good") == b"good"
         good.close()
-        await until(lambda: served.server.quota.count == 0)
-        await until(lambda: len(os.listdir("/proc/self/fd")) <= open_before)
+        await eventually(lambda: served.server.quota.count == 0)
+        await eventually(lambda: len(os.listdir("/proc/self/fd")) <= open_before)
 
 
 @on_both_loops
@@ -201,7 +202,7 @@ async def test_a_truncated_file_ends_the_connection_and_is_logged(
                 await client.send(frame(b"fetch"))
                 with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
                     await client.receive()
-                await until(lambda: served.server.quota.count == 0)
+                await eventually(lambda: served.server.quota.count == 0)
             assert any("the response needs" in record.getMessage() for record in caplog.records)
 
 
@@ -230,8 +231,8 @@ async def test_a_reader_that_stops_in_the_middle_of_sendfile_is_reaped(file: Fil
         client = await served.connect(receive_buffer_bytes=8_192)
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         client.writer.write(frame(b"fetch"))
-        await until(lambda: served.server.counters.connections_expired == 1)
-        await until(lambda: served.server.quota.count == 0)
+        await eventually(lambda: served.server.counters.connections_expired == 1)
+        await eventually(lambda: served.server.quota.count == 0)
 
 
 @on_both_loops
@@ -246,12 +247,12 @@ async def test_a_large_fetch_that_is_not_read_holds_no_descriptor_but_its_socket
         for client in clients:
             client.writer.transport.pause_reading()  # type: ignore[attr-defined]
             await client.send(frame(b"fetch"))
-        await until(lambda: all(each.unsent_bytes for each in served.server.connections()))
+        await eventually(lambda: all(each.unsent_bytes for each in served.server.connections()))
         assert len(os.listdir("/proc/self/fd")) <= before + 1
         assert len(served.server.shared_descriptors) == 1
         for client in clients:
             client.reset()
-        await until(lambda: served.server.quota.count == 0)
+        await eventually(lambda: served.server.quota.count == 0)
         assert len(served.server.shared_descriptors) == 0
 
 
@@ -277,7 +278,7 @@ async def test_unread_fetches_of_many_sealed_segments_hold_no_more_descriptors_t
         for client in clients:
             client.writer.transport.pause_reading()  # type: ignore[attr-defined]
             await client.send(frame(b"fetch"))
-        await until(lambda: all(each.unsent_bytes for each in served.server.connections()))
+        await eventually(lambda: all(each.unsent_bytes for each in served.server.connections()))
         assert len(os.listdir("/proc/self/fd")) <= before + pool.size_max
         sealed[0].rename(str(tmp_path / "0.log.deleted"))
         sealed[0].retire(has_path=True)
@@ -287,7 +288,7 @@ async def test_unread_fetches_of_many_sealed_segments_hold_no_more_descriptors_t
             assert digest(received[4:]) == digest(content[: 5 * MEBIBYTE])
         for client in clients:
             client.reset()
-        await until(lambda: served.server.quota.count == 0)
+        await eventually(lambda: served.server.quota.count == 0)
 
 
 class MemoryFile:

@@ -10,8 +10,9 @@ import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.configs import listener_config, network_config
-from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops
 from tests.support.network.loopback_server import Served, echo, frame, serving
+from tests.support.waiting import eventually
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.server import NetworkServer
 
@@ -96,7 +97,7 @@ async def test_connections_over_the_address_limit_are_closed_and_logged(
         assert [third.address in record.getMessage() for record in caplog.records] == [True]
         assert served.server.counters.connections_refused == 1
         first.close()
-        await until(lambda: served.server.quota.count == 1)
+        await eventually(lambda: served.server.quota.count == 1)
         fourth = await served.connect()
         assert await fourth.ask(b"4") == b"4"
 
@@ -133,7 +134,7 @@ async def test_no_more_connections_wait_than_the_backlog_holds(caplog: pytest.Lo
             assert await refused.is_closed()
         assert refused.address in caplog.records[-1].getMessage()
         waiting[0].reset()
-        await until(lambda: sum(served.server.quota._per_address.values()) == 2)
+        await eventually(lambda: sum(served.server.quota._per_address.values()) == 2)
         late = await served.connect()
         first.close()
         assert await waiting[1].ask(b"2") == b"2"
@@ -160,7 +161,7 @@ async def test_a_connection_between_brokers_takes_the_place_of_the_one_that_was_
     assert await broker.ask(b"3") == b"3"
     assert await idle.is_closed()
     assert await busy.ask(b"4") == b"4"
-    await until(lambda: server.quota.count == 2)
+    await eventually(lambda: server.quota.count == 2)
     for each in clients:
         each.hang_up()
     await server.close(timeout_s=0.2)
@@ -176,7 +177,7 @@ async def test_changed_limits_let_those_who_wait_in_and_close_those_too_many() -
         served.server.update_limits(network_config(max_connections=5), {})
         assert await second.receive() == b"2"
         served.server.update_limits(network_config(max_connections=1), {})
-        await until(lambda: served.server.quota.count == 1)
+        await eventually(lambda: served.server.quota.count == 1)
         served.server.update_limits(network_config(), {"PLAINTEXT": 1})
         third = await served.connect()
         await third.send(frame(b"3"))
@@ -209,7 +210,7 @@ async def test_idle_connections_are_closed_and_busy_ones_stay() -> None:
             clock.now_ms += 500
             served.server.sweep()
         assert await idle.is_closed()
-        await until(lambda: served.server.quota.count == 1)
+        await eventually(lambda: served.server.quota.count == 1)
         assert served.server.counters.connections_expired == 1
 
 
@@ -225,7 +226,7 @@ async def test_a_connection_that_only_waits_for_a_parked_request_is_idle() -> No
         waiting = await served.connect()
         await waiting.send(frame(b"park"))
         (connection,) = served.server.connections()
-        await until(lambda: connection.core.lacks_responses)
+        await eventually(lambda: connection.core.lacks_responses)
         for _ in range(3):
             assert not abandoned
             served.server.sweep()
@@ -273,7 +274,7 @@ async def test_shutdown_waits_for_answers_in_hand_and_takes_no_new_requests() ->
     async with serving(parked.append) as served:
         busy, idle = await served.connect(), await served.connect()
         await busy.send(frame(b"first") + frame(b"second"))
-        await until(lambda: len(parked) == 1)
+        await eventually(lambda: len(parked) == 1)
         closing = asyncio.create_task(served.server.close(timeout_s=10))
         assert await idle.is_closed()
         with pytest.raises(ConnectionError):
@@ -292,7 +293,7 @@ async def test_shutdown_ends_at_its_deadline_whatever_is_in_hand() -> None:
     async with serving(parked.append) as served:
         client = await served.connect()
         await client.send(frame(b"for ever"))
-        await until(lambda: len(parked) == 1)
+        await eventually(lambda: len(parked) == 1)
         await served.server.close(timeout_s=0.05)
         assert await client.is_closed()
         assert served.server.quota.count == 0
@@ -307,7 +308,7 @@ async def test_shutdown_sends_a_large_answer_to_its_end() -> None:
         client = await served.connect(receive_buffer_bytes=8_192)
         await client.send(frame(b"big"))
         (connection,) = served.server.connections()
-        await until(lambda: connection.unsent_bytes > 0)
+        await eventually(lambda: connection.unsent_bytes > 0)
         closing = asyncio.create_task(served.server.close(timeout_s=10))
         assert frame(await client.receive()) == answer
         await closing

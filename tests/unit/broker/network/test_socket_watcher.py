@@ -7,7 +7,8 @@ import socket
 from collections import Counter
 
 from tests.support.clocks.manual_clock import ManualClock
-from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops
+from tests.support.waiting import eventually
 from tidelog.broker.network.socket_watcher import (
     BROKEN,
     EVENTS_MAX,
@@ -58,13 +59,13 @@ async def test_two_events_of_one_socket_are_watched_apart() -> None:
         watcher.unwatch(own.fileno(), WRITABLE)
 
     watcher.watch(own.fileno(), WRITABLE, writable)
-    await until(lambda: "writable" in events)
+    await eventually(lambda: "writable" in events)
     assert "closed" not in events
     other.shutdown(socket.SHUT_WR)
-    await until(lambda: "closed" in events)
+    await eventually(lambda: "closed" in events)
     assert not events["closed"] & BROKEN
     other.close()
-    await until(lambda: bool(events["closed"] & BROKEN))
+    await eventually(lambda: bool(events["closed"] & BROKEN))
     watcher.unwatch(own.fileno(), PEER_CLOSED)
     watcher.unwatch(own.fileno(), PEER_CLOSED)
     watcher.close()

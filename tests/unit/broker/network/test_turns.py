@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
-from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops
 from tests.support.network.loopback_server import echo, frame, serving
+from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.turns import CALLBACKS_NS, ROUND_NS, SLICE_NS, TURN_NS_MAX, TURN_NS_MIN, Turns
@@ -129,7 +130,7 @@ async def test_a_client_that_asks_one_thing_at_a_time_is_served_between_two_hund
         floods = [await served.connect() for _ in range(200)]
         client = await served.connect()
         flooding = [asyncio.create_task(flood.send(frame(b"f") * 3_000)) for flood in floods]
-        await until(lambda: handled > 400)
+        await eventually(lambda: handled > 400)
         waited = []
         for _ in range(10):
             before = handled

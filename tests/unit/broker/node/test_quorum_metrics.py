@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops
 from tests.support.nodes.quorum_nodes import QuorumNodes, quorum_nodes
+from tests.support.waiting import eventually
 from tidelog.broker.observability.exposition import Exposition
 
 
@@ -32,6 +33,6 @@ async def test_a_quorum_reports_its_controller_epoch_and_offsets() -> None:
             assert reading(nodes, each, "kafka_controller_kafkacontroller_newactivecontrollers_total") >= 1
         end_offset = nodes.running[leader].raft.log.end_offset
         mark = "kafka_server_raft_metrics_high_watermark"
-        await until(lambda: all(reading(nodes, each, mark) >= end_offset for each in nodes.running))
+        await eventually(lambda: all(reading(nodes, each, mark) >= end_offset for each in nodes.running))
         state = 'kafka_server_raft_metrics_current_state{state="leader"}'
         assert reading(nodes, leader, state) == 1.0

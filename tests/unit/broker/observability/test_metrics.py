@@ -9,8 +9,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.configs import network_config
-from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops
 from tests.support.network.loopback_server import frame, serving
+from tests.support.waiting import eventually
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_metrics import LATENCY_BOUNDS_MS, ApiMetrics
 from tidelog.broker.observability.exposition import Exposition
@@ -152,7 +153,7 @@ async def test_connections_and_bytes_are_reported() -> None:
         assert found[prefix + "connection_refused_total", ()] == 1
         assert found[prefix + "incoming_byte_total", ()] == len(frame(b"12345") + frame(b"1"))
         first.close()
-        await until(lambda: served.server.quota.count == 1)
+        await eventually(lambda: served.server.quota.count == 1)
         found = samples(metrics)
         assert found[prefix + "outgoing_byte_total", ()] == len(frame(b"12345") + frame(b"1"))
         assert found[prefix + "connection_close_total", ()] == 1

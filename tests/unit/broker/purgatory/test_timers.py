@@ -8,7 +8,8 @@ import logging
 import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
-from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops
+from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock
 from tidelog.broker.purgatory.timers import TimerDriver, Timers
 
@@ -80,7 +81,7 @@ async def test_the_driver_wakes_for_each_timer_in_order_and_not_too_early() -> N
     started = clock.monotonic_ms()
     for delay in (60, 5, 30, 31, 1, 90):
         timers.schedule(delay, lambda delay=delay: fired.append((delay, clock.monotonic_ms() - started)))
-    await until(lambda: len(fired) == 6)
+    await eventually(lambda: len(fired) == 6)
     assert [delay for delay, _ in fired] == [1, 5, 30, 31, 60, 90]
     assert all(elapsed >= delay for delay, elapsed in fired)
     driver.stop()
@@ -123,5 +124,5 @@ async def test_timers_scheduled_by_callbacks_fire_too() -> None:
             timers.schedule(1, again)
 
     timers.schedule(1, again)
-    await until(lambda: count == 20)
+    await eventually(lambda: count == 20)
     driver.stop()

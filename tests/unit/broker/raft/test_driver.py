@@ -12,8 +12,9 @@ import pytest
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.configs import metadata_log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops
 from tests.support.metadata.stores import DIRECTORY, InlineExecutor
+from tests.support.waiting import eventually
 from tidelog.broker.raft.driver import RaftDriver
 from tidelog.broker.raft.log import MetadataLog
 from tidelog.broker.raft.state_file import QuorumStateFile
@@ -327,7 +328,7 @@ async def test_quorum_state_is_written_again_until_the_disk_has_room(monkeypatch
     assert bench.reported == [] and bench.fatal == []
     assert bench.state_file.read() == QuorumRecord(leader_epoch=2)
     bench.disk.free_bytes = None
-    await until(lambda: bench.reported == [SEND])
+    await eventually(lambda: bench.reported == [SEND])
     assert bench.state_file.read() == RECORD
     await bench.driver.stop()
 
@@ -375,7 +376,7 @@ async def test_the_machine_is_ticked_at_its_deadline() -> None:
 
     bench.script.react = react
     await bench.run()
-    await until(lambda: len(bench.script.events) == 4)
+    await eventually(lambda: len(bench.script.events) == 4)
     await bench.settle()
     assert bench.script.events == [Tick()] * 4
     await bench.driver.stop()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops
 from tests.support.metadata.images import CLUSTER_ID
 from tests.support.nodes.quorum_nodes import DIRECTORY, QuorumNodes, quorum_nodes
+from tests.support.waiting import eventually
 from tidelog.broker.metadata.formatting import InitialVoter
 from tidelog.broker.raft.snapshot_format import read_snapshot
 from tidelog.broker.raft.state_file import QuorumStateFile
@@ -98,11 +99,11 @@ async def test_a_quorum_of_one_grows_to_three_and_loses_its_first_voter() -> Non
         await nodes.all_have("a", "1")
         for each in (2, 3):
             assert await add_voter(nodes, each) == ErrorCode.NONE
-            await until(lambda each=each: nodes.quorum(each).is_voter)  # type: ignore[misc]
+            await eventually(lambda each=each: nodes.quorum(each).is_voter)  # type: ignore[misc]
         assert await add_voter(nodes, 3) == ErrorCode.DUPLICATE_VOTER
         assert nodes.quorum(1).voter_ids == (1, 2, 3)
         assert await remove_voter(nodes, 1) == ErrorCode.NONE
-        await until(lambda: nodes.leader in (2, 3), 30)
+        await eventually(lambda: nodes.leader in (2, 3))
         await nodes.stop(1)
         await nodes.set("a", "2")
         await nodes.all_have("a", "2")
@@ -135,7 +136,7 @@ async def test_a_voter_with_an_empty_disk_is_another_replica_until_it_replaces_t
         answer = await nodes.ask(await nodes.elected(), request, RemoveRaftVoterResponse)
         assert answer.error_code == ErrorCode.NONE
         assert await add_voter(nodes, lost) == ErrorCode.NONE
-        await until(lambda: nodes.quorum(lost).is_voter)
+        await eventually(lambda: nodes.quorum(lost).is_voter)
 
 
 async def update_kraft_version(
@@ -162,7 +163,9 @@ async def test_static_voters_become_dynamic_by_the_feature_and_one_can_be_remove
         await nodes.all_have("a", "1")
         assert await remove_voter(nodes, 3) == ErrorCode.UNSUPPORTED_VERSION
         # The leader knows the directory id of a follower after its first fetch.
-        await until(lambda: nodes.store(nodes.leader or 1).image.controllers.keys() == {1, 2, 3}, 30)
+        await eventually(
+            lambda: nodes.store(nodes.leader or 1).image.controllers.keys() == {1, 2, 3}, timeout_s=30
+        )
         checked = await update_kraft_version(nodes, 1, validate_only=True)
         assert checked.error_code == ErrorCode.NONE, checked.error_message
         assert nodes.quorum(1).kraft_version == 0
@@ -227,7 +230,7 @@ async def test_snapshots_contain_the_voters() -> None:
         for number in range(30):
             await nodes.set("a", str(number))
         log = nodes.running[1].raft.log
-        await until(lambda: (log.latest_snapshot() or (0, 0))[0] > 0)
+        await eventually(lambda: (log.latest_snapshot() or (0, 0))[0] > 0)
         latest = log.latest_snapshot()
         assert latest is not None
         snapshot = read_snapshot("", log.snapshots.read_all(latest))

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from ssl import SSLContext
 from typing import Any
 
-from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops
 from tests.support.network.scripted_broker import Close, ScriptedBroker, Silence, scripted_brokers
+from tests.support.waiting import eventually
 from tidelog.broker.raft.peers import MAX_WAITING, Peers
 from tidelog.clients.config.environment import SystemEnvironment
 from tidelog.clients.transport.connecting import ConnectionSettings
@@ -59,7 +60,7 @@ class Asker:
         self.peers.send(Send(request_id, node, endpoints, message))
 
     async def answer(self, request_id: int) -> ApiMessage | None:
-        await until(lambda: request_id in self.answers)
+        await eventually(lambda: request_id in self.answers)
         return self.answers[request_id]
 
 
@@ -85,7 +86,7 @@ async def test_a_vote_does_not_wait_for_a_fetch() -> None:
     async with scripted_brokers() as (broker,):
         voting(broker)
         asker.ask(1, 1, broker.port, FetchRequest())
-        await until(lambda: bool(broker.requests(ApiKey.FETCH)))
+        await eventually(lambda: bool(broker.requests(ApiKey.FETCH)))
         asker.ask(2, 1, broker.port, VoteRequest())
         assert await asker.answer(2) == VoteResponse()
         assert 1 not in asker.answers

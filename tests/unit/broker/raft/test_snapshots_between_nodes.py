@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops
 from tests.support.nodes.quorum_nodes import QuorumNodes, quorum_nodes
+from tests.support.waiting import eventually
 from tidelog.cluster.quorum.log import SnapshotId
 
 # A snapshot every few dozen records, and only the newest is kept.
@@ -32,7 +33,7 @@ async def test_every_node_writes_snapshots_and_cleans_its_log() -> None:
     async with quorum_nodes(settings=SMALL) as nodes:
         await nodes.start()
         await write_many(nodes, 200)
-        await until(lambda: all(start_offset(nodes, each) > 0 for each in nodes.running))
+        await eventually(lambda: all(start_offset(nodes, each) > 0 for each in nodes.running))
         for each in nodes.running:
             assert snapshot(nodes, each) is not None
         await nodes.all_have("key-19", "value 199")
@@ -43,7 +44,7 @@ async def test_a_node_starts_from_its_snapshot() -> None:
     async with quorum_nodes(settings=SMALL) as nodes:
         await nodes.start()
         await write_many(nodes, 200)
-        await until(lambda: all(start_offset(nodes, each) > 0 for each in nodes.running))
+        await eventually(lambda: all(start_offset(nodes, each) > 0 for each in nodes.running))
         for each in list(nodes.running):
             await nodes.crash(each)
         await nodes.start()
@@ -63,7 +64,7 @@ async def test_a_node_that_was_stopped_for_long_fetches_a_snapshot() -> None:
         end_offset = nodes.running[away].raft.log.end_offset
         await nodes.crash(away)
         await write_many(nodes, 200)
-        await until(lambda: all(start_offset(nodes, each) > end_offset for each in nodes.running))
+        await eventually(lambda: all(start_offset(nodes, each) > end_offset for each in nodes.running))
         await nodes.start(away)
         await nodes.all_have("early", "1")
         for number in range(180, 200):
@@ -87,7 +88,7 @@ async def test_an_empty_node_that_replaces_a_lost_one_fetches_a_snapshot() -> No
         lost = next(each for each in nodes.running if each != leader)
         await nodes.crash(lost)
         await write_many(nodes, 100)
-        await until(lambda: all(start_offset(nodes, each) > 0 for each in nodes.running))
+        await eventually(lambda: all(start_offset(nodes, each) > 0 for each in nodes.running))
         nodes.lose_disk(lost)
         await nodes.start(lost)
         await nodes.all_have("key-19", "value 99")

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops
 from tests.support.nodes.quorum_nodes import DIRECTORY, quorum_nodes
+from tests.support.waiting import eventually
 from tidelog.broker.raft.state_file import QuorumStateFile
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.image import MetadataImage
@@ -88,7 +89,7 @@ async def test_without_a_majority_nothing_is_committed() -> None:
         for each in others:
             await nodes.crash(each)
         waiting = asyncio.create_task(nodes.set("a", "2"))
-        await until(lambda: nodes.store(leader).active_epoch is None, 30)
+        await eventually(lambda: nodes.store(leader).active_epoch is None)
         assert nodes.value(leader, "a") == "1"
         assert not waiting.done()
         await nodes.start(others[0])
@@ -162,7 +163,9 @@ async def test_an_active_controller_whose_disk_is_full_resigns() -> None:
             await nodes.store(first).submit(touch)
         assert error.value.code is ErrorCode.NOT_CONTROLLER
         others = [each for each in nodes.running if each != first]
-        await until(lambda: any(nodes.store(each).active_epoch is not None for each in others), 30)
+        await eventually(
+            lambda: any(nodes.store(each).active_epoch is not None for each in others), timeout_s=30
+        )
         second = next(each for each in others if nodes.store(each).active_epoch is not None)
         await nodes.store(second).submit(touch)
         assert nodes.store(first).active_epoch is None
@@ -194,7 +197,7 @@ async def test_no_node_ends_when_all_disks_are_full_and_all_continue_when_there_
             disk.free_bytes = 0
         with pytest.raises(KafkaError):
             await nodes.store(leader).submit(touch)
-        await until(lambda: nodes.store(leader).active_epoch is None)
+        await eventually(lambda: nodes.store(leader).active_epoch is None)
         # Long enough for elections, in which each node writes its vote.
         await asyncio.sleep(1)
         assert [node.raft.driver.failure for node in nodes.running.values()] == [None] * 3

@@ -12,8 +12,9 @@ from typing import cast
 
 import pytest
 
-from tests.support.loops.both_loops import on_both_loops, until
+from tests.support.loops.both_loops import on_both_loops
 from tests.support.loops.yields import STEPS_PER_SLICE, CountingClock, Turns, counted_slices
+from tests.support.waiting import eventually
 from tidelog.broker.scheduling.slices import HEAVY_MAX, Slices
 from tidelog.protocol.steps import Heavy, Steps, aside, completed, each, heavily
 
@@ -92,7 +93,7 @@ async def test_cancelled_work_is_closed_where_it_stands_and_nobody_is_told() -> 
     waiting = asyncio.ensure_future(many.complete(work()))
     await asyncio.sleep(0)
     waiting.cancel()
-    await until(lambda: waiting.done() and not many.pending)
+    await eventually(lambda: waiting.done() and not many.pending)
     assert waiting.cancelled() and len(closed) == 2
 
 
@@ -109,7 +110,7 @@ async def test_work_that_is_cancelled_by_its_own_step_ends_with_that_step() -> N
 
     started = many.start(work(), fail, fail)
     assert started is not None
-    await until(lambda: not many.pending)
+    await eventually(lambda: not many.pending)
     assert log == ["last step"]
 
 
@@ -150,8 +151,8 @@ async def test_an_error_of_a_thread_is_freed_without_the_collector() -> None:
     try:
         Slices(CountingClock()).start(steps(held), print, lambda error: failed.append(str(error)))
         del held
-        await until(lambda: bool(failed))
-        await until(lambda: is_freed() is None)
+        await eventually(lambda: bool(failed))
+        await eventually(lambda: is_freed() is None)
     finally:
         gc.enable()
     assert failed == ["in a thread"]
@@ -168,11 +169,11 @@ async def test_what_a_thread_returns_to_cancelled_work_is_dropped() -> None:
 
     work = many.start(heavily(aside(slow)), fail, fail)
     assert work is not None
-    await until(started.is_set)
+    await eventually(started.is_set)
     work.cancel()
     assert many.pending == 1, "the thread still holds what it works with"
     gate.set()
-    await until(lambda: not many.pending)
+    await eventually(lambda: not many.pending)
     await asyncio.gather(*(many.complete(heavily(numbers(20))) for _ in range(HEAVY_MAX)))
 
 
@@ -217,7 +218,7 @@ async def test_a_place_for_heavy_work_is_free_again_when_its_holder_is_cancelled
     for holder in holders:
         assert holder is not None
         holder.cancel()
-    await until(lambda: results == [20])
+    await eventually(lambda: results == [20])
     assert not many.pending
 
 
@@ -231,7 +232,7 @@ async def test_close_cancels_everything() -> None:
         many.close()
         in_threads.close()
         gate.set()
-        await until(lambda: not many.pending and not in_threads.pending)
+        await eventually(lambda: not many.pending and not in_threads.pending)
 
 
 def test_each_gives_what_the_function_returns_with_a_step_per_item() -> None:

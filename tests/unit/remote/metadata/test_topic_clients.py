@@ -44,7 +44,7 @@ async def running(
     manager.on_partition_leadership_changes(partitions, ())
     manager.start()
     try:
-        await eventually(lambda: all(map(manager.is_ready, partitions)), 30)
+        await eventually(lambda: all(map(manager.is_ready, partitions)))
         yield manager
     finally:
         await manager.close()

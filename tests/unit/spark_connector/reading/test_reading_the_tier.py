@@ -17,7 +17,7 @@ import pytest
 from tests.support.foreign_clients.partition_writer import PartitionWriter
 from tests.support.nodes.fetched_offsets import fetched_offsets
 from tests.support.spark.topics import numbered, produce, varied_records
-from tests.support.tier.tiered_topics import TIMEOUT_S, TieredTopics
+from tests.support.tier.tiered_topics import TieredTopics
 from tests.support.waiting import wait_until
 from tidelog.base.bounded_pool import PoolFull
 from tidelog.broker.tier.metered_reader import MeteredReader
@@ -302,7 +302,7 @@ def test_what_retention_deleted_after_it_was_planned_is_data_loss_by_the_logs_st
     strict, lenient = gone.options(), gone.options(failOnDataLoss="false")
     tasks = tasks_of(strict)
     topics.alter(gone.topic, {"retention.bytes": "150000"})
-    wait_until(lambda: 0 < topics.border(gone.topic).log_start <= gone.first_offset(), TIMEOUT_S)
+    wait_until(lambda: 0 < topics.border(gone.topic).log_start <= gone.first_offset())
     gone.forget()
     with pytest.raises(DataLossError, match=f"{gone.topic}-0 should be read from offset 0 .* log starts at"):
         rows_of(strict, tasks)
@@ -355,7 +355,7 @@ def test_a_segment_that_is_gone_is_asked_of_brokers_and_then_named(
 ) -> None:
     """Its metadata says that it is there: brokers may have it on their disks, or not."""
     kept = Gone(cluster, topics, **{"local.retention.bytes": "-1"})
-    wait_until(lambda: len(kept.objects(".rsm-manifest")) >= 2, TIMEOUT_S)
+    wait_until(lambda: len(kept.objects(".rsm-manifest")) >= 2)
     gone = Gone(cluster, topics)
     topics.wait_until_tiered(gone.topic)
     for each in (kept, gone):
@@ -388,7 +388,7 @@ def test_a_topic_that_was_made_anew_after_it_was_planned_is_not_read_in_its_plac
     topics.wait_until_tiered(gone.topic)
     tasks = [task for task in tasks_of(gone.options(tier)) if isinstance(task, SlicePartition)]
     topics.delete(gone.topic)
-    wait_until(lambda: not topics.objects(f"{gone.topic}-"), TIMEOUT_S)
+    wait_until(lambda: not topics.objects(f"{gone.topic}-"))
     topics.create(gone.topic, SMALL)
     produce(cluster.bootstrap_servers, gone.topic, numbered(2000, size=200))
     topics.wait_until_tiered(gone.topic)
@@ -404,7 +404,7 @@ def test_brokers_tell_what_was_aborted_when_an_index_that_should_is_gone(
     topic = f"index-{uuid4().hex[:6]}"
     topics.create(topic, {**SMALL, "local.retention.bytes": "-1"})
     fill_with_transactions(cluster, topic, 300)
-    wait_until(lambda: len(topics.objects(f"{topic}-")) >= 9, TIMEOUT_S)
+    wait_until(lambda: len(topics.objects(f"{topic}-")) >= 9)
     more = {"kafka.isolation.level": "read_committed"}
     by_brokers = rows_of(options(cluster, topic, "broker", **more))
     manifests = [path for path in topics.objects(f"{topic}-") if path.suffix == ".rsm-manifest"]

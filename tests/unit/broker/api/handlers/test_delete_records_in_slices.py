@@ -8,10 +8,10 @@ from typing import cast
 import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
-from tests.support.loops.both_loops import until
 from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices
 from tests.support.messages.request_contexts import request_context
 from tests.support.replicas.replica_manager import NODE, Replicas
+from tests.support.waiting import eventually
 from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
@@ -72,7 +72,7 @@ def outcomes(response: DeleteRecordsResponse) -> set[tuple[int, int]]:
 async def test_it_waits_for_the_followers_of_all_partitions(leader: Leader) -> None:
     turns = Turns()
     task = leader.delete()
-    await until(lambda: leader.waiting.watched_count == MANY and leader.slices.pending == 0)
+    await eventually(lambda: leader.waiting.watched_count == MANY and leader.slices.pending == 0)
     turns.stop()
     assert turns.count >= 3 * MANY // STEPS_PER_SLICE // 2
     for index in range(MANY - 1):
@@ -93,9 +93,9 @@ async def test_a_follower_that_fetches_between_two_slices_is_not_missed(leader: 
 
 async def test_what_is_open_after_the_timeout_has_timed_out(leader: Leader) -> None:
     task = leader.delete()
-    await until(lambda: leader.waiting.watched_count > 0)
+    await eventually(lambda: leader.waiting.watched_count > 0)
     leader.fetch(0)
-    await until(lambda: leader.slices.pending == 0)
+    await eventually(lambda: leader.slices.pending == 0)
     leader.clock.now_ms += 1_001
     leader.timers.advance()
     assert outcomes(await task) == {(ErrorCode.NONE, 0), (ErrorCode.REQUEST_TIMED_OUT, -1)}
@@ -103,8 +103,8 @@ async def test_what_is_open_after_the_timeout_has_timed_out(leader: Leader) -> N
 
 async def test_nothing_is_left_of_it_when_the_client_disconnects(leader: Leader) -> None:
     task = leader.delete()
-    await until(lambda: leader.waiting.watched_count > 0)
+    await eventually(lambda: leader.waiting.watched_count > 0)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    await until(lambda: leader.slices.pending == 0)
+    await eventually(lambda: leader.slices.pending == 0)
     assert (leader.waiting.watched_count, leader.waiting.delayed_count) == (0, 0)

@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
-from tests.support.loops.both_loops import until
 from tests.support.loops.yields import Turns, counted_slices
 from tests.support.replicas.replica_manager import FakeRequest, Replicas
+from tests.support.waiting import eventually
 from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.fetching.fetch_options import FetchOptions
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
@@ -117,7 +117,7 @@ ALL = dict.fromkeys(range(MANY), 0)
 
 
 async def response(request: FakeRequest) -> FetchResponse:
-    await until(lambda: bool(request.answers))
+    await eventually(lambda: bool(request.answers))
     return cast(FetchResponse, request.response)
 
 
@@ -179,7 +179,7 @@ async def test_a_session_of_many_partitions_is_served_in_slices(broker: Broker) 
 
 async def test_a_waiting_fetch_of_many_partitions_completes_when_one_of_them_has_data(broker: Broker) -> None:
     request = broker.fetch(ALL)
-    await until(lambda: broker.fetches.watched_count == MANY and broker.slices.pending == 0)
+    await eventually(lambda: broker.fetches.watched_count == MANY and broker.slices.pending == 0)
     assert not request.answers
     assert len(request.frame) == 0, "a fetch that waits keeps no frame"
     broker.append(MANY - 1)
@@ -198,7 +198,7 @@ async def test_records_that_come_between_two_slices_are_not_missed(broker: Broke
         stages.add((broker.fetches.watched_count > 0, broker.slices.pending > 0))
         broker.append(index)
         assert with_records(await partitions(request)) == [index], turns
-        await until(lambda: broker.slices.pending == 0)
+        await eventually(lambda: broker.slices.pending == 0)
         assert broker.fetches.watched_count == 0
     assert stages == {(False, True), (True, True), (True, False)}, "before, while and after it is parked"
 
@@ -209,7 +209,7 @@ async def test_a_fetch_that_expires_while_it_is_being_parked_is_answered_once(br
     broker.clock.now_ms += 501
     broker.timers.advance()
     assert with_records(await partitions(request)) == []
-    await until(lambda: broker.slices.pending == 0)
+    await eventually(lambda: broker.slices.pending == 0)
     assert len(request.answers) == 1
     assert (broker.fetches.delayed_count, broker.fetches.watched_count) == (0, 0)
 
@@ -220,13 +220,13 @@ async def test_nothing_is_left_of_a_fetch_whose_client_disconnects(broker: Broke
     if stage == "parking":
         await broker.begin_parking()
     if stage in ("waiting", "reading"):
-        await until(lambda: broker.slices.pending == 0)
+        await eventually(lambda: broker.slices.pending == 0)
         assert broker.fetches.watched_count == MANY
     if stage == "reading":
         broker.append(1)
         assert broker.slices.pending == 1
     request.abandon()
-    await until(lambda: broker.slices.pending == 0)
+    await eventually(lambda: broker.slices.pending == 0)
     assert (broker.fetches.delayed_count, broker.fetches.watched_count) == (0, 0)
     assert not request.answers
 
@@ -247,7 +247,7 @@ async def test_a_large_malformed_fetch_closes_the_connection(broker: Broker) -> 
     request = FakeRequest(message, 12)
     request.frame = request.body = request.body[:-10]
     broker.handler.handle(request)
-    await until(lambda: bool(request.closed))
+    await eventually(lambda: bool(request.closed))
     assert "Fetch" in request.closed[0]
 
 

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.loops.both_loops import until
 from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices
 from tests.support.messages.request_contexts import request_context
 from tests.support.replicas.replica_manager import NOW_MS, FakeRequest, Replicas
 from tests.support.transactions.scripted_coordinator import VerificationBench
+from tests.support.waiting import eventually
 from tidelog.base.log_limit import LogLimit
 from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
@@ -133,7 +133,7 @@ def batch(
 
 
 async def results(request: FakeRequest) -> list[PartitionProduceResponse]:
-    await until(lambda: bool(request.answers))
+    await eventually(lambda: bool(request.answers))
     topics = cast(ProduceResponse, request.response).responses
     return [partition for topic in topics for partition in topic.partition_responses]
 
@@ -190,7 +190,7 @@ async def test_partitions_of_one_request_are_appended_in_slices_each_readable_at
     waiting = broker.fetch("t", 3)
     request = broker.produce(*(("t", index, batch()) for index in range(100)))
     assert not request.answers
-    await until(lambda: bool(waiting.answers))
+    await eventually(lambda: bool(waiting.answers))
     assert not request.answers, "whoever reads the first partitions does not wait for the last"
     assert [result.error_code for result in await results(request)] == [0] * 100
     assert broker.slices.count >= 100 // STEPS_PER_SLICE
@@ -199,7 +199,7 @@ async def test_partitions_of_one_request_are_appended_in_slices_each_readable_at
 async def test_a_leadership_that_ends_between_two_partitions_counts_for_the_second(broker: Broker) -> None:
     topic_id = broker.replicas.create("t", 2, isr=(1, 2), cleanup_policy="compact")
     request = broker.produce(("t", 0, batch(MANY)), ("t", 1, batch(MANY)))
-    await until(lambda: broker.log("t", 0).log_end_offset == MANY)
+    await eventually(lambda: broker.log("t", 0).log_end_offset == MANY)
     assert not request.answers
     broker.replicas.replay(PartitionChangeRecord(partition_id=1, topic_id=topic_id, leader=2))
     assert [result.error_code for result in await results(request)] == [
@@ -261,7 +261,7 @@ async def test_when_the_client_goes_away_its_batch_is_not_looked_into_further(br
     broker.replicas.create("t", cleanup_policy="compact")
     request = broker.produce(("t", 0, batch(MANY)))
     request.abandon()
-    await until(lambda: broker.slices.pending == 0)
+    await eventually(lambda: broker.slices.pending == 0)
     assert not request.failed
     assert broker.log("t").log_end_offset == 0
 
@@ -269,7 +269,7 @@ async def test_when_the_client_goes_away_its_batch_is_not_looked_into_further(br
 async def test_acks_all_waits_for_followers_behind_a_large_batch_too(broker: Broker) -> None:
     broker.replicas.create("t", isr=(1, 2), cleanup_policy="compact")
     request = broker.produce(("t", 0, batch(MANY)), acks=ACKS_ALL)
-    await until(lambda: broker.log("t").log_end_offset == MANY)
+    await eventually(lambda: broker.log("t").log_end_offset == MANY)
     await asyncio.sleep(0)
     assert not request.answers
     broker.replicas.manager.partition(TopicPartition("t", 0)).record_follower_fetch(2, MANY, 0, 102)

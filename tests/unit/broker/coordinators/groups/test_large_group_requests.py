@@ -12,8 +12,8 @@ import pytest
 from tests.support.clocks.virtual_time import VirtualTime
 from tests.support.configs import group_config
 from tests.support.groups.state_log import MemoryStateLog
-from tests.support.loops.both_loops import until
 from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices
+from tests.support.waiting import eventually
 from tidelog.broker.coordinators.groups import service
 from tidelog.broker.coordinators.groups.member import Client
 from tidelog.broker.coordinators.groups.offset_expiration import GROUPS_PER_PART
@@ -121,7 +121,7 @@ async def test_very_many_offsets_of_one_group_are_committed_and_fetched_in_slice
 
 async def test_a_commit_whose_group_moves_before_it_is_written_writes_nothing(bench: Bench) -> None:
     committing = asyncio.ensure_future(bench.commit("g", MANY))
-    await until(lambda: bench.slices.pending > 0)
+    await eventually(lambda: bench.slices.pending > 0)
     bench.service.on_resignation(0)
     with pytest.raises(KafkaError) as refused:
         await committing
@@ -132,7 +132,7 @@ async def test_a_commit_whose_group_moves_before_it_is_written_writes_nothing(be
 async def test_offsets_whose_group_moves_while_they_are_read_are_not_told(bench: Bench) -> None:
     await bench.commit("g", MANY)
     fetching = asyncio.ensure_future(bench.fetch_everything("g"))
-    await until(lambda: bench.slices.pending > 0)
+    await eventually(lambda: bench.slices.pending > 0)
     bench.service.on_resignation(0)
     assert await fetching == [(ErrorCode.NOT_COORDINATOR, 0)]
 
@@ -167,7 +167,7 @@ async def test_a_member_that_is_gone_when_many_leave_is_unknown(bench: Bench) ->
     last = MemberIdentity(member_id=joined.member_id)
     members = (*(MemberIdentity(member_id=f"unknown-{number}") for number in range(MANY)), last)
     leaving = asyncio.ensure_future(bench.service.leave(LeaveGroupRequest(group_id="g", members=members), 5))
-    await until(lambda: bench.slices.pending > 0)
+    await eventually(lambda: bench.slices.pending > 0)
     (alone,) = (await bench.service.leave(LeaveGroupRequest(group_id="g", members=(last,)), 5)).members
     assert alone.error_code == ErrorCode.NONE
     assert (await leaving).members[-1].error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -260,7 +260,7 @@ async def test_offsets_of_very_many_groups_expire_in_parts_and_a_renewed_one_is_
     # The first part has expired; the last group commits again before its part is checked.
     assert await bench.fetch_everything("g0") == [(0, 0)]
     await bench.commit(f"g{groups - 1}")
-    await until(lambda: turns.count > 20)
+    await eventually(lambda: turns.count > 20)
     turns.stop()
     names = [f"g{number}" for number in range(groups)]
     kept = [
