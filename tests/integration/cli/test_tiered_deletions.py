@@ -10,7 +10,7 @@ from tests.support.foreign_clients import CLIENTS, Message
 from tests.support.foreign_clients.opening import Opened
 from tests.support.tier.tiered_topics import TieredTopics
 from tests.support.waiting import wait_until
-from tidelog.broker.tier.part import RemotePart
+from tidelog.broker.tier.tiered_storage import TieredStorage
 from tidelog.testing.embedded import EmbeddedCluster
 
 
@@ -31,7 +31,7 @@ def test_a_node_that_ends_before_it_marks_a_deletion_finds_it_in_its_directories
         kept = tiered.objects("/stays-")
         with monkeypatch.context() as patched:
             # As if it stopped when it received the deletion.
-            patched.setattr(RemotePart, "on_roles_changed", lambda *_: None)
+            patched.setattr(TieredStorage, "on_roles_changed", lambda *_: None)
             tiered.delete("tides")
             cluster.restart(clean=clean)
         wait_until(lambda: not tiered.objects("/tides-"))

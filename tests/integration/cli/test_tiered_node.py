@@ -16,7 +16,7 @@ from tests.support.tier.tiered_topics import TieredTopics
 from tests.support.waiting import TIMEOUT_S, wait_until
 from tidelog.broker.node.node import BrokerNode
 from tidelog.broker.observability.exposition import Exposition
-from tidelog.broker.tier.part import RemotePart
+from tidelog.broker.tier.tiered_storage import TieredStorage
 from tidelog.clients.admin.admin import Admin, ConfigChange, ConfigResource, ResourceType
 from tidelog.testing.embedded import EmbeddedCluster
 
@@ -24,7 +24,7 @@ CONFLUENT = CLIENTS["confluent"]
 SENT = [Message(b"%d" % number + bytes(900)) for number in range(3000)]
 
 
-def remote_of(node: BrokerNode) -> RemotePart:
+def remote_of(node: BrokerNode) -> TieredStorage:
     assert node.remote is not None
     return node.remote
 

@@ -90,7 +90,7 @@ class _WithTruncationOfCommitted(QuorumRules):
 
 
 class _WithSeveralVotes(QuorumRules):
-    def is_vote_free(self, vote: ReplicaKey | None, state: State) -> bool:
+    def has_not_voted(self, vote: ReplicaKey | None, state: State) -> bool:
         return state is not State.CANDIDATE
 
 

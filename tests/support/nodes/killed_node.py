@@ -22,7 +22,7 @@ from typing import Any
 
 import tidelog.broker.node.process
 import tidelog.broker.tier.managers
-import tidelog.broker.tier.part
+import tidelog.broker.tier.tiered_storage
 from tidelog.broker.node.node import BrokerNode
 from tidelog.protocol.ids import Offset
 from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
@@ -140,7 +140,7 @@ def install(death: Death) -> None:
     disk = DyingFileSystem(death)
     dying_broker = SimpleNamespace(start=partial(BrokerNode.start, fs=disk))
     replace(tidelog.broker.node.process, "BrokerNode", dying_broker)
-    replace(tidelog.broker.tier.part, "NodeServices", partial(NodeServices, faults=death))
+    replace(tidelog.broker.tier.tiered_storage, "NodeServices", partial(NodeServices, faults=death))
     replace(
         tidelog.broker.tier.managers,
         "TopicBasedRemoteLogMetadataManager",

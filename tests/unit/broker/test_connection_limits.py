@@ -59,7 +59,7 @@ async def test_the_event_loop_does_not_wait_for_a_name_server(
 ) -> None:
     network = NetworkServer(network_config())
     limits = ConnectionLimits(network, executor)
-    limits.follow(config("slow-1:5"))
+    limits.apply(config("slow-1:5"))
     await eventually(lambda: names.queries)
     assert network.quota.config.max_connections_per_ip_overrides == {}
     names.release.set()
@@ -73,9 +73,9 @@ async def test_addresses_apply_at_once_and_an_earlier_resolution_is_ignored(
 ) -> None:
     network = NetworkServer(network_config())
     limits = ConnectionLimits(network, executor)
-    limits.follow(config("late-1:5"))
+    limits.apply(config("late-1:5"))
     await eventually(lambda: names.queries)
-    limits.follow(config("10.0.0.9:3"))
+    limits.apply(config("10.0.0.9:3"))
     assert network.quota.config.max_connections_per_ip_overrides == {"10.0.0.9": 3}
     names.release.set()
     executor.submit(int).result()
@@ -90,7 +90,7 @@ async def test_of_several_changes_the_last_is_resolved(
     network = NetworkServer(network_config())
     limits = ConnectionLimits(network, executor)
     for number in range(2, 9):
-        limits.follow(config(f"changed-{number}:{number}"))
+        limits.apply(config(f"changed-{number}:{number}"))
         await eventually(lambda: names.queries)
     names.release.set()
     await eventually(lambda: network.quota.config.max_connections_per_ip_overrides == {"10.0.0.8": 8})
@@ -106,7 +106,7 @@ async def test_a_host_without_an_address_does_not_change_the_limits(
     network = NetworkServer(network_config(max_connections_per_ip_overrides={"10.0.0.7": 7}))
     limits = ConnectionLimits(network, executor)
     names.release.set()
-    limits.follow(config("nowhere:5"))
+    limits.apply(config("nowhere:5"))
     await eventually(lambda: caplog.records)
     assert "nowhere:5" in caplog.records[0].getMessage()
     assert network.quota.config.max_connections_per_ip_overrides == {"10.0.0.7": 7}
@@ -121,9 +121,9 @@ async def test_a_resolution_that_fails_too_late_is_no_error(
     caplog.set_level(logging.WARNING)
     network = NetworkServer(network_config())
     limits = ConnectionLimits(network, executor)
-    limits.follow(config("nowhere-late:5"))
+    limits.apply(config("nowhere-late:5"))
     await eventually(lambda: names.queries)
-    limits.follow(config("found-2:5"))
+    limits.apply(config("found-2:5"))
     names.release.set()
     await eventually(lambda: network.quota.config.max_connections_per_ip_overrides == {"10.0.0.2": 5})
     await limits.close()

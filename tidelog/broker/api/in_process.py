@@ -1,4 +1,4 @@
-"""Requests of a node to itself, which a dispatcher serves without a network."""
+"""Requests of a node to itself, which a dispatcher serves in process."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class InProcessRequests:
         self._clock = clock
         self._client_id = client_id
 
-    async def answer(self, message: ApiMessage) -> ApiMessage:
+    async def handle(self, message: ApiMessage) -> ApiMessage:
         """Return the response to `message` in the API's highest version.
 
-        Raise KafkaError UNSUPPORTED_VERSION if it is not served, NOT_CONTROLLER if another node must be
-        asked.
+        Raise KafkaError UNSUPPORTED_VERSION if the API is not served, NOT_CONTROLLER if this node is not the
+        active controller.
         """
         header = RequestHeader(message.api_key, APIS[message.api_key].highest, 0, self._client_id)
         context = RequestContext(

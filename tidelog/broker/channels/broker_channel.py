@@ -1,4 +1,4 @@
-"""Typed requests to the brokers of this cluster: within this process to this broker, else over the network.
+"""Typed requests to the brokers of this cluster: in process to this broker, else over the network.
 
 A broker handles the requests of one connection one after the other, and some take long: a transaction marker
 is acknowledged when it is replicated. Each request therefore has its own connection while it is in flight.
@@ -8,7 +8,7 @@ Callers that must not wait for each other have separate channels.
 A connection to a broker that is fenced, has moved or has left the metadata is closed at once. Its requests
 fail at once, and the caller can send them to the new leaders.
 
-Failed requests are not retried here: the caller knows whether the same broker is still the right one.
+Failed requests are not retried here, because the caller must check whether the broker is still the right one.
 
 Bounds: `CONNECTIONS_MAX` connections to one broker, other requests wait for one; no connection to brokers
 that are not in the metadata.
@@ -31,7 +31,7 @@ from tidelog.protocol.ids import BrokerId
 from tidelog.protocol.schema import ApiMessage
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
-AnswerHere = Callable[[ApiMessage], Awaitable[ApiMessage]]
+LocalHandler = Callable[[ApiMessage], Awaitable[ApiMessage]]
 
 CONNECTIONS_MAX: Final = 8
 
@@ -57,23 +57,23 @@ class BrokerChannel:
         self,
         *,
         node_id: BrokerId,
-        answer_here: AnswerHere,
+        handle_locally: LocalHandler,
         find: Callable[[BrokerId], BrokerAddress],
         environment: Environment,
         settings: ConnectionSettings,
     ) -> None:
         """Create a channel of this broker, which has the id `node_id`.
 
-        `answer_here` handles requests to this broker. `find` returns the address of another broker; it
+        `handle_locally` handles requests to this broker. `find` returns the address of another broker; it
         raises KafkaError BROKER_NOT_AVAILABLE if the broker is unknown.
         """
         self._node_id = node_id
-        self._answer_here = answer_here
+        self._handle_locally = handle_locally
         self._find = find
         self._environment = environment
         self._settings = settings
         self._pools: dict[BrokerId, _ConnectionPool] = {}
-        self._closed = False
+        self._is_closed = False
 
     async def request(self, broker_id: BrokerId, message: ApiMessage, response: type[ResponseT]) -> ResponseT:
         """Send the request once and return the response, within the settings' request timeout.
@@ -82,16 +82,16 @@ class BrokerChannel:
         received the request. NETWORK_EXCEPTION and REQUEST_TIMED_OUT: it may have received it.
         UNSUPPORTED_VERSION if it does not serve the API. The caller handles error codes in the response.
         """
-        if self._closed:
+        if self._is_closed:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the node is stopping")
         if broker_id == self._node_id:
-            answer = await self._answer_here(message)
+            result = await self._handle_locally(message)
         else:
-            answer = await self._pool(broker_id).request(message)
-        assert isinstance(answer, response), f"{type(answer).__name__} for {type(message).__name__}"
-        return answer
+            result = await self._pool(broker_id).request(message)
+        assert isinstance(result, response), f"{type(result).__name__} for {type(message).__name__}"
+        return result
 
-    def follow(self, image: MetadataImage) -> None:
+    def on_metadata_changed(self, image: MetadataImage) -> None:
         """Close the connections to brokers that were fenced or removed, or have another address now."""
         for broker_id, pool in list(self._pools.items()):
             broker = image.brokers.get(broker_id)
@@ -101,7 +101,7 @@ class BrokerChannel:
 
     async def close(self) -> None:
         """Close all connections; requests in flight fail."""
-        self._closed = True
+        self._is_closed = True
         for pool in self._pools.values():
             pool.close()
         self._pools.clear()
@@ -132,10 +132,10 @@ class _ConnectionPool:
         self.address = address
         self._environment = environment
         self._settings = settings
-        self._places = asyncio.Semaphore(CONNECTIONS_MAX)
+        self._slots = asyncio.Semaphore(CONNECTIONS_MAX)
         self._idle: list[BrokerConnection] = []
         self._attempts: set[asyncio.Task[ApiMessage]] = set()
-        self._closed = False
+        self._is_closed = False
 
     async def request(self, message: ApiMessage) -> ApiMessage:
         """Send the request once and return the response. Errors: as of `BrokerChannel.request`."""
@@ -150,14 +150,14 @@ class _ConnectionPool:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from None
         except asyncio.CancelledError:
             caller = asyncio.current_task()
-            if not self._closed or (caller is not None and caller.cancelling()):
+            if not self._is_closed or (caller is not None and caller.cancelling()):
                 raise
             text = f"broker {self.address.node_id} is fenced, or no longer has the address {self.address}"
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, text) from None
 
     def close(self) -> None:
         """Close every connection; requests that are in flight or waiting fail."""
-        self._closed = True
+        self._is_closed = True
         for attempt in self._attempts:
             attempt.cancel()
         for connection in self._idle:
@@ -165,12 +165,12 @@ class _ConnectionPool:
         self._idle.clear()
 
     async def _attempt(self, message: ApiMessage) -> ApiMessage:
-        async with self._places:
+        async with self._slots:
             connection = self._take_idle() or await self._open()
             try:
                 return await connection.send(message, connection.version_of(message.api_key))
             finally:
-                self._put_back(connection)
+                self._release(connection)
 
     def _take_idle(self) -> BrokerConnection | None:
         while self._idle:
@@ -179,8 +179,8 @@ class _ConnectionPool:
                 return connection
         return None
 
-    def _put_back(self, connection: BrokerConnection) -> None:
-        if connection.is_open and not connection.in_flight and not self._closed:
+    def _release(self, connection: BrokerConnection) -> None:
+        if connection.is_open and not connection.in_flight and not self._is_closed:
             self._idle.append(connection)
         else:
             connection.close()

@@ -37,7 +37,7 @@ class ControllerAccess:
         local: LocalController | None,
         environment: Environment | None = None,
     ) -> None:
-        """`find` returns the address of the active controller; None if it is unknown or this node."""
+        """Create the channels; `find` returns the active controller's address, None if unknown or own."""
         self._config = config
         self._find = find
         self._clock = clock
@@ -56,7 +56,7 @@ class ControllerAccess:
         return self._environment
 
     def on_controller_changed(self) -> None:
-        """Notify every channel that the active controller may be another node now."""
+        """Notify every channel that the active controller may have changed."""
         for channel in self._channels():
             channel.on_controller_changed()
 

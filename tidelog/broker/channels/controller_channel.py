@@ -1,8 +1,8 @@
-"""Typed requests to the active controller: within this process if it is this node, else over the network.
+"""Typed requests to the active controller: in process if it is this node, else over the network.
 
 A request that fails with a retriable error (unknown controller, NOT_CONTROLLER, lost connection) is sent
-again until its deadline. It may therefore be executed twice, as in Kafka. Requests that change something
-name the state that they start from, or their response says that the change exists already.
+again until its deadline. It may therefore be executed twice, as in Kafka. Requests that change metadata
+contain the state that they are based on, or their response states that the change exists already.
 
 When another node becomes the controller, the connection to the former one stays open for `grace_ms`. It is
 then closed, and its requests in flight are sent to the new controller. An attempt to connect to the former
@@ -64,7 +64,7 @@ class LocalController(Protocol):
         """Whether it is the active controller."""
         ...
 
-    async def answer(self, message: ApiMessage) -> ApiMessage:
+    async def handle(self, message: ApiMessage) -> ApiMessage:
         """Handle a request in process; raise KafkaError NOT_CONTROLLER if it is no longer active."""
         ...
 
@@ -82,9 +82,10 @@ class ControllerChannel:
         local: LocalController | None = None,
         grace_ms: int = FORMER_CONTROLLER_GRACE_MS,
     ) -> None:
-        """`find` returns the address of the active controller; None if it is unknown.
+        """Create a channel without a connection.
 
-        `grace_ms` is how long a connection to a former controller stays open.
+        `find` returns the address of the active controller; None if it is unknown. `grace_ms` is the time
+        that a connection to a former controller stays open.
         """
         self._find = find
         self._environment = environment
@@ -94,9 +95,9 @@ class ControllerChannel:
         self._grace_ms = grace_ms
         self._in_flight = asyncio.Semaphore(MAX_IN_FLIGHT)
         self._connection: BrokerConnection | None = None
-        self._connecting = asyncio.Lock()
-        self._changed = asyncio.Event()
-        self._closed = False
+        self._connect_lock = asyncio.Lock()
+        self._change_event = asyncio.Event()
+        self._is_closed = False
 
     async def request(self, message: ApiMessage, response: type[ResponseT], *, deadline: int) -> ResponseT:
         """Return the active controller's response.
@@ -109,13 +110,13 @@ class ControllerChannel:
         left_ms = max(0, deadline - self._clock.monotonic_ms())
         try:
             async with asyncio.timeout(left_ms / 1000), self._in_flight:
-                answer = await self._send_until_deadline(message)
+                result = await self._send_until_deadline(message)
         except TimeoutError:
             name = APIS[message.api_key].name
             text = f"the active controller did not respond to {name} within {left_ms} ms"
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from None
-        assert isinstance(answer, response), f"{type(answer).__name__} for {type(message).__name__}"
-        return answer
+        assert isinstance(result, response), f"{type(result).__name__} for {type(message).__name__}"
+        return result
 
     @property
     def versions(self) -> ApiVersions | None:
@@ -125,26 +126,26 @@ class ControllerChannel:
         return connection.api_versions if is_remote and connection is not None else None
 
     def on_controller_changed(self) -> None:
-        """Use the current active controller, which may be another node or this one, from now on."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+        """Use the current active controller from now on; it may be another node or this one."""
+        self._change_event.set()
+        self._change_event = asyncio.Event()
         address = self._find()
         if address is not None:
-            self._leave_former(address)
+            self._close_former_connection(address)
 
     async def close(self) -> None:
         """Close the connection; requests in flight fail with NOT_CONTROLLER or a network error."""
-        self._closed = True
-        self._changed.set()
+        self._is_closed = True
+        self._change_event.set()
         if self._connection is not None:
             self._connection.close()
 
     async def _send_until_deadline(self, message: ApiMessage) -> ApiMessage:
         attempt = 0
         while True:
-            if self._closed:
+            if self._is_closed:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "the node is stopping")
-            changed = self._changed
+            changed = self._change_event
             try:
                 return await self._send_once(message)
             except (KafkaError, OSError, TimeoutError) as error:
@@ -160,39 +161,39 @@ class ControllerChannel:
 
     async def _send_once(self, message: ApiMessage) -> ApiMessage:
         if self._local is not None and self._local.is_active:
-            answer = await self._local.answer(message)
+            result = await self._local.handle(message)
         else:
-            connection = await self._connected()
-            answer = await connection.send(message, connection.version_of(message.api_key))
-        if completed(contains_error(answer, ErrorCode.NOT_CONTROLLER)):
+            connection = await self._ensure_connected()
+            result = await connection.send(message, connection.version_of(message.api_key))
+        if completed(contains_error(result, ErrorCode.NOT_CONTROLLER)):
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "the requested node is not the active controller")
-        return answer
+        return result
 
-    async def _connected(self) -> BrokerConnection:
-        async with self._connecting:
+    async def _ensure_connected(self) -> BrokerConnection:
+        async with self._connect_lock:
             address = self._find()
             if address is None:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "the active controller is not known")
-            self._leave_former(address)
+            self._close_former_connection(address)
             if self._connection is not None and self._connection.is_open:
                 return self._connection
             self._connection = await self._open(address)
             return self._connection
 
     async def _open(self, address: BrokerAddress) -> BrokerConnection:
-        """Connect; raise KafkaError NOT_CONTROLLER if another node becomes the controller meanwhile."""
+        """Connect; raise KafkaError NOT_CONTROLLER if another node becomes the controller first."""
         loop = asyncio.get_running_loop()
         opening = loop.create_task(open_connection(self._environment, self._settings, address))
         try:
             while True:
-                changed = loop.create_task(self._changed.wait())
+                changed = loop.create_task(self._change_event.wait())
                 try:
                     await asyncio.wait((opening, changed), return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     changed.cancel()
                 if opening.done():
                     return opening.result()
-                if self._closed or self._find() != address:
+                if self._is_closed or self._find() != address:
                     text = f"node {address.node_id} is no longer the active controller"
                     raise KafkaError(ErrorCode.NOT_CONTROLLER, text)
         except BaseException:
@@ -200,7 +201,7 @@ class ControllerChannel:
             opening.add_done_callback(_discard)
             raise
 
-    def _leave_former(self, address: BrokerAddress) -> None:
+    def _close_former_connection(self, address: BrokerAddress) -> None:
         connection = self._connection
         if connection is not None and connection.node_id != address.node_id:
             self._connection = None

@@ -74,7 +74,7 @@ class Forwarder:
         envelope = _envelope(bytes(request.frame), request.principal, request.peer)
         changes_partitions = request.header.api_key in _CHANGE_PARTITIONS
 
-        def done(ended: asyncio.Future[EnvelopeResponse]) -> None:
+        def on_done(ended: asyncio.Future[EnvelopeResponse]) -> None:
             if ended.cancelled():
                 request.close("the node is stopping")
             elif (error := ended.exception()) is not None:
@@ -83,7 +83,7 @@ class Forwarder:
                 _respond(request, ended.result())
 
         work = self._send_and_wait(envelope) if changes_partitions else self._send(envelope)
-        self._tasks.run(work, done, uses_slot=False)
+        self._tasks.run(work, on_done, uses_slot=False)
 
     async def forward(
         self, context: RequestContext, message: ApiMessage, response: type[ResponseT]
@@ -96,10 +96,10 @@ class Forwarder:
         key, version, correlation_id, client_id = context.header
         encoding = encode_request_in_steps(key, version, correlation_id, client_id, message)
         frame = bytes(memoryview(await complete(encoding))[SIZE_BYTES:])
-        answer = await self._send(_envelope(frame, context.principal, context.peer))
-        if answer.error_code or answer.response_data is None:
-            raise _failure(key, answer)
-        data = memoryview(answer.response_data)
+        result = await self._send(_envelope(frame, context.principal, context.peer))
+        if result.error_code or result.response_data is None:
+            raise _failure(key, result)
+        data = memoryview(result.response_data)
         try:
             _, position = read_response_header(data, key, version)
             return await complete(decode_in_steps(response, data[position:], version))
@@ -129,36 +129,37 @@ class Forwarder:
         return found
 
     async def _send_and_wait(self, envelope: EnvelopeRequest) -> EnvelopeResponse:
-        """Return the response after this node has applied the partition changes that it has received."""
-        answer = await self._send(envelope)
+        """Return the response when this node has created and deleted the partitions in its metadata."""
+        result = await self._send(envelope)
         if self._wait_for_partitions is not None:
             try:
                 async with asyncio.timeout(self._timeout_ms / 1000):
                     await self._wait_for_partitions()
             except TimeoutError:
-                logger.warning("partitions are still being created or deleted after %d ms", self._timeout_ms)
-        return answer
+                text = "Partitions were not created or deleted within %d ms; responding anyway"
+                logger.warning(text, self._timeout_ms)
+        return result
 
     async def _send(self, envelope: EnvelopeRequest) -> EnvelopeResponse:
         deadline = self._clock.monotonic_ms() + self._timeout_ms
         return await self._channel.request(envelope, EnvelopeResponse, deadline=deadline)
 
 
-def _respond(request: Request, answer: EnvelopeResponse) -> None:
-    data = answer.response_data
-    if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+def _respond(request: Request, result: EnvelopeResponse) -> None:
+    data = result.response_data
+    if result.error_code == ErrorCode.UNSUPPORTED_VERSION:
         name, version = APIS[request.header.api_key].name, request.header.api_version
         request.close(f"the controller does not support version {version} of {name}")
-    elif answer.error_code or data is None:
-        request.fail(_failure(request.header.api_key, answer))
+    elif result.error_code or data is None:
+        request.fail(_failure(request.header.api_key, result))
     else:
         request.respond(len(data).to_bytes(SIZE_BYTES, "big") + data)
 
 
-def _failure(api_key: int, answer: EnvelopeResponse) -> KafkaError:
-    """Log an error of the Envelope and return the error that the client receives instead."""
+def _failure(api_key: int, result: EnvelopeResponse) -> KafkaError:
+    """Log an error of the Envelope; return the error for the client."""
     name = APIS[api_key].name
-    logger.warning("cannot forward %s: the controller returned error %d", name, answer.error_code)
+    logger.warning("Cannot forward %s: the controller returned error %d", name, result.error_code)
     text = "the request could not be forwarded to the controller"
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
 

@@ -35,7 +35,7 @@ def node_connection_settings(
 
 
 def source_address(config: BrokerConfig) -> str | None:
-    """Return the address to connect from; None if the operating system chooses it.
+    """Return the address to connect from; None if the operating system selects it.
 
     Several nodes on one machine may have different loopback addresses, such as 127.0.0.2. Each node then
     connects from its own address, so that the traffic between two nodes can be identified and blocked.

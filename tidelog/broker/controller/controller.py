@@ -1,7 +1,7 @@
 """The controller of a node: the handlers on its listeners, and its periodic tasks.
 
-It is complete from the start. While this node is not the active controller, handlers that change metadata
-answer NOT_CONTROLLER and no task runs.
+While this node is not the active controller, handlers that change metadata respond with NOT_CONTROLLER, and
+no task runs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Controller:
             heartbeats=BrokerHeartbeats(config.broker_session_timeout_ms),
         )
         if config.authorizer_class_name:
-            logger.warning("authorizer.class.name: access control entries are kept but not enforced yet")
+            logger.warning("authorizer.class.name is set: ACLs are stored, but not enforced yet")
         register_controller_apis(dispatcher, self._services)
         self.in_process = InProcessController(
             dispatcher, self._services.is_active, clock, client_id=str(config.node_id)

@@ -1,4 +1,4 @@
-"""The channel from a node to its own controller, without a network."""
+"""In-process requests from a node to its own controller."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelog.broker.api.in_process import InProcessRequests
 
 
 class InProcessController(InProcessRequests):
-    """The LocalController of a ControllerChannel: calls the controller's dispatcher."""
+    """Implements LocalController for a ControllerChannel: calls the controller's dispatcher."""
 
     def __init__(
         self, dispatcher: Dispatcher, is_active: Callable[[], bool], clock: Clock, client_id: str

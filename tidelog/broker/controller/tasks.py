@@ -7,9 +7,9 @@
 | elect unclean leaders where topics allow it | unclean.leader.election.interval.ms |
 | write a record that changes nothing | metadata.max.idle.interval.ms without any other record |
 
-Each task submits commands like the handlers. A command that fails is repeated after the next interval. A node
-that is its whole cluster writes no idle records, because no other node waits for them. It does not fence
-itself, because no other node could become leader.
+Each task submits commands as handlers do. A command that fails is repeated after the next interval. The only
+node of a cluster writes no idle records, because no other node waits for them. It does not fence itself,
+because no other node could become leader.
 
 Source: QuorumController's periodic tasks of Apache Kafka 4.3.
 """
@@ -42,7 +42,7 @@ _STALL_SHARE: Final = 10
 """A delay of more than this share of a session means that received heartbeats have not been read yet."""
 
 Step: TypeAlias = Callable[[MetadataImage], ControllerResult[bool]]
-"""A command whose reply is whether it should be submitted again at once."""
+"""A command that replies whether it should be submitted again at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +112,8 @@ class ControllerTasks:
             try:
                 await self._fence_at_next_deadline()
             except Exception:
-                # Without this task a dead broker would stay the leader of its partitions.
-                logger.exception("cannot fence brokers without heartbeats; retrying after a session timeout")
+                # The task must continue: without it a dead broker would stay leader of its partitions.
+                logger.exception("Cannot fence brokers without heartbeats; retrying after a session timeout")
                 await asyncio.sleep(self._heartbeats.session_timeout_ms / 1000)
 
     async def _fence_at_next_deadline(self) -> None:
@@ -127,7 +127,8 @@ class ControllerTasks:
         stall_ms = woken_ms - now_ms - pause_ms
         if stall_ms > session_ms // _STALL_SHARE:
             logger.warning(
-                "the controller did not run for %s ms; sessions of brokers are extended by that", stall_ms
+                "The controller did not run for %s ms; extending the sessions of brokers by this time",
+                stall_ms,
             )
             self._heartbeats.excuse(stall_ms, woken_ms)
         if not await self._run(self._fence_one):
@@ -138,7 +139,7 @@ class ControllerTasks:
         result = fence_stale_broker(image, self._settings, self._heartbeats, now_ms)
         if result.reply:
             stale = self._heartbeats.stale_broker(image, now_ms)
-            logger.warning("fencing broker %s: no heartbeat within broker.session.timeout.ms", stale)
+            logger.warning("Fencing broker %s because its session has timed out", stale)
         return result
 
     async def _every(self, interval_ms: int, step: Step) -> None:
@@ -162,7 +163,7 @@ class ControllerTasks:
             return True
         except KafkaError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:
-                logger.warning("a periodic task of the controller failed: %s", error)
+                logger.warning("A periodic task of the controller failed: %s; retrying", error)
         except Exception:
-            logger.exception("a periodic task of the controller failed")
+            logger.exception("A periodic task of the controller failed; retrying")
         return False

@@ -152,7 +152,7 @@ class ActiveController:
     def fail(self, submitted: SubmittedCommand, error: Exception) -> None:
         """Report the error of a command to its caller. Log an error that is no KafkaError."""
         if not isinstance(error, KafkaError):
-            logger.error("a metadata command failed", exc_info=error)
+            logger.error("A metadata command failed", exc_info=error)
         submitted.fail(error)
 
     def write(self, records: Sequence[MetadataRecord]) -> None:

@@ -60,7 +60,7 @@ def prepare_directories(
             "log.dirs", ",".join(directories), f"no directory can be used ({'; '.join(refused)})"
         )
     for reason in refused:
-        logger.error("cannot use log directory %s", reason)
+        logger.error("Cannot use log directory %s", reason)
     known = _cluster_id(found, cluster_id)
     if known is None and not may_be_new:
         allowed = "a cluster id is required; use `tidelog storage format`, or CLUSTER_ID in the environment"

@@ -168,7 +168,7 @@ class ControllerLeadership:
             if not active.image.features:
                 active.write(self._first_records())
         except KafkaError as error:
-            logger.warning("cannot become the active controller of epoch %d: %s; resigning", epoch, error)
+            logger.warning("Cannot become the active controller of epoch %d: %s; resigning", epoch, error)
             self._quorum.resign()
             return
         self._active = active
@@ -267,7 +267,7 @@ class ControllerLeadership:
 
     def _announce(self, epoch: LeaderEpoch) -> None:
         self.active_epoch = epoch
-        logger.info("node %d is the active controller of epoch %d", self._node_id, epoch)
+        logger.info("Node %d is the active controller of epoch %d", self._node_id, epoch)
         for on_activation in self._activation_listeners:
             on_activation(epoch)
         for on_leader_change in self._leader_change_listeners:

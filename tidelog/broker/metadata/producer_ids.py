@@ -54,6 +54,6 @@ class ProducerIds:
             block = await self._channel.request(request, AllocateProducerIdsResponse, deadline=deadline)
             raise_for(block.error_code, "allocating producer ids")
         except KafkaError as error:
-            logger.warning("cannot allocate producer ids: %s", error)
+            logger.warning("Cannot allocate producer ids: %s", error)
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
         return iter(range(block.producer_id_start, block.producer_id_start + block.producer_id_len))

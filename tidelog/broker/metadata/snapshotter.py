@@ -91,7 +91,7 @@ class Snapshotter:
 
     def on_snapshot_loaded(self, snapshot_id: SnapshotId) -> None:
         """Forget the counted changes: the loaded snapshot contains them."""
-        logger.debug("loaded the metadata snapshot at offset %d", snapshot_id.end_offset)
+        logger.debug("Loaded the metadata snapshot at offset %d", snapshot_id.end_offset)
         self._forget_changes()
 
     async def close(self) -> None:
@@ -131,10 +131,10 @@ class Snapshotter:
             await asyncio.get_running_loop().run_in_executor(self._executor, write)
         except (OSError, KafkaError) as error:
             self.failures += 1
-            logger.error("cannot write the metadata snapshot at offset %d: %s", end_offset, error)
+            logger.error("Cannot write the metadata snapshot at offset %d: %s", end_offset, error)
         except Exception:
             self.failures += 1
-            logger.exception("cannot write the metadata snapshot at offset %d", end_offset)
+            logger.exception("Cannot write the metadata snapshot at offset %d", end_offset)
         else:
             self.snapshots_written += 1
             if not self._is_closed:
@@ -161,9 +161,9 @@ class Snapshotter:
         if snapshot_id.end_offset < self._log.start_offset:
             return
         self._log.snapshots.add(snapshot_id)
-        logger.info("wrote metadata snapshot %s", self._log.snapshots.path(snapshot_id))
+        logger.info("Wrote metadata snapshot %s", self._log.snapshots.path(snapshot_id))
         try:
             self._log.clean()
         except (KafkaError, OSError) as error:
             # The old data stays; this is not fatal for a voter.
-            logger.error("cannot delete old metadata: %s", error)
+            logger.error("Cannot delete old metadata: %s", error)

@@ -239,7 +239,7 @@ class MetadataStore:
             try:
                 subscriber(delta, image)
             except Exception:
-                logger.exception("a subscriber failed at metadata offset %d", image.offset)
+                logger.exception("A subscriber failed at metadata offset %d", image.offset)
 
     def _offer_snapshot(self) -> None:
         if not self._loader.transaction_open:

@@ -106,7 +106,7 @@ class TopicCreation:
         if len(self._last_errors) >= MAX_IN_FLIGHT:
             self._last_errors.clear()
         self._last_errors[name] = text
-        logger.warning("cannot create topic %s automatically: %s", name, text)
+        logger.warning("Cannot create topic %s automatically: %s", name, text)
 
 
 def creatable_topic(config: BrokerConfig, name: str) -> CreatableTopic:

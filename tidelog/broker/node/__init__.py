@@ -1,1 +1,1 @@
-"""One node: its parts, how they are constructed, and the order in which they start and stop."""
+"""One node: its parts, their construction, and the order in which they start and stop."""

@@ -1,7 +1,7 @@
 """One node: a broker, a controller or both. The stages are the order in which it starts and stops.
 
     directories                 prepared and locked
-    threads                     those that wait for disks
+    threads                     for calls that wait for disks
     observability               metrics and health
     controller requests
     controller listeners        bound
@@ -14,7 +14,7 @@
     flushes and timers
     requests
     broker channels
-    coordinators                stopped: waiting requests are answered
+    coordinators                stopped: waiting requests get their responses
     connections                 stopped: listeners closed when responses are sent
     transaction verification
     remote storage
@@ -62,7 +62,7 @@ from tidelog.storage.disk.descriptor_reserve import DescriptorReserve
 from tidelog.storage.disk.files import File, FileSystem, OsFileSystem
 
 if TYPE_CHECKING:
-    from tidelog.broker.tier.part import RemotePart
+    from tidelog.broker.tier.tiered_storage import TieredStorage
 
 DESCRIPTORS_RESERVED: Final = 8
 """The number of threads of a node that may need a descriptor at the same time."""
@@ -93,9 +93,9 @@ class BrokerNode:
     ) -> BrokerNode:
         """Start a node and return it when it serves clients.
 
-        `cluster_id` is for new directories. `failure` is set when the node cannot continue, also while it
-        starts. Errors: what prevents the start. The stages are undone then; logs that are open are closed
-        cleanly, so that the next start needs no recovery.
+        `cluster_id` is for new directories. `failure` is set when the node cannot continue, also during the
+        start. Errors: those of the stages. All stages are then undone, and open logs are closed cleanly, so
+        that the next start needs no recovery.
         """
         raise_open_file_limit()
         stages = Stages()
@@ -118,7 +118,7 @@ class BrokerNode:
         return cls(context, stages, quorum, broker)
 
     async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Shut down cleanly: answer requests for at most `timeout_s`, and make everything durable."""
+        """Shut down cleanly: complete requests for at most `timeout_s`, and make all data durable."""
         await self.stages.stop(timeout_s)
 
     async def abandon(self) -> None:
@@ -134,8 +134,8 @@ class BrokerNode:
         return self._broker.services
 
     @property
-    def remote(self) -> RemotePart | None:
-        """Tiered storage on this node; None if it is off."""
+    def remote(self) -> TieredStorage | None:
+        """The tiered storage of this node; None if it is disabled."""
         return None if self._broker is None else self._broker.remote
 
     @property
@@ -144,8 +144,8 @@ class BrokerNode:
         return self._quorum.raft
 
     @property
-    def failed(self) -> asyncio.Event:
-        """Set when this node cannot continue and must be stopped; the reason has been logged."""
+    def failure_event(self) -> asyncio.Event:
+        """The event that is set when this node has failed and must be stopped; the reason is logged."""
         return self._context.failure.event
 
     @property
@@ -161,7 +161,7 @@ class BrokerNode:
     # ---- addresses
 
     def bound_port(self, listener: str | None = None) -> int:
-        """Return the bound port of a listener, by default the first, which is useful for port 0."""
+        """Return the bound port of a listener, by default the first; for listeners with port 0."""
         ports = {
             **({} if self._broker is None else self._broker.network.ports),
             **self._quorum.listeners.ports(),

@@ -28,22 +28,22 @@ EXIT_START = 1
 EXIT_FAILED = 3
 
 SWITCH_INTERVAL_S = 0.0005
-"""The time that another thread may keep the interpreter from the event loop; Python's default is 5 ms.
+"""The longest time that another thread keeps the interpreter lock; Python's default is 5 ms.
 
-The loop acquires the interpreter several times for each request, while threads copy to a remote store.
+The event loop acquires the lock several times for each request, while threads copy to a remote store.
 """
 
 GARBAGE_THRESHOLDS = (2_000, 10, 100)
 """Thresholds of the garbage collector, see `gc.set_threshold`; Python's defaults are 700, 10, 10.
 
-A request with 100,000 elements allocates so many objects that the defaults start several full collections,
-each of which holds the loop for up to 70 ms. Young collections stay frequent and take about 2 ms.
+A request with 100,000 elements allocates so many objects that the defaults start several full collections.
+Each of them blocks the loop for up to 70 ms. Young collections stay frequent and take about 2 ms.
 """
 
 
 def load_config(path: str | None, overrides: dict[str, str]) -> BrokerConfig:
-    """Return the configuration from a file, the environment (KAFKA_) and `overrides`; the last one wins."""
-    text = _decoded(Path(path).read_bytes()) if path else ""
+    """Return the configuration; `overrides` replace the environment (KAFKA_), which replaces the file."""
+    text = _decode(Path(path).read_bytes()) if path else ""
     return BrokerConfig.load(text, os.environ, overrides)
 
 
@@ -67,8 +67,8 @@ async def serve(config: BrokerConfig, announce: Announcement = announce_ready) -
     ends = [loop.create_task(event.wait()) for event in (stop_requested, failure.event)]
     node = await _start(config, failure, ends)
     if node is not None:
-        # The objects of the start stay. A garbage collection among them, above all in the models of an S3
-        # client, would hold the loop for 40 ms.
+        # The objects of the start are permanent. A garbage collection of them, mainly of the models of an S3
+        # client, would block the loop for 40 ms.
         gc.freeze()
         gc.set_threshold(*GARBAGE_THRESHOLDS)
         announce(config, tuple(node.addresses()))
@@ -82,7 +82,7 @@ async def serve(config: BrokerConfig, announce: Announcement = announce_ready) -
 async def _start(
     config: BrokerConfig, failure: NodeFailure, ends: Sequence[asyncio.Task[bool]]
 ) -> BrokerNode | None:
-    """Return the started node; None if one of `ends` was earlier. Without a quorum a start has no end."""
+    """Return the started node; None if one of `ends` is done first, because a start may wait for a quorum."""
     cluster_id = os.environ.get(CLUSTER_ID_VARIABLE)
     starting = asyncio.get_running_loop().create_task(
         BrokerNode.start(config, cluster_id=cluster_id, failure=failure)
@@ -96,7 +96,7 @@ async def _start(
         return None
 
 
-def _decoded(properties: bytes) -> str:
+def _decode(properties: bytes) -> str:
     """Return a properties file as text: UTF-8, else ISO-8859-1 as in Java, where all bytes are valid."""
     try:
         return properties.decode()

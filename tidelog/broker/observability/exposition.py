@@ -96,7 +96,7 @@ def _family_pieces(family: Family, encode: _Encode) -> Iterator[bytes]:
     try:
         reading = family.read()
     except Exception:
-        logger.exception("metric %s cannot be read", family.name)
+        logger.exception("Metric %s cannot be read", family.name)
         return
     values = list(reading.items()) if isinstance(reading, Mapping) else [((), reading)]
     for start in _starts(values):

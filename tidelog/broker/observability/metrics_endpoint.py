@@ -103,7 +103,7 @@ class MetricsEndpoint:
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass
         except Exception:
-            logger.exception("a request to the metrics endpoint failed")
+            logger.exception("A request to the metrics endpoint failed")
         finally:
             writer.transport.abort()
 

@@ -49,7 +49,7 @@ class Timers:
             try:
                 entry.callback()
             except Exception:
-                logger.exception("a timer's callback failed")
+                logger.exception("A timer's callback failed")
         return len(expired)
 
     def next_deadline_ms(self) -> int | None:

@@ -1,14 +1,14 @@
 """The task that runs the quorum's state machine and performs its effects in order.
 
-    what waits -> step, step, ... -> effects up to the first Persist -> durable -> rest -> PersistCompleted
+    waiting events -> step, step, ... -> effects up to the first Persist -> fsync -> other effects
+                   -> PersistCompleted
 
-While something is being made durable in a thread, events and callbacks wait. Then all of them are handled
-together, so that one fsync is shared. Messages of other nodes and results of the disk are handled only by
-this task.
+During an fsync, which runs in a thread, events and callbacks wait. Then all of them are handled together, so
+that they share one fsync. Only this task handles messages of other nodes and results of the disk.
 
-Bounds: one timer; `steps` has the bounds of what waits. Errors: any failure of the task (an fsync, the state
-machine, a listener) is final. `on_fatal` is called once, and nothing is stepped, sent or answered any more. A
-full disk and a shortage of descriptors are not failures: the task waits until there is room.
+Bounds: one timer; `steps` bounds the waiting events. Errors: any failure of the task (an fsync, the state
+machine, a listener) is final. `on_fatal` is called once. Afterwards no event is handled and no message is
+sent. A full disk and a shortage of descriptors are not failures: the task waits until there is room.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class QuorumListener(Protocol):
         """Handle a new high watermark."""
 
     def on_snapshot_loaded(self, snapshot_id: SnapshotId) -> None:
-        """Handle a fetched snapshot, with which the log begins now."""
+        """Handle a fetched snapshot, with which the log now begins."""
 
 
 class RequestSender(Protocol):
-    """The connections to other nodes, which report each response, or its absence, once. Tests replace it."""
+    """Sends requests to other nodes; reports each response, or None, once. Tests replace it."""
 
     def send(self, request: Send) -> None:
         """Send a request without waiting; a failure is reported like a missing response."""
@@ -101,7 +101,7 @@ class RaftDriver:
         self._waits_for_room = False
 
     def start(self) -> None:
-        """Begin; elections run from now on."""
+        """Start the task; elections run from now on."""
         self._task = asyncio.create_task(self._run(), name="raft-driver")
         self._steps.post(Tick())
 
@@ -113,7 +113,7 @@ class RaftDriver:
             self._end(error)
 
     async def resign(self) -> None:
-        """Resign if this node is the leader, and return when the other voters have been notified."""
+        """Resign if this node is the leader; return when the notifications of other voters were sent."""
         task = self._task
         if task is None or task.done():
             return
@@ -125,7 +125,7 @@ class RaftDriver:
         waiting.cancel()
 
     async def stop(self, *, at_once: bool = False) -> None:
-        """End the task when the present fsync has completed, or `at_once` as after a crash."""
+        """End the task when the current fsync has completed, or `at_once` as after a crash."""
         task, self._task = self._task, None
         self._is_stopping = True
         self._steps.wake()
@@ -158,7 +158,7 @@ class RaftDriver:
                 raise
 
     async def _perform(self, effects: list[Effect]) -> None:
-        """Perform all effects in order; at the first Persist everything is made durable."""
+        """Perform all effects in order; the first Persist makes the data of all of them durable."""
         tickets = [effect.ticket for effect in effects if isinstance(effect, Persist)]
         is_durable = False
         for effect in effects:
@@ -182,7 +182,7 @@ class RaftDriver:
         elif isinstance(effect, SnapshotLoaded):
             self._listener.on_snapshot_loaded(effect.snapshot_id)
         else:
-            raise AssertionError(f"{effect} does not belong to an event of the driver")
+            raise AssertionError(f"the driver does not handle the effect {effect}")
 
     async def _persist(self, requested: list[Persist]) -> None:
         records = [each.record for each in requested if each.record is not None]
@@ -190,9 +190,9 @@ class RaftDriver:
         kraft_version, voters = self._steps.kraft_version, self._steps.voter_ids
 
         def make_durable() -> bool:
-            if records and not self._is_written(records[-1], kraft_version, voters):
+            if records and not self._try_write_state(records[-1], kraft_version, voters):
                 return False
-            return plan is None or self._is_synced(plan)
+            return plan is None or self._try_flush(plan)
 
         try:
             loop = asyncio.get_running_loop()
@@ -205,8 +205,10 @@ class RaftDriver:
         if plan is not None:
             self._log.on_flushed(plan)
 
-    def _is_written(self, record: QuorumRecord, kraft_version: int, voters: tuple[BrokerId, ...]) -> bool:
-        """Write quorum-state; return False if the disk has no room, and the former content remains.
+    def _try_write_state(
+        self, record: QuorumRecord, kraft_version: int, voters: tuple[BrokerId, ...]
+    ) -> bool:
+        """Write quorum-state; return False if the disk has no room and the old content remains.
 
         Until it is written, this node neither votes nor follows a leader. Its metadata can be read.
         """
@@ -218,7 +220,7 @@ class RaftDriver:
             level = logging.DEBUG if self._waits_for_room else logging.ERROR
             logger.log(
                 level,
-                "cannot write %s: %s; this node takes no part in the metadata quorum until there is room",
+                "Cannot write %s: %s; this node does not take part in the metadata quorum; retrying",
                 self._state_file.path,
                 error,
             )
@@ -227,22 +229,22 @@ class RaftDriver:
         self._waits_for_room = False
         return True
 
-    def _is_synced(self, plan: FlushPlan) -> bool:
-        """Make the log durable; return False if the process has no descriptor for that."""
+    def _try_flush(self, plan: FlushPlan) -> bool:
+        """Make the log durable; return False if the process has no free descriptor for it."""
         try:
             plan.run()
         except OSError as error:
             if not is_descriptor_shortage(error):
                 raise
             level = logging.DEBUG if self._waits_for_room else logging.WARNING
-            logger.log(level, "cannot fsync the metadata log: %s; retrying", error)
+            logger.log(level, "Cannot flush the metadata log: %s; retrying", error)
             self._waits_for_room = True
             return False
         self._waits_for_room = False
         return True
 
     def _end(self, error: BaseException) -> None:
-        logger.critical("the metadata quorum on this node has ended", exc_info=error)
+        logger.critical("The metadata quorum on this node has failed; stopping the node", exc_info=error)
         self.failure = error
         self._is_stopping = True
         self._steps.clear()

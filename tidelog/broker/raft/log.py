@@ -3,9 +3,9 @@
 A Kafka partition log whose batches are all verified when it is opened. It begins at offset 0 or at the end of
 a snapshot; segments completely below that offset are deleted.
 
-I/O: synchronous, into the page cache; `flush_plan` returns what makes it durable, which may run in any
-thread. Errors: KafkaError KAFKA_STORAGE_ERROR; CorruptLog and CorruptFile when the log is opened. Source:
-KafkaMetadataLog of Apache Kafka; KIP-595, KIP-630.
+I/O: synchronous, into the page cache. `flush_plan` returns a plan that makes it durable, and that may run in
+any thread. Errors: KafkaError KAFKA_STORAGE_ERROR; CorruptLog and CorruptFile when the log is opened.
+Source: KafkaMetadataLog of Apache Kafka; KIP-595, KIP-630.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _HEAD_BYTES: Final = 64 * 1024
 # The metadata log has no producer ids, and is never tiered.
 _OPTIONS: Final = LogOptions(producer_id_expiration_ms=2**31 - 1, remote_storage_system_enable=False)
 
-Expired: TypeAlias = Callable[[SnapshotId], bool]
+ExpirationCheck: TypeAlias = Callable[[SnapshotId], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class MetadataLog:
         self._clock = clock
         self._is_full = False
         self._start = SnapshotId(log.log_start_offset, 0)
-        self._find_start()
+        self._initialize_start()
 
     @classmethod
     def open(cls, fs: FileSystem, directory: str, config: MetadataLogConfig, clock: Clock) -> MetadataLog:
@@ -98,18 +98,18 @@ class MetadataLog:
         )
         return cls(log, SnapshotFiles(fs, path), config, clock)
 
-    def _find_start(self) -> None:
-        """Set the start to offset 0 or the end of a snapshot; complete what the last run has begun."""
+    def _initialize_start(self) -> None:
+        """Set the start to offset 0 or the end of a snapshot; complete an interrupted reset."""
         latest = self.snapshots.latest
         if latest is not None and not self._contains(latest):
-            # The last run ended after it had fetched this snapshot, before it reset the log.
+            # The last run ended after the fetch of this snapshot, but before the reset of the log.
             self._reset_to(latest)
             return
         first = self._log.log_start_offset
         if first > 0:
             start = next((each for each in self.snapshots.ids if each.end_offset >= first), None)
             if start is None:
-                text = f"the log begins at offset {first}, and no snapshot contains the records below"
+                text = f"the log begins at offset {first}, and no snapshot contains the records before it"
                 raise CorruptFile(self._log.directory, text)
             self._log.advance_high_watermark(start.end_offset)
             self._log.advance_log_start_offset(start.end_offset)
@@ -136,7 +136,7 @@ class MetadataLog:
 
     @property
     def failure(self) -> StorageFailure | None:
-        """Why the log accepts no more writes: the contents of the disk are unknown. None if it does."""
+        """The failure after which the log accepts no more writes; None if it accepts writes."""
         failure = self._log.failure
         return None if isinstance(failure, InterruptedChange) else failure
 
@@ -165,7 +165,7 @@ class MetadataLog:
 
     @property
     def high_watermark(self) -> Offset:
-        """The high watermark, as far as this replica knows it."""
+        """The highest offset up to which this replica knows the log to be committed."""
         return self._log.high_watermark
 
     def append(self, batches: Buffer, epoch: LeaderEpoch) -> None:
@@ -177,7 +177,7 @@ class MetadataLog:
             self._append_all(batches)
         except KafkaError as error:
             if not self._is_full:
-                logger.error("cannot append to the metadata log: %s", error)
+                logger.error("Cannot append to the metadata log: %s", error)
             self._is_full = True
             if self.failure is None and self.end_offset > base_offset:
                 self._log.truncate_to(base_offset, self._clock.wall_ms())
@@ -202,7 +202,7 @@ class MetadataLog:
     def truncate_to(self, offset: Offset) -> None:
         """Truncate the log to `offset`, durably; it must not be below the high watermark."""
         assert offset >= self.high_watermark, f"{offset} is below the high watermark {self.high_watermark}"
-        logger.info("truncating the metadata log from offset %d to %d", self.end_offset, offset)
+        logger.info("Truncating the metadata log from offset %d to %d", self.end_offset, offset)
         self._log.truncate_to(offset, self._clock.wall_ms())
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEnd:
@@ -221,7 +221,7 @@ class MetadataLog:
         return EpochEnd(largest, end_offset)
 
     def read(self, offset: Offset, max_bytes: int, upper_bound: Offset | None = None) -> bytes:
-        """Return complete batches from the one that contains `offset`, at least one; none at the end.
+        """Return complete batches from the one that contains `offset` on: at least one, none at the end.
 
         No batch at or above `upper_bound` is returned; None means no bound.
         """
@@ -258,11 +258,11 @@ class MetadataLog:
         Return False if it is damaged; it is deleted then, and may be fetched again.
         """
         with self._log.storage_errors("fetch of a snapshot", is_final=True):
-            path, data = self.snapshots.fetched(snapshot_id)
+            path, data = self.snapshots.read_fetched(snapshot_id)
             try:
                 require_whole_snapshot(path, data)
             except CorruptFile as error:
-                logger.error("deleting the fetched snapshot, it is damaged: %s", error)
+                logger.error("Deleting the fetched snapshot, because it is damaged: %s", error)
                 self.snapshots.delete_fetched(snapshot_id)
                 return False
             self.snapshots.finish(snapshot_id)
@@ -270,7 +270,7 @@ class MetadataLog:
         return True
 
     def _reset_to(self, snapshot_id: SnapshotId) -> None:
-        logger.info("resetting the metadata log to offset %d, the end of a snapshot", snapshot_id.end_offset)
+        logger.info("Resetting the metadata log to offset %d, the end of a snapshot", snapshot_id.end_offset)
         self._log.truncate_fully_and_start_at(snapshot_id.end_offset, self._clock.wall_ms())
         self._start = snapshot_id
         self.snapshots.remove_before(snapshot_id.end_offset)
@@ -285,7 +285,7 @@ class MetadataLog:
         return max(0, read_header(batch).max_timestamp)
 
     def clean(self) -> bool:
-        """Delete snapshots beyond the retention and the log below the next; return whether any was deleted.
+        """Delete expired snapshots, and the log before the first one kept; return whether any was deleted.
 
         The newest snapshot and the log from its end are never deleted.
         """
@@ -297,13 +297,13 @@ class MetadataLog:
         self._log.delete_expired_files(self._clock.wall_ms())
         return self._start != before
 
-    def _clean_while(self, is_expired: Expired) -> None:
+    def _clean_while(self, is_expired: ExpirationCheck) -> None:
         while len(self.snapshots.ids) > 1 and is_expired(self.snapshots.ids[0]):
             following = self.snapshots.ids[1]
             if following.end_offset > self.high_watermark:
                 return
             self._log.advance_log_start_offset(following.end_offset)
-            # From now on nothing below can be read, even if deleting the files fails.
+            # Set first: earlier records cannot be read from now on, even if the files cannot be deleted.
             self._start = following
             self._log.apply_retention(self._clock.wall_ms())
             self.snapshots.remove_before(following.end_offset)
@@ -319,12 +319,12 @@ class MetadataLog:
         try:
             timestamp = last_contained_log_timestamp(found[0])
         except DecodeError as error:
-            logger.error("cannot read %s: %s", self.snapshots.path(oldest), error)
+            logger.error("Cannot read %s: %s", self.snapshots.path(oldest), error)
             return False
         return self._clock.wall_ms() - timestamp > self._config.metadata_max_retention_ms
 
     def flush_plan(self) -> FlushPlan:
-        """Return what makes all appended records durable, without the indexes of the active segment."""
+        """Return the plan that flushes all appended records, without the indexes of the active segment."""
         return self._log.flush_plan(with_indexes=False)
 
     def on_flushed(self, plan: FlushPlan) -> None:
@@ -332,7 +332,7 @@ class MetadataLog:
         self._log.flushed(plan, self._clock.wall_ms())
 
     def on_sync_failed(self, error: OSError | KafkaError) -> KafkaError:
-        """Record that an fsync failed, and return the error; nothing is written or synced any more."""
+        """Record that an fsync failed, and return the error; the log accepts no more writes."""
         return self._log.storage_error("flush", error, is_final=True)
 
     def close(self, *, clean: bool) -> None:

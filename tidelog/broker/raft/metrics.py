@@ -17,14 +17,18 @@ def report_replica(metrics: BrokerMetrics, quorum: Quorum) -> None:
     """Register the gauges of the replica's state, epoch, leader, vote and voters."""
 
     def states() -> Reading:
-        present = quorum.state
-        return {(state.value,): float(state is present) for state in State}
+        current = quorum.state
+        return {(state.value,): float(state is current) for state in State}
 
     metrics.gauge(_PREFIX + "current_state", "The state of this replica.", states, ("state",))
     for name, documentation, read in (
         ("current_epoch", "The highest known epoch.", lambda: quorum.epoch),
         ("current_leader", "The leader of this epoch, -1 if unknown.", lambda: _id_of(quorum.leader_id)),
-        ("current_vote", "The node voted for in it, -1 if none.", lambda: _id_of(quorum.record.voted_id)),
+        (
+            "current_vote",
+            "The node voted for in this epoch, -1 if none.",
+            lambda: _id_of(quorum.record.voted_id),
+        ),
         ("number_of_voters", "The number of voters.", lambda: len(quorum.voter_ids)),
     ):
         metrics.gauge(_PREFIX + name, documentation, read)
@@ -35,7 +39,7 @@ def report_log(metrics: BrokerMetrics, log: MetadataLog) -> None:
     for name, documentation, read in (
         ("high_watermark", "The high watermark of the metadata log.", lambda: log.high_watermark),
         ("log_end_offset", "The log end offset of the metadata log.", lambda: log.end_offset),
-        ("log_end_epoch", "The epoch of its last record.", lambda: log.last_epoch),
+        ("log_end_epoch", "The epoch of the last record of the metadata log.", lambda: log.last_epoch),
     ):
         metrics.gauge(_PREFIX + name, documentation, read)
 

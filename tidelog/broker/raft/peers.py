@@ -1,4 +1,4 @@
-"""Connections to the other nodes of the quorum; every request is answered once.
+"""Connections to the other nodes of the quorum; one response, or None, is reported for every request.
 
 A peer has two connections: one for fetches, which wait at the leader, and one for all other requests, so that
 a vote never waits for a fetch. A connection is opened when it is needed, by a task of its own, including the
@@ -47,26 +47,28 @@ class Peers:
         *,
         listener_names: Sequence[str] = (),
     ) -> None:
-        """`on_response` gets the id of each request with its response, None if there is none.
+        """Create it without connections.
+
+        `on_response` gets the id of each request with its response, None if there is none.
 
         `listener_names` are the listeners for controllers in the order of preference.
         """
         self._environment = environment
-        # A request fails after its timeout, so a connection must not take longer to open.
+        # A connection must not take longer to open than the timeout of the requests that wait for it.
         shorter_ms = min(settings.setup_timeout_ms, settings.request_timeout_ms)
         self._settings = replace(settings, setup_timeout_ms=shorter_ms)
         self._on_response = on_response
         self._listener_names = tuple(listener_names)
         self._peers: dict[tuple[BrokerId, bool], _PeerConnection] = {}
-        self._closed = False
+        self._is_closed = False
         self._in_flight = 0
-        self._progress = asyncio.Event()
+        self._response_event = asyncio.Event()
 
     def send(self, request: Send) -> None:
         """Send a request when there is a connection; neither wait nor raise."""
         self._in_flight += 1
         endpoint = self._endpoint(request.endpoints)
-        if endpoint is None or self._closed:
+        if endpoint is None or self._is_closed:
             self._complete(request.request_id, None)
             return
         key = (request.to_node, request.message.api_key in _FETCHES)
@@ -76,25 +78,25 @@ class Peers:
         peer.send(request, BrokerAddress(request.to_node, endpoint.host, endpoint.port))
 
     async def wait_for_responses(self, timeout_s: float) -> None:
-        """Wait until every request is answered, at most `timeout_s`."""
+        """Wait until every request has its response, at most `timeout_s`."""
         try:
             async with asyncio.timeout(timeout_s):
                 while self._in_flight:
-                    self._progress.clear()
-                    await self._progress.wait()
+                    self._response_event.clear()
+                    await self._response_event.wait()
         except TimeoutError:
             logger.info("%d requests to other controllers have no response yet", self._in_flight)
 
     async def close(self) -> None:
-        """Close all connections; the response to requests in flight is None."""
-        self._closed = True
+        """Close all connections; the response of requests in flight is None."""
+        self._is_closed = True
         peers = list(self._peers.values())
         self._peers.clear()
         await asyncio.gather(*(peer.close() for peer in peers))
 
     def _complete(self, request_id: int, message: ApiMessage | None) -> None:
         self._in_flight -= 1
-        self._progress.set()
+        self._response_event.set()
         self._on_response(request_id, message)
 
     def _endpoint(self, endpoints: Sequence[Endpoint]) -> Endpoint | None:
@@ -116,8 +118,8 @@ class _PeerConnection:
         self._on_response = on_response
         self._address: BrokerAddress | None = None
         self._connection: BrokerConnection | None = None
-        self._opening: asyncio.Task[None] | None = None
-        self._waiting: list[Send] = []
+        self._opening_task: asyncio.Task[None] | None = None
+        self._waiting_requests: list[Send] = []
 
     @property
     def is_open(self) -> bool:
@@ -127,28 +129,30 @@ class _PeerConnection:
     def send(self, request: Send, address: BrokerAddress) -> None:
         """Send to the peer at `address`; close a connection to its former address."""
         if address != self._address:
-            self._drop()
+            self._disconnect()
             self._address = address
         if self._connection is not None and self._connection.is_open:
             self._send_now(self._connection, request)
-        elif len(self._waiting) >= MAX_WAITING:
+        elif len(self._waiting_requests) >= MAX_WAITING:
             self._on_response(request.request_id, None)
         else:
-            self._waiting.append(request)
-            if self._opening is None:
-                self._opening = asyncio.create_task(self._open(address), name=f"raft-peer-{address.node_id}")
+            self._waiting_requests.append(request)
+            if self._opening_task is None:
+                self._opening_task = asyncio.create_task(
+                    self._open(address), name=f"raft-peer-{address.node_id}"
+                )
 
     async def close(self) -> None:
         """Close the connection, and cancel its opening."""
-        opening = self._opening
-        self._drop()
+        opening = self._opening_task
+        self._disconnect()
         if opening is not None:
             await asyncio.gather(opening, return_exceptions=True)
 
-    def _drop(self) -> None:
-        if self._opening is not None:
-            self._opening.cancel()
-            self._opening = None
+    def _disconnect(self) -> None:
+        if self._opening_task is not None:
+            self._opening_task.cancel()
+            self._opening_task = None
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -159,23 +163,23 @@ class _PeerConnection:
             self._connection = await open_connection(self._environment, self._settings, address)
         except (OSError, TimeoutError, KafkaError) as error:
             logger.debug(
-                "cannot connect to node %d at %s:%d: %s", address.node_id, address.host, address.port, error
+                "Cannot connect to node %d at %s:%d: %s", address.node_id, address.host, address.port, error
             )
-            self._opening = None
+            self._opening_task = None
             self._fail_waiting()
             return
         except Exception:
-            logger.exception("cannot connect to node %d", address.node_id)
-            self._opening = None
+            logger.exception("Cannot connect to node %d", address.node_id)
+            self._opening_task = None
             self._fail_waiting()
             return
-        self._opening = None
-        waiting, self._waiting = self._waiting, []
+        self._opening_task = None
+        waiting, self._waiting_requests = self._waiting_requests, []
         for request in waiting:
             self._send_now(self._connection, request)
 
     def _fail_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting_requests = self._waiting_requests, []
         for request in waiting:
             self._on_response(request.request_id, None)
 
@@ -184,7 +188,7 @@ class _PeerConnection:
         try:
             future = connection.send(message, connection.version_of(message.api_key))
         except (KafkaError, ValueError) as error:
-            logger.info("cannot send %s to %s: %s", APIS[message.api_key].name, connection.peer, error)
+            logger.info("Cannot send %s to %s: %s", APIS[message.api_key].name, connection.peer, error)
             self._on_response(request.request_id, None)
             return
 

@@ -34,7 +34,7 @@ from tidelog.protocol.schema import MetadataRecord
 from tidelog.storage.disk.errors import CorruptFile
 
 BATCH_BYTES: Final = 512 * 1024
-"""The size at which a batch is completed."""
+"""The size at which a batch is complete and a new one starts."""
 
 
 @dataclass(slots=True)
@@ -133,7 +133,7 @@ def require_whole_snapshot(path: str, data: bytes) -> None:
 def _checked_headers(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
     for position, header in iterate_headers(data):
         if not crc_is_valid(data, position, header):
-            raise DecodeError(f"the checksum of the batch at {position} is wrong")
+            raise DecodeError(f"the batch at position {position} has a wrong checksum")
         yield position, header
 
 

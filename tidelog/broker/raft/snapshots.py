@@ -1,8 +1,8 @@
 """The snapshots of the metadata log on disk: `<20-digit end offset>-<10-digit epoch>.checkpoint`.
 
-A snapshot is written to a file with the suffix `.checkpoint.part`, synced, renamed, and the directory is
-synced. A file with the final name is always complete. The next start deletes incomplete files that a crash
-has left.
+A snapshot is written to a file with the suffix `.checkpoint.part`, which is synced and renamed. Then the
+directory is synced. A file with the final name is therefore always complete. The next start deletes
+incomplete files that remain after a crash.
 
 I/O: synchronous; `write` may run in any thread, all other methods only in the thread that owns the log.
 Errors: OSError, StorageFailure.
@@ -39,7 +39,7 @@ def snapshot_name(snapshot_id: SnapshotId) -> str:
 
 
 class SnapshotFiles:
-    """The snapshots in one directory; `ids` are those that are complete, the oldest first."""
+    """The snapshots in one directory; `ids` are the complete ones, the oldest first."""
 
     def __init__(self, fs: FileSystem, directory: str) -> None:
         """List the directory, and delete incomplete snapshots."""
@@ -54,7 +54,7 @@ class SnapshotFiles:
             if match[3] == CHECKPOINT_SUFFIX:
                 self.ids.append(SnapshotId(int(match[1]), int(match[2])))
             else:
-                logger.info("deleting incomplete snapshot %s/%s", directory, name)
+                logger.info("Deleting incomplete snapshot %s/%s", directory, name)
                 fs.unlink(f"{directory}/{name}")
         self.ids.sort()
 
@@ -72,7 +72,7 @@ class SnapshotFiles:
         return self._fs.size(self.path(snapshot_id))
 
     def write(self, snapshot_id: SnapshotId, batches: Iterable[Buffer]) -> None:
-        """Write a complete snapshot durably, and leave no file if that fails; call `add` afterwards."""
+        """Write a complete snapshot durably, or delete its file if that fails; call `add` afterwards."""
         try:
             self._write_part(snapshot_id, batches)
             self._complete(snapshot_id)
@@ -92,7 +92,9 @@ class SnapshotFiles:
         try:
             file = self._fs.open(self.path(snapshot_id), create=False)
         except FileNotFoundError:
-            logger.warning("snapshot %s was deleted by another program", self.path(snapshot_id))
+            logger.warning(
+                "Snapshot %s does not exist; another program has deleted it", self.path(snapshot_id)
+            )
             self.ids.remove(snapshot_id)
             return None
         try:
@@ -108,7 +110,7 @@ class SnapshotFiles:
         return self._fs.read(self.path(snapshot_id))
 
     def append_chunk(self, snapshot_id: SnapshotId, position: int, chunk: Buffer) -> None:
-        """Append a piece to a snapshot that is being fetched; position 0 restarts it, or replaces another."""
+        """Append a chunk to the snapshot that is being fetched; position 0 starts a new one."""
         if self._fetching not in (None, snapshot_id):
             self._delete_part(self._fetching)
         self._fetching = snapshot_id
@@ -119,30 +121,30 @@ class SnapshotFiles:
             raise
 
     def _append_part(self, snapshot_id: SnapshotId, position: int, chunk: Buffer) -> None:
-        file = self._fs.open(self._part(snapshot_id), create=True)
+        file = self._fs.open(self._part_path(snapshot_id), create=True)
         try:
             if position == 0:
                 file.truncate(0)
             assert file.size() == position, (
-                f"{file.path} has {file.size()} bytes, the piece is at position {position}"
+                f"{file.path} has {file.size()} bytes, but the chunk is at position {position}"
             )
             file.append(chunk)
         finally:
             file.close()
 
-    def fetched(self, snapshot_id: SnapshotId) -> tuple[str, bytes]:
+    def read_fetched(self, snapshot_id: SnapshotId) -> tuple[str, bytes]:
         """Return the path and the contents of the fetched part of a snapshot."""
-        path = self._part(snapshot_id)
+        path = self._part_path(snapshot_id)
         return path, self._fs.read(path)
 
     def delete_fetched(self, snapshot_id: SnapshotId) -> None:
         """Delete the fetched part of a snapshot."""
         self._fetching = None
-        self._fs.unlink(self._part(snapshot_id))
+        self._fs.unlink(self._part_path(snapshot_id))
 
     def finish(self, snapshot_id: SnapshotId) -> None:
         """Make a completely fetched snapshot durable and readable."""
-        file = self._fs.open(self._part(snapshot_id), create=False)
+        file = self._fs.open(self._part_path(snapshot_id), create=False)
         try:
             file.fsync()
         finally:
@@ -162,22 +164,25 @@ class SnapshotFiles:
                 pass
         return len(expired)
 
-    def _part(self, snapshot_id: SnapshotId) -> str:
+    def _part_path(self, snapshot_id: SnapshotId) -> str:
         return self.path(snapshot_id).removesuffix(CHECKPOINT_SUFFIX) + PART_SUFFIX
 
     def _delete_part(self, snapshot_id: SnapshotId) -> None:
         """Delete a partial file; if that fails, the next start deletes it."""
         try:
-            self._fs.unlink(self._part(snapshot_id))
+            self._fs.unlink(self._part_path(snapshot_id))
         except FileNotFoundError:
             pass
         except (OSError, StorageFailure) as error:
-            logger.error("cannot delete %s: %s; the next start deletes it", self._part(snapshot_id), error)
+            logger.error(
+                "Cannot delete %s: %s; the next start deletes it", self._part_path(snapshot_id), error
+            )
 
     def _write_part(self, snapshot_id: SnapshotId, batches: Iterable[Buffer]) -> None:
-        file = self._fs.open(self._part(snapshot_id), create=True)
+        file = self._fs.open(self._part_path(snapshot_id), create=True)
         try:
-            file.truncate(0)  # an earlier attempt may have left a file
+            # The file of an earlier attempt may exist.
+            file.truncate(0)
             for batch in batches:
                 file.append(batch)
             file.fsync()
@@ -185,5 +190,5 @@ class SnapshotFiles:
             file.close()
 
     def _complete(self, snapshot_id: SnapshotId) -> None:
-        self._fs.rename(self._part(snapshot_id), self.path(snapshot_id))
+        self._fs.rename(self._part_path(snapshot_id), self.path(snapshot_id))
         self._fs.fsync_dir(self.directory)

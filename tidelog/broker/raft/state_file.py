@@ -1,7 +1,7 @@
 """`quorum-state`: the durable state of a replica of the metadata quorum.
 
-One line of JSON. It is replaced as a whole, durably. Version 1 has directory ids (KIP-853), version 0 has
-not. The cluster's kraft.version decides which version is written; both are read.
+One line of JSON, which is replaced as a whole and durably. Version 1 has directory ids (KIP-853), version 0
+does not. The cluster's kraft.version determines the version that is written. Both versions are read.
 
     {"leaderId":1,"leaderEpoch":2,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}
 
@@ -37,7 +37,7 @@ class QuorumStateFile:
         self.path = f"{directory}/{QUORUM_STATE}"
 
     def read(self) -> QuorumRecord | None:
-        """Return the record that was written last, None if there is no file."""
+        """Return the last record that was written; None if there is no file."""
         if not self._fs.exists(self.path):
             return None
         line = self._fs.read(self.path).partition(b"\n")[0]

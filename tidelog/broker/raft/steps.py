@@ -1,12 +1,12 @@
 """The events and callbacks that wait for the quorum's state machine, and the effects of its steps.
 
-    events, callbacks wait -> the driver takes them in order -> step, step, ... -> effects for the driver
+    events and callbacks are queued -> the driver handles them in order -> step, step, ... -> effects for it
 
-Callbacks are the way of the metadata store into the log: a callback may call `append`, whose records are part
-of the same fsync as the events that waited with it. Nothing else calls the state machine.
+The metadata store appends to the log with callbacks: a callback may call `append`. Its records share the
+fsync of the events that waited with the callback. No other code calls the state machine.
 
-Bounds: requests of other nodes come through the request channel of their listener, or wait in the state
-machine, which bounds them. I/O: none, besides the log that the state machine owns.
+Bounds: requests of other nodes are bounded by the request channel of their listener, and by the state
+machine. I/O: none, except the log that the state machine owns.
 """
 
 from __future__ import annotations
@@ -44,41 +44,41 @@ class QuorumMachine(Protocol):
         """The voters, which version 0 of quorum-state contains."""
 
     def upgrade_refusal(self, epoch: LeaderEpoch) -> str | None:
-        """Return why `UpgradeVoters` would be refused, None if it would not."""
+        """Return the reason why `UpgradeVoters` would be refused; None if it would be accepted."""
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Handle an event and return its effects in order."""
 
 
 class MachineSteps:
-    """Owns the state machine: queues what waits for it, and collects the effects of its steps."""
+    """Owns the state machine: queues its events and callbacks, and collects the effects of its steps."""
 
     def __init__(self, machine: QuorumMachine, clock: Clock) -> None:
         self.fault: Exception | None = None
-        """A failure inside an append: the contents of the log are unknown."""
+        """The failure of an append, after which the contents of the log are unknown."""
         self._machine = machine
         self._clock = clock
-        self._waiting: deque[Event | Callback] = deque()
+        self._queue: deque[Event | Callback] = deque()
         self._effects: list[Effect] = []
-        self._wake = asyncio.Event()
+        self._wake_event = asyncio.Event()
 
     # ---- for the other parts of the node
 
     def post(self, event: Event) -> None:
         """Queue an event for the state machine."""
-        self._waiting.append(event)
-        self._wake.set()
+        self._queue.append(event)
+        self._wake_event.set()
 
     def schedule(self, callback: Callback) -> None:
-        """Call `callback` in the driver's task when nothing is being made durable; it may call `append`."""
-        self._waiting.append(callback)
-        self._wake.set()
+        """Call `callback` in the driver's task when no fsync is in progress; it may call `append`."""
+        self._queue.append(callback)
+        self._wake_event.set()
 
     def append(self, records: list[bytes], epoch: LeaderEpoch) -> RecordsAppended:
         """Append records to the log as one batch; only within a callback.
 
-        Errors: KafkaError NOT_CONTROLLER if this node is not the leader of `epoch` any more, or resigns
-        because its disk is full; what else prevents the append. Nothing has changed then.
+        Errors: KafkaError NOT_CONTROLLER if this node is no longer the leader of `epoch`, or resigns because
+        its disk is full; any other error of the append. The log is then unchanged.
         """
         context = object()
         return self._append(Append(records, epoch, context), context)
@@ -89,7 +89,7 @@ class MachineSteps:
         return self._machine.kraft_version
 
     def upgrade_refusal(self, epoch: LeaderEpoch) -> str | None:
-        """Return why the voters cannot become dynamic now, None if they can."""
+        """Return the reason why the voters cannot become dynamic now; None if they can."""
         return self._machine.upgrade_refusal(epoch)
 
     def upgrade_voters(self, epoch: LeaderEpoch) -> RecordsAppended:
@@ -108,17 +108,17 @@ class MachineSteps:
 
     async def wait(self) -> None:
         """Wait until there is an event or a callback, or `wake` is called."""
-        if not self._waiting:
-            self._wake.clear()
-            await self._wake.wait()
+        if not self._queue:
+            self._wake_event.clear()
+            await self._wake_event.wait()
 
     def wake(self) -> None:
         """End `wait`."""
-        self._wake.set()
+        self._wake_event.set()
 
     def clear(self) -> None:
-        """Drop everything that waits, and all effects."""
-        self._waiting.clear()
+        """Drop all waiting events and callbacks, and all effects."""
+        self._queue.clear()
         self._effects.clear()
 
     def step(self, event: Event) -> None:
@@ -126,16 +126,16 @@ class MachineSteps:
         self._effects += self._machine.step(event, self._clock.monotonic_ms())
 
     def run(self) -> None:
-        """Handle everything that waits now; what is queued meanwhile waits for the next call."""
-        for _ in range(len(self._waiting)):
-            waiting = self._waiting.popleft()
+        """Handle all events and callbacks in the queue; those that are added now wait for the next call."""
+        for _ in range(len(self._queue)):
+            waiting = self._queue.popleft()
             if not callable(waiting):
                 self.step(waiting)
                 continue
             self._tick_if_late()
             if any(isinstance(effect, LeaderChanged) for effect in self._effects):
-                # The callback must know the change first: a former leader must not decide on a command.
-                self._waiting.appendleft(waiting)
+                # The change is handled before the callback: a former leader must not handle a command.
+                self._queue.appendleft(waiting)
                 return
             waiting()
 
@@ -172,11 +172,11 @@ class MachineSteps:
         except KafkaError as error:
             if not self._can_others_lead(error):
                 raise
-            logger.error("the metadata log cannot be written, resigning the leadership: %s", error)
+            logger.error("Cannot write the metadata log: %s; resigning as the leader", error)
             self.resign()
             raise KafkaError(ErrorCode.NOT_CONTROLLER, str(error)) from error
         except Exception as error:
-            # The contents of the log are unknown now, whatever the caller does with the error.
+            # Even if the caller handles the error, the contents of the log are unknown now.
             self.fault = error
             raise
         for effect in effects:
@@ -186,7 +186,7 @@ class MachineSteps:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, effect.reason)
             else:
                 self._effects.append(effect)
-        assert outcome is not None, "an append has its outcome in the same step"
+        assert outcome is not None, "the step of an append did not return its outcome"
         return outcome
 
     def _can_others_lead(self, error: KafkaError) -> bool:

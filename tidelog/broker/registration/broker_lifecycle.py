@@ -194,7 +194,7 @@ class BrokerLifecycle:
         try:
             await asyncio.wait_for(asyncio.shield(self._ended), timeout_ms / 1000)
         except TimeoutError:
-            logger.warning("controlled shutdown did not complete within %d ms; stopping anyway", timeout_ms)
+            logger.warning("Controlled shutdown did not complete within %d ms; stopping anyway", timeout_ms)
             return False
         return True
 
@@ -252,7 +252,7 @@ class BrokerLifecycle:
     async def _register(self) -> int:
         response = await self._request(self._registration, BrokerRegistrationResponse)
         self.broker_epoch = response.broker_epoch
-        logger.info("broker %d registered, epoch %d", self._registration.broker_id, self.broker_epoch)
+        logger.info("Broker %d registered, epoch %d", self._registration.broker_id, self.broker_epoch)
         if not self._registered.done():
             self._registered.set_result(self.broker_epoch)
         return 0
@@ -348,7 +348,7 @@ class BrokerLifecycle:
 
     def _transition(self, state: BrokerState) -> None:
         assert state in _LEGAL[self.state], f"{self.state} -> {state}"
-        logger.info("broker %d: %s -> %s", self._registration.broker_id, self.state.value, state.value)
+        logger.info("Broker %d: %s -> %s", self._registration.broker_id, self.state.value, state.value)
         self.state = state
 
 

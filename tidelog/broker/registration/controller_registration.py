@@ -105,7 +105,7 @@ class ControllerRegistration:
                 raise_for(response.error_code, "the controller's response", response.error_message)
             except KafkaError as error:
                 logger.warning(
-                    "registration of controller %d failed: %s; retrying", self._request.controller_id, error
+                    "Registration of controller %d failed: %s; retrying", self._request.controller_id, error
                 )
             if not self._is_registered(self._store.image):
                 await asyncio.sleep(_PAUSE_S)
@@ -113,4 +113,4 @@ class ControllerRegistration:
     def _on_task_ended(self, task: asyncio.Task[None]) -> None:
         self._task = None
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("the registration task of this controller failed", exc_info=error)
+            logger.error("The registration task of this controller failed", exc_info=error)

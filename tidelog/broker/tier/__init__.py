@@ -1,4 +1,4 @@
-"""Tiered storage of a node: its managers, their configuration, and their connection to the other parts.
+"""Tiered storage of a node: its managers, their configuration, and their ports to the other parts.
 
 Imported only if remote.log.storage.system.enable is true.
 """

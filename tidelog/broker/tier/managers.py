@@ -31,7 +31,7 @@ _SNAPSHOT_WRITERS: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerPorts:
-    """The ports of a metadata manager to the node; `directory` holds its snapshots."""
+    """The ports of a metadata manager to the node; `directory` contains its snapshots."""
 
     fs: FileSystem
     environment: Environment
@@ -41,14 +41,14 @@ class ManagerPorts:
     on_failure: Callable[[str], None]
 
 
-def make_storage_manager(config: BrokerConfig) -> RemoteStorageManager:
+def create_storage_manager(config: BrokerConfig) -> RemoteStorageManager:
     """Return the configured storage manager, which has no connection yet. Blocks while it imports modules."""
     from tidelog.remote.objects.config import storage_manager_from_config
 
     return storage_manager_from_config(storage_manager_values(config))
 
 
-def make_metadata_manager(config: BrokerConfig, ports: ManagerPorts) -> TopicBasedRemoteLogMetadataManager:
+def create_metadata_manager(config: BrokerConfig, ports: ManagerPorts) -> TopicBasedRemoteLogMetadataManager:
     """Return the manager on the metadata topic, to which it connects through this node's own listener.
 
     It reports a failure of the node if the topic cannot be used, or cannot be reached in time (KAFKA-19425).

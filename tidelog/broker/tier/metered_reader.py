@@ -16,11 +16,11 @@ from tidelog.remote.tasks.figures import RemoteFigures
 from tidelog.storage.log.lookup import RecordPlace
 
 MEMORY_WAIT_MS: Final = 100
-"""An estimate of the time until other fetches have ended. The client's next fetch checks again."""
+"""The estimated time until other fetches have ended. The client's next fetch checks again."""
 
 
 class MeteredReader:
-    """Forwards reads to the remote log reader, whose errors it raises."""
+    """Forwards reads to the remote log reader, and counts them; raises the reader's errors."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class MeteredReader:
         try:
             found = await self._reader.read(request)
         except Exception as error:
-            # A request for an offset that does not exist is no error of the reader.
+            # An offset that does not exist is an error of the client, not of the reader.
             if not isinstance(error, KafkaError) or error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 figures.fetch_errors += 1
             raise
@@ -63,7 +63,7 @@ class MeteredReader:
         return await self._reader.offset_for_timestamp(search)
 
     async def fetch_auxiliary(self, metadata: RemoteLogSegmentMetadata) -> AuxiliaryState:
-        """Return the state with which a follower restarts after a segment; its fetcher counts attempts."""
+        """Return the state for a follower's restart after a segment; the fetcher counts the attempts."""
         return await self._reader.fetch_auxiliary(metadata)
 
     def fetch_throttle_time_ms(self) -> int:

@@ -1,7 +1,7 @@
 """The metrics of tiered storage, under Kafka's names.
 
 Source: KIP-405, KIP-930 (names), KIP-956 (quotas), KIP-963 (lags and sizes); RemoteStorageMetrics of
-Apache Kafka 4.3. As everywhere, Kafka's rates are totals here.
+Apache Kafka 4.3. As in all metrics of Tidelog, Kafka's rates are totals.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _report_partitions(metrics: BrokerMetrics, figures: RemoteFigures) -> None:
         ),
         (
             "remotelogsizecomputationtime",
-            "Milliseconds that counting remote bytes takes.",
+            "Milliseconds to compute the remote size.",
             by_topic(lambda one: one.log_size_computation_time_ms),
         ),
     ):

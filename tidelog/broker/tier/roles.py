@@ -1,4 +1,4 @@
-"""The tiered partitions of this node, and the calls of the RemoteLogManager when they change.
+"""The tiered partitions of this node; notifies the RemoteLogManager of their changes.
 
     leader, follower           -> on_leadership_change
     topic deleted              -> stop, and delete the remote data, by topic id
@@ -40,26 +40,29 @@ class RemoteRoles:
         self._replicas = replicas
         self._on_stopped = on_stopped
         self._tiered: dict[TopicPartition, TopicIdPartition] = {}
-        self._dormant: dict[TopicPartition, TopicIdPartition] = {}
-        """Partitions with remote data that are not tiered now: compacted by default, or on a failed disk."""
+        self._untiered: dict[TopicPartition, TopicIdPartition] = {}
+        """Partitions with remote data that are not tiered now: compacted by default, or on a failed disk.
+
+        Their remote data must be deleted with their topic.
+        """
         self._is_closed = False
 
     @property
-    def tiered(self) -> Iterable[TopicIdPartition]:
+    def tiered_partitions(self) -> Iterable[TopicIdPartition]:
         """The tiered partitions on this node."""
         return self._tiered.values()
 
     def add_existing(self, image: MetadataImage) -> None:
         """Add the partitions that this node had before this listener was registered.
 
-        Resume deletions: if a node crashed before it marked one, only the topic's config shows it.
+        Resume deletions: if a node crashed before it marked a deletion, only the topic's config shows it.
         """
         here = self._replicas.partitions
         for name, topic_id in self._replicas.assigned_partitions(image).items():
-            if name not in here and _wants_tiering(name.topic, image):
-                self._dormant[name] = TopicIdPartition(topic_id, *name)
+            if name not in here and _is_tiering_enabled(name.topic, image):
+                self._untiered[name] = TopicIdPartition(topic_id, *name)
         self._assign(here.values())
-        disabled = [_known(each) for each in here.values() if _is_disabled(each)]
+        disabled = [_topic_id_partition(each) for each in here.values() if _is_disabled(each)]
         self._stop(disabled, deletes_remote=True)
 
     def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
@@ -71,9 +74,9 @@ class RemoteRoles:
         self._stop(deleted, deletes_remote=True)
         left = [each for each in removed if each not in deleted]
         self._stop(left, deletes_remote=False)
-        # For a partition on a failed disk, no other node may exist that deletes its remote data.
+        # If this node has the only replica, on a failed disk, only this node can delete the remote data.
         here = (each for each in left if self._is_placed_here(each, image))
-        self._dormant.update((each.topic_partition, each) for each in here)
+        self._untiered.update((each.topic_partition, each) for each in here)
         self._assign((*changes.leaders, *changes.followers))
 
     def on_configs_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -86,7 +89,7 @@ class RemoteRoles:
                 self._cancel_deletion_if_tiered(name, image)
 
     def close(self) -> None:
-        """Ignore further changes: the node shuts down."""
+        """Ignore further changes, because the node shuts down."""
         self._is_closed = True
 
     def _apply_config(self, topic: str) -> None:
@@ -102,19 +105,19 @@ class RemoteRoles:
         """Cancel pending deletions of a topic that is tiered again, also of partitions on other nodes."""
         found = image.topics_by_name.get(topic)
         removing = [each for each in self._manager.removing if found and each.topic_id == found.id]
-        if removing and _wants_tiering(topic, image):
+        if removing and _is_tiering_enabled(topic, image):
             self._manager.keep_partitions(removing)
 
     def _assign(self, partitions: Iterable[Partition]) -> None:
         leaders: list[TieredReplica] = []
         followers: list[TieredReplica] = []
         for partition in partitions:
-            known = _known(partition)
+            known = _topic_id_partition(partition)
             if not partition.log.remote_log_enabled:
                 if partition.log.config.remote_storage_enable:
-                    self._dormant[partition.topic_partition] = known
+                    self._untiered[partition.topic_partition] = known
                 continue
-            self._dormant.pop(partition.topic_partition, None)
+            self._untiered.pop(partition.topic_partition, None)
             self._tiered[partition.topic_partition] = known
             replica = TieredReplica(known, partition.log, partition.leader_epoch)
             (followers if partition.leader is None else leaders).append(replica)
@@ -122,8 +125,8 @@ class RemoteRoles:
             self._manager.on_leadership_change(leaders, followers)
 
     def _remove(self, name: TopicPartition) -> TopicIdPartition | None:
-        dormant = self._dormant.pop(name, None)
-        return self._tiered.pop(name, dormant)
+        untiered = self._untiered.pop(name, None)
+        return self._tiered.pop(name, untiered)
 
     def _is_placed_here(self, partition: TopicIdPartition, image: MetadataImage) -> bool:
         partition_image = image.topics_by_id[partition.topic_id].partitions.get(partition.partition)
@@ -136,12 +139,12 @@ class RemoteRoles:
                 self._on_stopped(partition)
 
 
-def _wants_tiering(topic: str, image: MetadataImage) -> bool:
+def _is_tiering_enabled(topic: str, image: MetadataImage) -> bool:
     own = image.configs.get((ResourceType.TOPIC, topic), {})
     return own.get("remote.storage.enable", "").lower() == "true"
 
 
-def _known(partition: Partition) -> TopicIdPartition:
+def _topic_id_partition(partition: Partition) -> TopicIdPartition:
     name = partition.topic_partition
     return TopicIdPartition(partition.topic_id, name.topic, name.partition)
 

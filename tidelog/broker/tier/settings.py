@@ -1,4 +1,4 @@
-"""The configuration of the parts of tiered storage, taken from a node's. Errors: ConfigError."""
+"""The configuration of the parts of tiered storage, from the node's configuration. Errors: ConfigError."""
 
 from __future__ import annotations
 

@@ -92,6 +92,6 @@ class Connections:
         return min((each.expires_ms for each in self._pending.values()), default=None)
 
     def reset(self) -> None:
-        """Forget all pending requests and backoffs: another state sends other requests."""
+        """Remove all pending requests and backoffs, because another state sends other requests."""
         self._pending.clear()
         self._by_node.clear()

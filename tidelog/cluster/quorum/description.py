@@ -1,4 +1,4 @@
-"""The state of the quorum as DescribeQuorum reports it.
+"""The state of the quorum that DescribeQuorum reports.
 
 Source: KIP-595, KIP-836 (timestamps), KIP-853 (directory ids, endpoints).
 """
@@ -31,7 +31,7 @@ from tidelog.protocol.schema import ZERO_UUID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaDescription:
-    """The position of a replica as its leader knows it; times in ms since the epoch, None if unknown."""
+    """The position of a replica, known to its leader; times in ms since the epoch, None if unknown."""
 
     replica_id: BrokerId
     directory_id: UUID | None
@@ -53,7 +53,7 @@ class QuorumDescription:
 
 
 def describe(replica: Replica, now_ms: int) -> QuorumDescription:
-    """Return the state of the quorum as far as `replica` knows it; expired observers are removed first."""
+    """Return the state of the quorum that `replica` knows; expired observers are removed first."""
     state, role = replica.quorum_state, replica.quorum_state.role
     voters: tuple[ReplicaDescription, ...] = ()
     observers: tuple[ReplicaDescription, ...] = ()

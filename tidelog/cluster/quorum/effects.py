@@ -6,8 +6,8 @@ Rules for the caller that performs them:
    performed, and then the event `PersistCompleted` is passed to `step`. Events that arrive in the meantime
    wait: `step` is not called in between.
 2. The caller may join the lists of consecutive steps, and then merge a later `Persist` into an earlier one
-   (the later record, the higher `flush_to`): it is harmless to make something durable early. It passes
-   one `PersistCompleted` for each ticket. One fsync thus serves many appends.
+   (the later record, the higher `flush_to`), because data may be made durable early. It passes one
+   `PersistCompleted` for each ticket. One fsync therefore serves many appends.
 3. If a `Persist` fails, the process ends: no effect after it may ever be performed.
 """
 

@@ -20,7 +20,7 @@ from tidelog.protocol.messages.vote import RequestPartitionData, VoteRequest, Vo
 
 
 class Elections:
-    """Decides when this replica stands for election, is elected, or votes for another candidate."""
+    """Decides when this replica becomes a candidate or the leader, or votes for another candidate."""
 
     def __init__(self, replica: Replica, leader_tracker: LeaderTracker, leader_log: LeaderLog) -> None:
         self._replica = replica
@@ -33,7 +33,7 @@ class Elections:
         self._leader_tracker = leader_tracker
         self._leader_log = leader_log
 
-    # ---- this replica stands for election
+    # ---- as a candidate
 
     def start(self, now_ms: int) -> None:
         """Start an election after a timeout; the only voter elects itself."""
@@ -78,7 +78,7 @@ class Elections:
             message.error_code == ErrorCode.UNSUPPORTED_VERSION
             and self._quorum_state.state is State.PROSPECTIVE
         ):
-            # An older voter does not support pre-votes (KIP-996). It decides in the election itself.
+            # An older voter does not support pre-votes (KIP-996); it only votes in the election itself.
             assert isinstance(nominee, NomineeState)
             nominee.record_vote(voter_id, is_granted=True)
             self._on_vote_recorded(nominee, now_ms)
@@ -132,7 +132,7 @@ class Elections:
         else:
             state.become_unattached(state.epoch, now_ms, restart_timer=True)
 
-    # ---- other replicas stand for election
+    # ---- as a voter
 
     def handle_request(self, received: RequestReceived, now_ms: int) -> None:
         """Respond to Vote; grant or reject the vote."""
@@ -172,13 +172,13 @@ class Elections:
         return ErrorCode.NONE
 
     def _is_addressee(self, addressee: ReplicaKey) -> bool:
-        """Return whether `addressee` is this replica, and not one of this node with another directory."""
+        """Return whether `addressee` is this replica; the same node with another directory is not."""
         if addressee.directory_id is None:
             return addressee.id == self._config.id
         return self._config.is_same_replica(addressee, self._config.key)
 
     def _grant(self, partition: RequestPartitionData, now_ms: int) -> bool:
-        """Return whether the vote or pre-vote is granted; note a vote that is given now."""
+        """Return whether the vote or pre-vote is granted; record a granted vote."""
         rules, state = self._config.rules, self._quorum_state
         candidate = ReplicaKey.of(partition.replica_id, partition.replica_directory_id)
         own_end = (self._log.last_epoch, self._log.end_offset)
@@ -193,7 +193,7 @@ class Elections:
         vote = self._epoch_and_vote.vote
         if vote is not None and self._config.is_same_replica(vote, candidate):
             return True
-        if not rules.is_vote_free(vote, state.state):
+        if not rules.has_not_voted(vote, state.state):
             return False
         state.vote_for(candidate, now_ms)
         return True

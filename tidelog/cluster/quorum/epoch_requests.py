@@ -54,7 +54,7 @@ class EpochRequests:
     def poll_resigned(self, resigned: ResignedState, now_ms: int) -> int:
         """Send EndQuorumEpoch until all voters acknowledge it; return when to poll again.
 
-        At the deadline, no voter was elected: the replica leaves the epoch.
+        If no voter was elected before the deadline, the replica moves to the next epoch.
         """
         if now_ms >= resigned.deadline_ms:
             self._quorum_state.become_unattached(self._quorum_state.epoch + 1, now_ms)
@@ -68,7 +68,7 @@ class EpochRequests:
                     self._config,
                     self._quorum_state.epoch,
                     self._membership.own_endpoints,
-                    resigned.preferred,
+                    resigned.preferred_successors,
                 )
                 self._connections.send(voter.id, voter.endpoints, request, now_ms)
             else:
@@ -183,9 +183,9 @@ class EpochRequests:
 
 
 def successor_backoff_ms(position: int, count: int, backoff_max_ms: int) -> int:
-    """Return the pause before an election of the successor at `position` among `count` preferred ones.
+    """Return the pause before the election that the successor at `position` of `count` starts.
 
-    It is 0 for the first, then doubles, and is `backoff_max_ms` for a voter that is not among them.
+    It is 0 for the first successor and then doubles. It is `backoff_max_ms` for all other voters.
     """
     if position == 0 and count > 0:
         return 0

@@ -1,4 +1,4 @@
-"""The leader's side of replication: responds to fetches, and commits what a majority has fetched.
+"""Replication by the leader: responds to fetches, and commits records that a majority has fetched.
 
 Source: KIP-595 (Fetch), KIP-630 (snapshots), KIP-1166 (a fetch also waits for the high watermark).
 """
@@ -63,7 +63,7 @@ class FetchService:
             self._on_replica_fetch(leader, fetcher, partition.fetch_offset, now_ms)
         if self._quorum_state.role is not leader:
             self._respond_error(received, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        elif self._has_news(leader, partition) or request.max_wait_ms == 0:
+        elif self._must_respond(leader, partition) or request.max_wait_ms == 0:
             self._respond(received)
         else:
             self._park(leader, received, fetcher, now_ms)
@@ -79,37 +79,39 @@ class FetchService:
             return ErrorCode.INVALID_REQUEST
         return self._quorum_state.leader_error(partition.current_leader_epoch)
 
-    def _has_news(self, leader: LeaderState, partition: FetchPartition) -> bool:
-        """Return whether there are records, or a high watermark, that the fetching replica lacks."""
+    def _must_respond(self, leader: LeaderState, partition: FetchPartition) -> bool:
+        """Return whether there are records, or a high watermark, that the fetching replica does not have."""
         if partition.fetch_offset < self._log.end_offset:
             return True
         return leader.high_watermark is not None and partition.high_watermark < leader.high_watermark
 
     def _park(self, leader: LeaderState, received: RequestReceived, fetcher: ReplicaKey, now_ms: int) -> None:
-        """Park a fetch. A replica has one parked fetch: the connection of an earlier one is lost."""
+        """Park a fetch; an earlier one of the same replica is completed, because its connection is lost."""
         request = received.message
         assert isinstance(request, FetchRequest)
-        earlier = leader.parked.take_from(fetcher)
+        earlier = leader.parked_fetches.take_fetch_of(fetcher)
         if earlier is not None:
             self._respond(earlier.request)
-        if len(leader.parked) >= self._config.settings.parked_fetches_max:
+        if len(leader.parked_fetches) >= self._config.settings.parked_fetches_max:
             self._respond(received)
             return
         deadline_ms = now_ms + min(request.max_wait_ms, self._config.settings.max_wait_ms)
-        leader.parked.add(ParkedFetch(received, fetcher, request.topics[0].partitions[0], deadline_ms))
+        leader.parked_fetches.add(
+            ParkedFetch(received, fetcher, request.topics[0].partitions[0], deadline_ms)
+        )
 
     def complete_parked(self, now_ms: int) -> int | None:
-        """Respond to parked fetches that expired or have news; return when the next one expires."""
+        """Respond to parked fetches that have expired or have data; return when the next one expires."""
         leader = self._quorum_state.role
         if not isinstance(leader, LeaderState):
             return None
 
         def is_complete(fetch: ParkedFetch) -> bool:
-            return fetch.deadline_ms <= now_ms or self._has_news(leader, fetch.partition)
+            return fetch.deadline_ms <= now_ms or self._must_respond(leader, fetch.partition)
 
-        for fetch in leader.parked.take(is_complete):
+        for fetch in leader.parked_fetches.take(is_complete):
             self._respond(fetch.request)
-        return leader.parked.next_deadline_ms
+        return leader.parked_fetches.next_deadline_ms
 
     def _respond(self, received: RequestReceived, divergence: EpochEnd | SnapshotId | None = None) -> None:
         """Respond with the records from the fetch offset on, if any, or with the point of divergence."""
@@ -137,7 +139,7 @@ class FetchService:
     def _on_replica_fetch(
         self, leader: LeaderState, fetcher: ReplicaKey, offset: Offset, now_ms: int
     ) -> None:
-        """Note that a replica is alive and has all records below `offset` durably."""
+        """Record the position of a replica, which has all records below `offset` durably."""
         voter = self._position_of_voter(leader, fetcher)
         position = voter or leader.positions.observer(fetcher, now_ms)
         position.on_fetch(offset, self._log.end_offset, fetcher.directory_id, now_ms)
@@ -146,7 +148,7 @@ class FetchService:
             self.advance_high_watermark(leader, now_ms)
 
     def _position_of_voter(self, leader: LeaderState, fetcher: ReplicaKey) -> ReplicaPosition | None:
-        """Return the position of a voter, None for an observer; a voter is its id and its directory id."""
+        """Return the position of a voter, identified by id and directory id; None for an observer."""
         position = leader.positions.voters.get(fetcher.id)
         if position is None or not self._config.is_same_replica(position.key, fetcher):
             return None

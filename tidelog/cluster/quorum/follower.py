@@ -1,4 +1,4 @@
-"""The follower's side of replication: find the leader, fetch, append, truncate and load snapshots.
+"""Replication by the follower: find the leader, fetch, append, truncate and load snapshots.
 
 Source: KIP-595 (Fetch with diverging epochs), KIP-630 (snapshots), KIP-853 (bootstrap servers,
 UpdateRaftVoter), KIP-1186 (controllers that join the voter set by themselves).
@@ -68,8 +68,8 @@ class Follower:
             self._elections.start(now_ms)
             return now_ms
         if now_ms >= following.deadline_ms:
-            # An observer does not wait for the response of a silent leader: other nodes may know a new one.
-            # It also grants pre-votes again, because others may already regard it as a voter.
+            # An observer does not wait longer for the leader's response: other nodes may know a new leader.
+            # It also grants pre-votes again, because it may already be a voter for other replicas.
             self._connections.reset()
             following.on_fetch_timeout(now_ms + self._config.settings.fetch_timeout_ms)
         poll_at_ms: int | None = None
@@ -83,7 +83,7 @@ class Follower:
         return following.deadline_ms if poll_at_ms is None else min(poll_at_ms, following.deadline_ms)
 
     def on_request_failed(self, node_id: BrokerId) -> None:
-        """Note a request that got no response, or an error: an observer then asks another node."""
+        """Note a request that failed; an observer then sends its next request to another node."""
         following = self._quorum_state.role
         if isinstance(following, FollowerState):
             following.on_request_failed(node_id)
@@ -106,7 +106,7 @@ class Follower:
         self._connections.send(node_id, endpoints, request, now_ms, wait_ms=wait_ms)
 
     def _fetch_from_any(self, now_ms: int, *, excluded: BrokerId | None = None) -> int | None:
-        """Fetch from a random voter or bootstrap server, to learn the leader; return when to poll again.
+        """Fetch from a random voter or bootstrap server to find the leader; return when to poll again.
 
         The node `excluded` is used only if there is no other.
         """
@@ -147,7 +147,7 @@ class Follower:
         is_static = self._membership.kraft_version == KRAFT_VERSION_STATIC
         known = self._membership.voters.by_id.get(self._config.id)
         if known is not None and self._membership.is_voter:
-            # The leader keeps the reports of static voters for their upgrade (KIP-853).
+            # The leader stores the reports of static voters for the upgrade to dynamic voters (KIP-853).
             if known == own or (is_static and following.has_reported_voter):
                 return None
             following.on_voter_reported()
@@ -161,7 +161,7 @@ class Follower:
     # ---- responses
 
     def handle_fetch_response(self, message: FetchResponse, now_ms: int) -> bool:
-        """Apply what the leader sent; return whether the next request may be sent without a pause."""
+        """Apply the response; return whether the next request may be sent without a pause."""
         partition: PartitionData | None = only_fetched_partition(message.responses, "partition_index")
         if message.error_code != ErrorCode.NONE or partition is None:
             return False
@@ -180,7 +180,7 @@ class Follower:
         return True
 
     def _apply(self, following: FollowerState, partition: PartitionData) -> bool:
-        """Truncate to a diverging epoch, start to fetch a snapshot, or append records; return the success."""
+        """Truncate to a diverging epoch, start a snapshot fetch, or append records; return the success."""
         if partition.diverging_epoch.epoch >= 0:
             end = EpochEnd(partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset)
             return self._truncate(end)
@@ -256,7 +256,7 @@ class Follower:
         is_next = snapshot_id == snapshot.snapshot_id and partition.position == snapshot.position
         chunk = partition.unaligned_records
         if partition.error_code != ErrorCode.NONE or not is_next or not chunk:
-            # The leader may have deleted the snapshot. The response to the next fetch names one.
+            # The leader may have deleted the snapshot. The response to the next fetch contains a new id.
             following.end_snapshot()
             return False
         try:

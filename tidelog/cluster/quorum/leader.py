@@ -17,7 +17,7 @@ from tidelog.cluster.quorum.voter_changes import VoterChanges
 from tidelog.protocol.batch import BATCH_OVERHEAD
 
 RECORD_OVERHEAD = 24
-"""Upper bound of the bytes of a record besides its value; in fact at most about 20."""
+"""Upper bound of the bytes of a record without its value; the real overhead is at most about 20."""
 
 
 class Leader:
@@ -63,16 +63,16 @@ class Leader:
         return f"a batch of {size} bytes exceeds the maximum of {bound}" if size > bound else None
 
     def on_persist_completed(self, ticket: int, now_ms: int) -> None:
-        """Count the leader's own log for the high watermark up to where it is durable now."""
+        """Advance the high watermark after a flush: the leader's durable records count for it."""
         leader = self._quorum_state.role
         if isinstance(leader, LeaderState) and leader.on_flush_completed(ticket):
             self._fetch_service.advance_high_watermark(leader, now_ms)
 
     def poll(self, leader: LeaderState, now_ms: int) -> int:
-        """Resign without a majority; else do what is scheduled. Return when to poll again."""
+        """Resign without a majority; otherwise perform scheduled actions. Return when to poll again."""
         voters_needed = leader.positions.fetching_voters_needed
         if voters_needed == 0:
-            # A voter that is added has the whole timeout for its first fetch.
+            # Restarted continuously, so that an added voter has the whole timeout for its first fetch.
             leader.check_quorum.restart(now_ms)
         check_quorum_at_ms = self._config.rules.check_quorum_deadline_ms(
             leader.check_quorum.deadline_ms, voters_needed

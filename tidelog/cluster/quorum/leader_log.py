@@ -1,4 +1,4 @@
-"""What a leader appends to the metadata log: LeaderChange, voter sets and data."""
+"""The batches that a leader appends to the metadata log: LeaderChange, voter sets and data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LeaderLog:
         except KafkaError as error:
             if error.code is not ErrorCode.KAFKA_STORAGE_ERROR or self._membership.is_only_voter:
                 raise
-            # Another voter may have space.
+            # Another voter may have room on its disk.
             self._quorum_state.resign(now_ms)
 
     def append_control(self, records: Iterable[tuple[ControlRecordType, ControlMessage]]) -> Offset:

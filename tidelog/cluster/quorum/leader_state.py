@@ -1,4 +1,4 @@
-"""The role data of LEADER: how far each replica has fetched, and what that commits.
+"""The role data of LEADER: the fetch position of each replica, and the high watermark.
 
 Source: KIP-595, KIP-853 (positions by replica key), KAFKA-15489 (check quorum).
 """
@@ -18,7 +18,7 @@ from tidelog.protocol.messages.fetch import FetchPartition
 
 
 class ReplicaPosition:
-    """How far one replica has fetched, as its leader knows it."""
+    """The fetch position of one replica, which its leader knows from the fetches."""
 
     def __init__(
         self, key: ReplicaKey, end_offset: Offset | None = None, last_fetch_ms: int | None = None
@@ -30,7 +30,7 @@ class ReplicaPosition:
         self._last_fetch_leader_end_offset: Offset = -1
         self._has_acknowledged_leader = False
         self._directory_id: UUID | None = None
-        self._reported: Voter | None = None
+        self._reported_voter: Voter | None = None
 
     @property
     def key(self) -> ReplicaKey:
@@ -63,14 +63,14 @@ class ReplicaPosition:
         return self._directory_id
 
     @property
-    def reported(self) -> Voter | None:
+    def reported_voter(self) -> Voter | None:
         """The entry that a static voter reported by UpdateRaftVoter, for an upgrade; None if it did not."""
-        return self._reported
+        return self._reported_voter
 
     def on_fetch(
         self, offset: Offset, leader_end_offset: Offset, directory_id: UUID | None, now_ms: int
     ) -> None:
-        """Note that the replica has all records below `offset` durably.
+        """Record a fetch: the replica has all records below `offset` durably.
 
         It was caught up at its last fetch if `offset` is not below the end of the leader's log at that time.
         """
@@ -88,16 +88,16 @@ class ReplicaPosition:
         """Note that the replica knows the leader of this epoch."""
         self._has_acknowledged_leader = True
 
-    def report(self, voter: Voter) -> None:
+    def set_reported_voter(self, voter: Voter) -> None:
         """Note the entry that a static voter reported."""
-        self._reported = voter
+        self._reported_voter = voter
 
     def set_end_offset(self, offset: Offset) -> None:
         """Set the end of the durable log of the leader itself."""
         self._end_offset = offset
 
-    def identify(self, key: ReplicaKey) -> None:
-        """Set the key after a change of the voter set: it may contain the directory id now."""
+    def set_key(self, key: ReplicaKey) -> None:
+        """Set the key after a change of the voter set; the new key may contain the directory id."""
         self._key = key
 
 
@@ -147,7 +147,7 @@ class ReplicaPositions:
 
     @property
     def fetching_voters_needed(self) -> int:
-        """How many other voters make a majority, together with the leader if it is a voter."""
+        """The number of other voters that form a majority, together with the leader if it is a voter."""
         return len(self._voters) // 2 + (0 if self._own_id in self._voters else 1)
 
     def update_voters(self, voters: VoterSet) -> None:
@@ -158,7 +158,7 @@ class ReplicaPositions:
             old = before.get(voter.id)
             if old is not None and old.key.directory_id in (None, voter.key.directory_id):
                 position = before.pop(voter.id)
-                position.identify(voter.key)
+                position.set_key(voter.key)
             else:
                 position = self._observers.pop(voter.key, ReplicaPosition(voter.key))
             self._voters[voter.id] = position
@@ -196,7 +196,7 @@ class CheckQuorum:
     def __init__(self, timeout_ms: int, now_ms: int) -> None:
         self._timeout_ms = timeout_ms
         self._deadline_ms = now_ms + timeout_ms
-        self._fetched: set[BrokerId] = set()
+        self._fetching_voters: set[BrokerId] = set()
 
     @property
     def deadline_ms(self) -> int:
@@ -205,18 +205,18 @@ class CheckQuorum:
 
     def on_fetch(self, voter_id: BrokerId, voters_needed: int, now_ms: int) -> None:
         """Count a fetch of a voter; restart the timer if `voters_needed` voters have fetched."""
-        self._fetched.add(voter_id)
-        if len(self._fetched) >= voters_needed:
+        self._fetching_voters.add(voter_id)
+        if len(self._fetching_voters) >= voters_needed:
             self.restart(now_ms)
 
     def restart(self, now_ms: int) -> None:
-        """Start to wait for a majority again."""
-        self._fetched.clear()
+        """Restart the timer: a majority must fetch again."""
+        self._fetching_voters.clear()
         self._deadline_ms = now_ms + self._timeout_ms
 
     def retain(self, voter_ids: Iterable[BrokerId]) -> None:
-        """Forget fetches of replicas that are not voters any more."""
-        self._fetched.intersection_update(voter_ids)
+        """Remove the fetches of replicas that are no longer voters."""
+        self._fetching_voters.intersection_update(voter_ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,8 +247,8 @@ class ParkedFetches:
         """Park a fetch."""
         self._fetches.append(fetch)
 
-    def take_from(self, replica: ReplicaKey) -> ParkedFetch | None:
-        """Remove and return the fetch of a replica, if any. Consumers have no id and may park several."""
+    def take_fetch_of(self, replica: ReplicaKey) -> ParkedFetch | None:
+        """Remove and return the fetch of a replica, if any; consumers without id may park several fetches."""
         for fetch in self._fetches:
             if fetch.replica == replica and replica.id >= 0:
                 self._fetches.remove(fetch)
@@ -311,7 +311,7 @@ class LeaderState:
         self.epoch_start_offset = epoch_start_offset
         self.positions = ReplicaPositions(own_id, voters, settings)
         self.check_quorum = CheckQuorum(settings.check_quorum_timeout_ms, now_ms)
-        self.parked = ParkedFetches()
+        self.parked_fetches = ParkedFetches()
         self._high_watermark: Offset | None = None
         self._begin_epoch_at_ms = now_ms
         self._flush_ends: dict[int, Offset] = {}

@@ -1,4 +1,4 @@
-"""What requests and responses of all kinds report: epochs and their leaders.
+"""The epochs and leaders that requests and responses of other replicas report.
 
 Source: KIP-595; KafkaRaftClient of Apache Kafka for the meaning of errors.
 """
@@ -14,8 +14,8 @@ from tidelog.cluster.quorum.voter_set import Endpoint
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import BrokerId, LeaderEpoch
 
-_LEADER_MOVED = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-_NOT_SERVED = (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.INVALID_VOTER_KEY, ErrorCode.INVALID_REQUEST)
+_LEADER_CHANGED_ERRORS = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+_NOT_SERVED_ERRORS = (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.INVALID_VOTER_KEY, ErrorCode.INVALID_REQUEST)
 
 
 class LeaderTracker:
@@ -28,7 +28,7 @@ class LeaderTracker:
         self._membership = replica.membership
 
     def leader_endpoints(self, leader_id: BrokerId, node_endpoints: Sequence[Any]) -> tuple[Endpoint, ...]:
-        """Return the leader's endpoints as a response reports them, or else those in the voter set."""
+        """Return the leader's endpoints in a response, or else those in the voter set."""
         reported = tuple(
             Endpoint(self._config.settings.listener_name, node.host, node.port)
             for node in node_endpoints
@@ -47,7 +47,7 @@ class LeaderTracker:
     ) -> bool:
         """Apply a reported epoch and leader (-1 if unknown); return whether the state has changed.
 
-        A report is ignored if it contradicts what this replica knows of the current epoch.
+        A report is ignored if it contradicts the known leader of the current epoch.
         """
         state = self._quorum_state
         endpoints = endpoints or self._membership.endpoints_of(leader_id)
@@ -66,7 +66,7 @@ class LeaderTracker:
         if known_leader_id is not None and known_leader_id != leader_id:
             return False
         if state.state is State.PROSPECTIVE and known_leader_id == leader_id and not is_from_leader:
-            # Others may not know yet that this leader, which this replica no longer follows, has failed.
+            # This replica no longer follows the leader. Others may not have detected its failure yet.
             return False
         state.become_follower(epoch, leader_id, endpoints, now_ms)
         return True
@@ -101,8 +101,8 @@ class LeaderTracker:
         if epoch < known_epoch or error == ErrorCode.UNKNOWN_LEADER_EPOCH:
             return False
         has_changed = self.maybe_transition(epoch, leader_id, endpoints, now_ms)
-        if epoch > known_epoch or error in _LEADER_MOVED:
+        if epoch > known_epoch or error in _LEADER_CHANGED_ERRORS:
             return has_changed
         if has_changed:
             return None if error == ErrorCode.NONE else True
-        return False if error in _NOT_SERVED else None
+        return False if error in _NOT_SERVED_ERRORS else None

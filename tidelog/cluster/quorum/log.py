@@ -1,7 +1,7 @@
-"""The port to the metadata log: what the quorum requires of the log's storage.
+"""The port to the metadata log, which the quorum requires from the log's storage.
 
-All calls are synchronous and may leave written data in the page cache. The effect `Persist` says what
-must be durable, and when.
+All calls are synchronous and may leave written data in the page cache. The effect `Persist` states which
+data must be durable, and when.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class RaftLog(ReadableRaftLog, Protocol):
         """
 
     def advance_high_watermark(self, offset: Offset) -> None:
-        """Mark the log as committed up to `offset`, which is not below the present one nor above the end."""
+        """Mark the log as committed up to `offset`, between the current high watermark and the end."""
 
     def append_snapshot_chunk(
         self, snapshot_id: SnapshotId, position: int, chunk: bytes | memoryview

@@ -1,4 +1,4 @@
-"""All writes to a replica's log, and the voter sets that follow from them."""
+"""All writes to a replica's log, and the voter sets in the written records."""
 
 from __future__ import annotations
 

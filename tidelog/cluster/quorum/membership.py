@@ -1,4 +1,4 @@
-"""The voter set as one replica knows it, and the place of this replica in it."""
+"""The voter set that one replica knows, and the replica's own entry in it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Membership:
 
     @property
     def is_electable(self) -> bool:
-        """Whether this replica may stand for election.
+        """Whether this replica may become a candidate.
 
         A voter may, and so may a replica that was a voter until an uncommitted change removed it. Without its
         log, possibly no replica could commit that change (Ongaro's dissertation, 4.2.2). Its own vote does
@@ -76,6 +76,6 @@ class Membership:
         )
 
     def endpoints_of(self, node_id: BrokerId) -> tuple[Endpoint, ...]:
-        """Return the endpoints of a voter, or of one until the last change; empty for any other node."""
+        """Return the endpoints of a voter, also of one that the last change removed; else nothing."""
         voter = self.voters.by_id.get(node_id) or self._history.before_last.by_id.get(node_id)
         return () if voter is None else voter.endpoints

@@ -1,8 +1,8 @@
-"""The metadata quorum as one replica takes part in it: events in, effects out.
+"""One replica of the metadata quorum as a state machine: events in, effects out.
 
-`step` handles one event, then does everything that is scheduled by then. Its result is the list of effects
-that the caller must perform, in order (`tidelog.cluster.quorum.effects`). The caller calls `step` with a
-`Tick` at `deadline_ms`.
+`step` handles one event, and then all actions whose time has come. It returns the list of effects that the
+caller must perform, in order (`tidelog.cluster.quorum.effects`). The caller calls `step` with a `Tick` at
+`deadline_ms`.
 
 Errors: AssertionError (including `follower.CommittedRecordsLost`), and DecodeError for the content of the
 replica's own log, are final: the process ends.
@@ -62,7 +62,7 @@ from tidelog.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, 
 from tidelog.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from tidelog.protocol.messages.vote import VoteRequest, VoteResponse
 
-# No chain of transitions within one step is longer.
+# The bound on the chain of transitions within one step.
 _TRANSITIONS_MAX: Final = 8
 
 
@@ -180,7 +180,7 @@ class Quorum:
         return self._replica.history.at(end_offset)
 
     def describe(self, now_ms: int) -> QuorumDescription:
-        """Return what DescribeQuorum reports."""
+        """Return the state that DescribeQuorum reports."""
         return description.describe(self._replica, now_ms)
 
     # ---- private
@@ -239,7 +239,7 @@ class Quorum:
         return False
 
     def _poll(self, now_ms: int) -> None:
-        """Do what is scheduled, through several transitions if necessary, and set the next deadline."""
+        """Perform scheduled actions, with several transitions if necessary; set the next deadline."""
         deadline_ms: int | None = now_ms
         for _ in range(_TRANSITIONS_MAX):
             deadline_ms = self._poll_role(now_ms)

@@ -53,7 +53,7 @@ class QuorumState:
         self._membership = membership
         self._outbox = outbox
         self._connections = connections
-        self._announced: tuple[LeaderEpoch, BrokerId | None] = (-1, None)
+        self._last_announcement: tuple[LeaderEpoch, BrokerId | None] = (-1, None)
         self._state, self._role = self._initial_state(now_ms)
         self._announce()
 
@@ -185,7 +185,7 @@ class QuorumState:
         if self._membership.is_only_voter:
             return State.UNATTACHED, UnattachedState(now_ms)
         if leader_id == self._config.id and self._membership.is_electable:
-            # It may have lost records that it had not flushed, so it does not lead this epoch again.
+            # It may have lost unflushed records, so it does not become leader of this epoch again.
             preferred = tuple(voter.key for voter in self._membership.voters if voter.id != leader_id)
             return State.RESIGNED, ResignedState(preferred, self._election_deadline_ms(now_ms))
         if leader_id is not None and leader_id != self._config.id:
@@ -229,14 +229,14 @@ class QuorumState:
     def _announce(self) -> None:
         """Report a new epoch or leader."""
         current = (self.epoch, self.leader_id)
-        if current != self._announced:
-            self._announced = current
+        if current != self._last_announcement:
+            self._last_announcement = current
             self._outbox.add(LeaderChanged(*current))
 
     def _reject_pending(self, leader: LeaderState) -> None:
-        """Respond to the requests that were pending at the former leader, which is this replica."""
+        """Respond to the requests that were pending while this replica was the leader."""
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        for fetch in leader.parked.take_all():
+        for fetch in leader.parked_fetches.take_all():
             response = fetch_error_response(self.current_leader(fetch.request), error)
             self._outbox.respond(fetch.request, response)
         if leader.change is not None:

@@ -29,7 +29,7 @@ E = TypeVar("E")
 def vote_request(
     config: ReplicaConfig, voter: ReplicaKey, epoch: LeaderEpoch, log: ReadableRaftLog, *, pre_vote: bool
 ) -> vote.VoteRequest:
-    """Return the request to `voter` to elect this replica, whose log is `log`, in `epoch`."""
+    """Return the request to `voter` to vote in `epoch` for this replica, whose log is `log`."""
     partition = vote.RequestPartitionData(
         partition_index=METADATA_PARTITION,
         replica_epoch=epoch,
@@ -47,7 +47,7 @@ def vote_request(
 def begin_epoch_request(
     config: ReplicaConfig, voter: ReplicaKey, epoch: LeaderEpoch, endpoints: tuple[Endpoint, ...]
 ) -> begin_quorum_epoch.BeginQuorumEpochRequest:
-    """Return the notification to `voter` that this replica, reached at `endpoints`, leads `epoch`."""
+    """Return the notification to `voter` that this replica, with `endpoints`, is the leader of `epoch`."""
     partition = begin_quorum_epoch.RequestPartitionData(
         partition_index=METADATA_PARTITION,
         voter_directory_id=voter.wire_directory_id,
@@ -69,7 +69,7 @@ def end_epoch_request(
     endpoints: tuple[Endpoint, ...],
     preferred: tuple[ReplicaKey, ...],
 ) -> end_quorum_epoch.EndQuorumEpochRequest:
-    """Return the notification that this replica no longer leads `epoch`; `preferred` are the successors."""
+    """Return the notification that this replica has resigned in `epoch`; `preferred` are the successors."""
     partition = end_quorum_epoch.RequestPartitionData(
         partition_index=METADATA_PARTITION,
         leader_id=config.id,
@@ -89,7 +89,7 @@ def end_epoch_request(
 
 
 def fetch_request(config: ReplicaConfig, epoch: LeaderEpoch, log: ReadableRaftLog) -> fetch.FetchRequest:
-    """Return the request for the records after `log`; it says that the whole log is durable here."""
+    """Return the request for the records after `log`; it acknowledges that the whole log is durable."""
     settings = config.settings
     partition = fetch.FetchPartition(
         partition=METADATA_PARTITION,
@@ -138,7 +138,7 @@ def fetch_snapshot_request(
 def update_voter_request(
     config: ReplicaConfig, epoch: LeaderEpoch, voter: Voter
 ) -> update_raft_voter.UpdateRaftVoterRequest:
-    """Return the report of endpoints and versions of this voter that the voter set lacks."""
+    """Return the report of endpoints and versions of this voter that the voter set does not contain."""
     return update_raft_voter.UpdateRaftVoterRequest(
         cluster_id=config.cluster_id,
         current_leader_epoch=epoch,
@@ -154,7 +154,7 @@ def update_voter_request(
 def add_voter_request(config: ReplicaConfig, voter: Voter) -> add_raft_voter.AddRaftVoterRequest:
     """Return the request to add this replica as a voter (KIP-1186).
 
-    The leader responds as soon as the record is in its log: this replica must fetch the record then.
+    The leader responds as soon as the record is in its log, because this replica must fetch the record.
     """
     return add_raft_voter.AddRaftVoterRequest(
         cluster_id=config.cluster_id,
@@ -169,7 +169,7 @@ def add_voter_request(config: ReplicaConfig, voter: Voter) -> add_raft_voter.Add
 def remove_voter_request(
     config: ReplicaConfig, voter: ReplicaKey
 ) -> remove_raft_voter.RemoveRaftVoterRequest:
-    """Return the request to remove `voter`, which is this node with a directory that it has lost."""
+    """Return the request to remove `voter`: this node with a directory that it no longer has."""
     return remove_raft_voter.RemoveRaftVoterRequest(
         cluster_id=config.cluster_id, voter_id=voter.id, voter_directory_id=voter.wire_directory_id
     )

@@ -1,4 +1,4 @@
-"""The responses of the quorum; each reports the leader as far as the responding replica knows it."""
+"""The responses of the quorum; each contains the leader that the responding replica knows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ENDPOINT_SINCE: Final[dict[int, int]] = {52: 1, 53: 1, 54: 1, 1: 16, 59: 1}
 
 @dataclass(frozen=True, slots=True)
 class CurrentLeader:
-    """The leader as a response reports it: `leader_id` is -1 and `endpoint` is None if unknown."""
+    """The leader in a response: `leader_id` is -1 and `endpoint` is None if unknown."""
 
     leader_id: int
     epoch: LeaderEpoch

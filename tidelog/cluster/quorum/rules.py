@@ -44,15 +44,15 @@ class QuorumRules:
         voter.become_prospective(now_ms)
 
     def grants_pre_vote(self, state: State, role: Role) -> bool:
-        """Return whether a pre-vote is granted: not while the leader is known to be alive (KIP-996)."""
+        """Return whether to grant a pre-vote: not while fetches from a leader succeed (KIP-996)."""
         has_live_leader = isinstance(role, FollowerState) and role.has_fetched
         return state is not State.LEADER and not has_live_leader
 
     def is_log_up_to_date(self, candidate_end: tuple[int, int], own_end: tuple[int, int]) -> bool:
-        """Return whether a candidate's log is not behind the voter's; both are (epoch, end offset)."""
+        """Return whether a candidate's log is at least as long as the voter's, by (epoch, end offset)."""
         return candidate_end >= own_end
 
-    def is_vote_free(self, vote: ReplicaKey | None, state: State) -> bool:
+    def has_not_voted(self, vote: ReplicaKey | None, state: State) -> bool:
         """Return whether the voter has not voted in this epoch yet."""
         return vote is None and state is not State.CANDIDATE
 

@@ -21,7 +21,7 @@ class QuorumSettings:
     fetch_max_bytes: int
     snapshot_chunk_max_bytes: int
     auto_join: bool
-    """`controller.quorum.auto.join.enable`: a controller that is an observer asks to be added (KIP-1186)."""
+    """`controller.quorum.auto.join.enable`: a controller that is an observer joins the voters (KIP-1186)."""
     listener_name: str
     """The default listener of voters: the first of `controller.listener.names`."""
     fetch_max_wait_ms: int = 500
@@ -32,7 +32,7 @@ class QuorumSettings:
     parked_fetches_max: int = 1000
     observers_max: int = 1000
     observer_session_timeout_ms: int = 300_000
-    """The leader forgets an observer that has not fetched for this time."""
+    """The time without a fetch after which the leader removes an observer."""
     voters_max: int = 63
     voter_change_timeout_ms: int = 30_000
     """Upper bound of the time that AddRaftVoter and RemoveRaftVoter wait for their record to be committed."""

@@ -28,7 +28,7 @@ from tidelog.protocol.ids import BrokerId
 
 
 class State(Enum):
-    """See the table above."""
+    """The state of a replica; the table at the head of the file describes each state."""
 
     UNATTACHED = "unattached"
     VOTED = "voted"
@@ -66,11 +66,11 @@ class NomineeState:
     """The role data of PROSPECTIVE and CANDIDATE: counts the votes or pre-votes of one set of voters."""
 
     def __init__(self, voters: VoterSet, deadline_ms: int, granted: Iterable[BrokerId] = ()) -> None:
-        """`deadline_ms`: the end of this attempt. `granted`: the votes already granted, such as its own."""
+        """Start an attempt that ends at `deadline_ms`; `granted` are votes that it already has."""
         self.voters = voters
         self._deadline_ms = deadline_ms
-        self._granted = set(granted)
-        self._rejected: set[BrokerId] = set()
+        self._granting_ids = set(granted)
+        self._rejecting_ids: set[BrokerId] = set()
 
     @property
     def deadline_ms(self) -> int:
@@ -80,26 +80,30 @@ class NomineeState:
     @property
     def granting_voters(self) -> list[BrokerId]:
         """The voters that granted their vote, in order of ids."""
-        return sorted(self._granted)
+        return sorted(self._granting_ids)
 
     @property
     def unrecorded_voters(self) -> list[BrokerId]:
         """The voters that have not responded, in order of ids."""
-        return [each for each in self.voters.ids if each not in self._granted and each not in self._rejected]
+        return [
+            each
+            for each in self.voters.ids
+            if each not in self._granting_ids and each not in self._rejecting_ids
+        ]
 
     @property
     def is_elected(self) -> bool:
         """Whether a majority granted its vote."""
-        return len(self._granted) >= self.voters.majority
+        return len(self._granting_ids) >= self.voters.majority
 
     @property
     def is_rejected(self) -> bool:
         """Whether the voters that have not rejected are no majority."""
-        return len(self.voters) - len(self._rejected) < self.voters.majority
+        return len(self.voters) - len(self._rejecting_ids) < self.voters.majority
 
     def record_vote(self, voter_id: BrokerId, *, is_granted: bool) -> None:
         """Count the vote of one voter."""
-        (self._granted if is_granted else self._rejected).add(voter_id)
+        (self._granting_ids if is_granted else self._rejecting_ids).add(voter_id)
 
     def back_off_until(self, deadline_ms: int) -> None:
         """End this attempt no later than at `deadline_ms`."""
@@ -137,12 +141,12 @@ class FollowerState:
 
     @property
     def deadline_ms(self) -> int:
-        """When a voter starts an election and an observer also asks other nodes for the leader."""
+        """The time at which a voter starts an election, and an observer looks for a new leader."""
         return self._deadline_ms
 
     @property
     def update_voter_at_ms(self) -> int:
-        """When this replica next compares its entry in the voter set with itself."""
+        """The time at which this replica next checks its entry in the voter set."""
         return self._update_voter_at_ms
 
     @property
@@ -152,7 +156,7 @@ class FollowerState:
 
     @property
     def has_leader_failed(self) -> bool:
-        """Whether the last request to the leader failed; an observer then asks another node."""
+        """Whether the last request to the leader failed; an observer then fetches from another node."""
         return self._has_leader_failed
 
     @property
@@ -172,7 +176,7 @@ class FollowerState:
         self._has_leader_failed = False
 
     def on_fetch_timeout(self, deadline_ms: int) -> None:
-        """Restart the fetch timeout of an observer, and regard the leader as failed."""
+        """Restart the fetch timeout of an observer, and mark the leader as failed."""
         self._deadline_ms = deadline_ms
         self._has_fetched = False
         self._has_leader_failed = True
@@ -183,7 +187,7 @@ class FollowerState:
         self._has_fetched = False
 
     def on_request_failed(self, node_id: BrokerId) -> None:
-        """Note which node a request failed at: the leader, or another node that was asked in its place."""
+        """Note a request that failed at the leader or at another node."""
         self._has_leader_failed = node_id == self.leader_id
 
     def schedule_voter_update(self, at_ms: int) -> None:
@@ -213,8 +217,8 @@ class ResignedState:
     """The role data of RESIGNED: the voters that must still be notified, and the preferred successors."""
 
     def __init__(self, preferred: tuple[ReplicaKey, ...], deadline_ms: int) -> None:
-        """`preferred`: the other voters, the best candidate first. `deadline_ms`: the end of this state."""
-        self.preferred = preferred
+        """Start the state, which ends at `deadline_ms`; `preferred` are the other voters, the best first."""
+        self.preferred_successors = preferred
         self.deadline_ms = deadline_ms
         self._unacknowledged = {each.id for each in preferred}
 
@@ -223,7 +227,7 @@ class ResignedState:
         return voter_id not in self._unacknowledged
 
     def acknowledge(self, voter_id: BrokerId) -> None:
-        """Note that a voter knows of the resignation."""
+        """Note that a voter has acknowledged the resignation."""
         self._unacknowledged.discard(voter_id)
 
 

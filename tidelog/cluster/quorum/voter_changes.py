@@ -58,7 +58,7 @@ class VoterChanges:
     # ---- AddRaftVoter
 
     def handle_add(self, received: RequestReceived, now_ms: int) -> None:
-        """Ask the new voter for its supported versions; `handle_versions` then appends the voter set."""
+        """Request the versions that the new voter supports; `handle_versions` then appends the voter set."""
         request = received.message
         assert isinstance(request, AddRaftVoterRequest)
         refusal = self._refuse_add(request, now_ms)
@@ -93,7 +93,7 @@ class VoterChanges:
             name = self._config.settings.listener_name
             return ErrorCode.INVALID_REQUEST, f"no endpoint for the default listener {name}"
         if not _are_within_bound(endpoints):
-            return ErrorCode.INVALID_REQUEST, f"{len(endpoints)} endpoints are too many for one voter"
+            return ErrorCode.INVALID_REQUEST, f"the {len(endpoints)} endpoints of the voter are too large"
         refusal = self._refuse_change()
         if refusal is not None:
             return refusal
@@ -189,7 +189,7 @@ class VoterChanges:
     # ---- UpdateRaftVoter
 
     def handle_update(self, received: RequestReceived) -> None:
-        """Append or note other endpoints or versions of a voter; respond at once."""
+        """Append or store new endpoints or versions of a voter; respond at once."""
         request = received.message
         assert isinstance(request, UpdateRaftVoterRequest)
         error = self._refuse_update(request)
@@ -208,7 +208,7 @@ class VoterChanges:
     def _update(self, voter: Voter) -> None:
         voters = self._membership.voters
         if self._history.kraft_version == KRAFT_VERSION_STATIC:
-            self._quorum_state.leader_state.positions.voters[voter.id].report(voter)
+            self._quorum_state.leader_state.positions.voters[voter.id].set_reported_voter(voter)
         elif voters.by_id[voter.id] != voter:
             self._leader_log.append_control([voters_record(voters.with_voter(voter))])
 
@@ -278,19 +278,19 @@ class VoterChanges:
         return [self._as_dynamic(leader, voter) for voter in self._membership.voters]
 
     def _as_dynamic(self, leader: LeaderState, voter: Voter) -> Voter:
-        """Return a static voter as it reported itself, or with the directory id in its fetches, if any."""
+        """Return the entry that a static voter reported, else one with the directory id of its fetches."""
         if voter.id == self._config.id:
             return self._membership.own_voter
         position = leader.positions.voters[voter.id]
-        if position.reported is not None:
-            return position.reported
+        if position.reported_voter is not None:
+            return position.reported_voter
         key = ReplicaKey(voter.id, position.directory_id)
         return replace(voter, key=key, kraft_version_max=KRAFT_VERSION_DYNAMIC)
 
     # ---- the end of a change
 
     def on_high_watermark(self, leader: LeaderState, high_watermark: Offset, now_ms: int) -> None:
-        """End a committed change; a leader that is not a voter any more then resigns."""
+        """End a committed change; a leader that is no longer a voter then resigns."""
         change = leader.change
         if change is not None and change.offset is not None and change.offset < high_watermark:
             self._quorum_state.end_voter_change(ErrorCode.NONE)
@@ -299,7 +299,7 @@ class VoterChanges:
             self._quorum_state.resign(now_ms)
 
     def poll(self, leader: LeaderState, now_ms: int) -> int | None:
-        """End a change that has timed out; return when the pending change does, None without one."""
+        """End a change that has timed out; return the deadline of the pending change, None without one."""
         change = leader.change
         if change is None:
             return None

@@ -51,7 +51,7 @@ async def brokers(request_timeout_ms: int = 5_000) -> AsyncIterator[Brokers]:
         made = Brokers(own, quorum.controllers)
         made.channel = BrokerChannel(
             node_id=9,
-            answer_here=InProcessRequests(own.dispatcher, CLOCK, "9").answer,
+            handle_locally=InProcessRequests(own.dispatcher, CLOCK, "9").handle,
             find=made.find,
             environment=SystemEnvironment(),
             settings=replace(SETTINGS, request_timeout_ms=request_timeout_ms),
@@ -172,13 +172,13 @@ async def test_a_broker_that_cannot_lead_any_more_fails_its_requests_at_once(cha
         seen = answers(broker, asyncio.Event().wait)
         waiting = [asyncio.ensure_future(known.ask(1)) for _ in range(CONNECTIONS_MAX + 1)]
         await eventually(lambda: len(seen) == CONNECTIONS_MAX)
-        known.channel.follow(image(known, fenced=()))
+        known.channel.on_metadata_changed(image(known, fenced=()))
         assert not any(one.done() for one in waiting)
         if change == "gone":
             del known.addresses[1]
         elif change == "moved":
             known.addresses[1] = known.addresses[2]
-        known.channel.follow(image(known, fenced=(1,) if change == "fenced" else ()))
+        known.channel.on_metadata_changed(image(known, fenced=(1,) if change == "fenced" else ()))
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)
         assert {isinstance(each, KafkaError) and each.code for each in outcomes} == {
             ErrorCode.NETWORK_EXCEPTION

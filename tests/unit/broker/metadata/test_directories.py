@@ -109,7 +109,7 @@ class RefusingFileSystem(CrashFileSystem):
 def test_a_directory_that_the_disk_refuses_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     assert list(prepare(RefusingFileSystem()).directory_ids) == ["/a"]
     assert [record.getMessage() for record in caplog.records] == [
-        "cannot use log directory /b: [Errno 13] Permission denied: '/b'"
+        "Cannot use log directory /b: [Errno 13] Permission denied: '/b'"
     ]
 
 

@@ -371,7 +371,7 @@ def test_a_log_without_its_beginning_and_without_a_snapshot_is_refused() -> None
     log.clean()
     log.close(clean=True)
     disk.unlink(log.snapshots.path(SnapshotId(30, 1)))
-    with pytest.raises(CorruptFile, match="no snapshot contains the records below"):
+    with pytest.raises(CorruptFile, match="no snapshot contains the records before it"):
         open_log(disk, SMALL)
 
 

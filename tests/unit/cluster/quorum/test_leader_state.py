@@ -60,11 +60,11 @@ def test_replicas_keep_their_positions_when_they_become_voters_or_observers() ->
         state.positions.voters[number].set_end_offset(end)
     state.positions.observer(voter(3).key, 0).set_end_offset(3)
     state.check_quorum.on_fetch(2, 2, 0)
-    assert state.check_quorum._fetched == {2}
+    assert state.check_quorum._fetching_voters == {2}
     state.update_voters(dynamic(1, 3))
     assert {number: each.end_offset for number, each in state.positions.voters.items()} == {1: 5, 3: 3}
     assert [key.id for key in state.positions.observers] == [2]
-    assert state.check_quorum._fetched == set()
+    assert state.check_quorum._fetching_voters == set()
 
 
 def test_a_voter_with_another_directory_has_a_new_position() -> None:

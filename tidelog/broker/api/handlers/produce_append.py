@@ -160,7 +160,7 @@ class ProduceAppender:
         """Return the result of a partition whose append failed; log an error that clients cannot correct."""
         if not isinstance(error, KafkaError):
             self._log_limit.log(
-                logger, logging.ERROR, "produce to partition %d of %s failed",
+                logger, logging.ERROR, "Produce to partition %d of %s failed",
                 requested.partition, requested.topic or requested.topic_id, error=error,
             )  # fmt: skip
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.text)

@@ -190,9 +190,9 @@ class WriteTxnMarkersHandler:
 
 def _code(error: Exception, topic_partition: TopicPartition) -> ErrorCode:
     if isinstance(error, KafkaError):
-        logger.info("cannot append a transaction marker to %s: %s", topic_partition, error)
+        logger.info("Cannot append a transaction marker to %s: %s", topic_partition, error)
         return error.code
-    logger.error("cannot append a transaction marker to %s", topic_partition, exc_info=error)
+    logger.error("Cannot append a transaction marker to %s", topic_partition, exc_info=error)
     return ErrorCode.UNKNOWN_SERVER_ERROR
 
 

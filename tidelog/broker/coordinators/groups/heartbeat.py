@@ -33,7 +33,7 @@ class HeartbeatCommand:
             member = group.check_member(request.member_id, request.group_instance_id)
             check_generation(group, request.generation_id)
         except KafkaError as error:
-            logger.debug("group %s rejected a heartbeat: %s", request.group_id, error)
+            logger.debug("Group %s rejected a heartbeat: %s", request.group_id, error)
             return HeartbeatResponse(error_code=error.code)
         self._rebalance.keep_alive(group, member, now)
         if group.state is GroupState.PREPARING_REBALANCE:

@@ -68,7 +68,7 @@ class JoinCommand:
                 self._check_room(group, request.member_id)
                 writes = self._rejoin(group, client, request, reply, now)
         except KafkaError as error:
-            logger.info("group %s rejected a join: %s", request.group_id, error)
+            logger.info("Group %s rejected a join: %s", request.group_id, error)
             return Outcome(
                 Pending.of(JoinGroupResponse(member_id=_id_in(error, request), error_code=error.code))
             )

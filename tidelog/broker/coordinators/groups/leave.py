@@ -99,7 +99,7 @@ class LeaveCommand:
         assert group is not None, "it has the member"
         self._rebalance.evict(group, member_id)
         left.append(member_id)
-        logger.info("group %s: %s left: %s", group.group_id, member_id, identity.reason or "not provided")
+        logger.info("Group %s: %s left: %s", group.group_id, member_id, identity.reason or "not provided")
         return _result(identity, ErrorCode.NONE)
 
 

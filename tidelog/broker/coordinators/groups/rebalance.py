@@ -76,7 +76,7 @@ class Rebalance:
         member = group.parked.member_of_join(reply)
         if member is None or not member.is_new or member.is_static:
             return NOTHING
-        logger.info("group %s: new member %s has disconnected", group.group_id, member.member_id)
+        logger.info("Group %s: new member %s has disconnected", group.group_id, member.member_id)
         self.evict(group, member.member_id)
         return self.complete_if_all_joined(group, now)
 
@@ -107,7 +107,7 @@ class Rebalance:
         group.join_phase.has_new_member = False
         is_initial = group.state is GroupState.EMPTY
         group.transition(GroupState.PREPARING_REBALANCE, now)
-        logger.info("group %s rebalances after generation %s: %s", group.group_id, group.generation, reason)
+        logger.info("Group %s rebalances after generation %s: %s", group.group_id, group.generation, reason)
         if is_initial:
             delay_ms = self._config.group_initial_rebalance_delay_ms
             remaining_ms = max(group.rebalance_timeout_ms() - delay_ms, 0)
@@ -148,21 +148,21 @@ class Rebalance:
         for member_id in late:
             self.evict(group, member_id)
         if late:
-            logger.info("group %s: removed members that did not join again: %s", group.group_id, late)
+            logger.info("Group %s: removed members that did not join again: %s", group.group_id, late)
         if group.members and not group.elect_joined_leader():
-            logger.warning("group %s: no static member has joined again; waiting", group.group_id)
+            logger.warning("Group %s: no static member has joined again; waiting", group.group_id)
             self._wait_for_joins(group, now, group.rebalance_timeout_ms(), None)
             return NOTHING
         group.start_next_generation(now)
         if group.state is GroupState.EMPTY:
-            logger.info("group %s is empty in generation %s", group.group_id, group.generation)
+            logger.info("Group %s is empty in generation %s", group.group_id, group.generation)
             return Writes((group_metadata(group, {}),), _log_failure(group))
         self._complete_joins(group, now)
         return NOTHING
 
     def _complete_joins(self, group: Group, now: Moment) -> None:
         logger.info(
-            "group %s has generation %s with %s members", group.group_id, group.generation, len(group.members)
+            "Group %s has generation %s with %s members", group.group_id, group.generation, len(group.members)
         )
         for member in group.members.values():
             group.parked.complete_join(member, group.generation_reply(member))
@@ -212,7 +212,7 @@ class Rebalance:
         """Remove a member whose session has expired, and rebalance."""
         if member_id in group.pending_members:
             self.evict(group, member_id)
-            logger.info("group %s: pending member %s did not join in time", group.group_id, member_id)
+            logger.info("Group %s: pending member %s did not join in time", group.group_id, member_id)
             if group.state is GroupState.PREPARING_REBALANCE and group.all_members_joined:
                 return self.complete(group, now)
             return NOTHING
@@ -223,7 +223,7 @@ class Rebalance:
         reason = f"the session of {member_id} has expired"
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             return self.start(group, reason, now)
-        logger.info("group %s: %s", group.group_id, reason)
+        logger.info("Group %s: %s", group.group_id, reason)
         if group.state is GroupState.PREPARING_REBALANCE and group.all_members_joined:
             return self.complete(group, now)
         return NOTHING
@@ -246,7 +246,7 @@ def _log_failure(group: Group) -> FollowUp:
         # The previous generation stays in the log. Its members have left, so after a restart
         # their sessions would just expire.
         if error is not ErrorCode.NONE:
-            logger.warning("group %s: cannot write the empty generation: %s", group.group_id, error.name)
+            logger.warning("Group %s: cannot write the empty generation: %s", group.group_id, error.name)
         return NOTHING
 
     return follow_up

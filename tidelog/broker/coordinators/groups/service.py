@@ -334,7 +334,7 @@ class GroupService:
                     shard.perform(writes)
                 await asyncio.sleep(0)
             if count:
-                logger.info("partition %s: %s records have expired", shard.partition, count)
+                logger.info("Partition %s: %s records have expired", shard.partition, count)
 
 
 def _offsets_in(

@@ -58,7 +58,7 @@ class StaticJoin:
         member.is_new = False
         self._rebalance.keep_alive(group, member, now)
         group.parked.park_join(member, reply)
-        logger.info("group %s: %s replaces %s", group.group_id, member_id, old_id)
+        logger.info("Group %s: %s replaces %s", group.group_id, member_id, old_id)
         reason = f"static member {request.group_instance_id} rejoined: {request.reason or 'not provided'}"
         if group.state is GroupState.COMPLETING_REBALANCE:
             # The leader may be computing an assignment with the old id.

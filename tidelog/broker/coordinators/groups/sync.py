@@ -40,7 +40,7 @@ class SyncCommand:
         try:
             group, member = self._check(request)
         except KafkaError as error:
-            logger.info("group %s rejected a sync: %s", request.group_id, error)
+            logger.info("Group %s rejected a sync: %s", request.group_id, error)
             return Outcome(Pending.of(SyncGroupResponse(error_code=error.code)))
         self._rebalance.on_member_synced(group, member.member_id)
         if group.state is GroupState.STABLE:
@@ -78,7 +78,7 @@ class SyncCommand:
         assignments = {member_id: sent.get(member_id, b"") for member_id in group.members}
         missing = [member_id for member_id in assignments if member_id not in sent]
         if missing:
-            logger.warning("group %s: the leader sent no assignment for members %s", group.group_id, missing)
+            logger.warning("Group %s: the leader sent no assignment for members %s", group.group_id, missing)
         generation = group.generation
         group.assigned_generation = generation
 

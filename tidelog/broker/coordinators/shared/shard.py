@@ -157,7 +157,7 @@ class Shard(Generic[CoordinatorT]):
         except Exception as error:
             # Any error: otherwise clients would get COORDINATOR_LOAD_IN_PROGRESS for ever.
             bug = None if isinstance(error, KafkaError | OSError | ValueError) else error
-            logger.error("cannot load partition %s: %s", self.partition, error, exc_info=bug)
+            logger.error("Cannot load partition %s: %s", self.partition, error, exc_info=bug)
             if self.state is ShardState.LOADING:
                 self.state = ShardState.FAILED
             return
@@ -166,7 +166,7 @@ class Shard(Generic[CoordinatorT]):
             self.perform(writes)
         self.schedule_tick()
         took_ms = self._clock.monotonic_ms() - started_ms
-        logger.info("partition %s: loaded %s records in %s ms", self.partition, count, took_ms)
+        logger.info("Partition %s: loaded %s records in %s ms", self.partition, count, took_ms)
 
     async def _replay_log(self) -> tuple[int, Offset]:
         """Replay the log until its end or until the shard is closed. Return record count and end offset."""
@@ -249,10 +249,10 @@ class Shard(Generic[CoordinatorT]):
         except KafkaError as error:
             # The storage logs its own errors, and on a full disk every append fails.
             level = logging.DEBUG if error.code is ErrorCode.KAFKA_STORAGE_ERROR else logging.WARNING
-            logger.log(level, "partition %s: records are not appended: %s", self.partition, error)
+            logger.log(level, "Partition %s: records are not appended: %s", self.partition, error)
             return error.code
         except (OSError, ValueError) as error:
-            logger.error("partition %s: records cannot be appended: %s", self.partition, error)
+            logger.error("Partition %s: records cannot be appended: %s", self.partition, error)
             return ErrorCode.UNKNOWN_SERVER_ERROR
         replay(appended.base_offset)
         committed = asyncio.ensure_future(appended.committed)
@@ -378,5 +378,5 @@ def _outcome_of(committed: asyncio.Future[None]) -> ErrorCode:
     code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
     # Leadership moves whenever a node is stopped: this is not an error.
     level = logging.INFO if code is ErrorCode.NOT_LEADER_OR_FOLLOWER else logging.ERROR
-    logger.log(level, "appended records are not committed: %s", error)
+    logger.log(level, "Appended records are not committed: %s", error)
     return code

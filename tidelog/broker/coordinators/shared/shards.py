@@ -109,7 +109,7 @@ class Shards(Generic[CoordinatorT]):
         """Load a partition again, because its state in memory differs from its log."""
         if self._shards.get(shard.partition) is shard:
             logger.error(
-                "the append to partition %s of %s failed; loading it again", shard.partition, self._name
+                "The append to partition %s of %s failed; loading it again", shard.partition, self._name
             )
             self.on_resignation(shard.partition)
             if self._is_running:

@@ -163,10 +163,10 @@ class MarkerSender:
                     # Other brokers may lead these partitions now: the rest of the queue is retried, too.
                     batch += queue
                     queue.clear()
-                    logger.info("cannot write markers of %d transactions; retrying: %s", len(batch), error)
+                    logger.info("Cannot write markers of %d transactions; retrying: %s", len(batch), error)
                     self._retry_all_later(batch)
                 except Exception:
-                    logger.exception("cannot send markers to broker %s; retrying", broker)
+                    logger.exception("Cannot send markers to broker %s; retrying", broker)
                     self._retry_all_later(batch)
         finally:
             # No other code runs between the last check of the queue and this.
@@ -226,7 +226,7 @@ def _log_missing(missing: list[_Markers], errors: Iterable[int | None]) -> None:
     """Log one line for all transactions: it is repeated with every attempt, which may be for hours."""
     marking, partitions = missing[0]
     logger.info(
-        "markers of %d transactions are missing (errors %s); retrying; one is of %r in %s",
+        "Markers of %d transactions are missing (errors %s); retrying; one is of %r in %s",
         len(missing), errors, marking.transactional_id, partitions[0],
     )  # fmt: skip
 

@@ -43,7 +43,7 @@ class TransactionTimeouts:
             metadata = entry.committed
             if metadata is None or entry.is_pending or not _has_timed_out(metadata, now.wall_ms):
                 continue
-            logger.info("aborting the transaction of %r: it has timed out", metadata.transactional_id)
+            logger.info("Aborting the transaction of %r: it has timed out", metadata.transactional_id)
             aborted = metadata.prepare_fence().prepare_end(
                 TransactionState.PREPARE_ABORT, self._transaction_version(), now.wall_ms
             )

@@ -246,15 +246,15 @@ class AddPartitionsToTxnManager:
         except KafkaError as error:
             if error.code is ErrorCode.UNSUPPORTED_VERSION:
                 logger.warning(
-                    "broker %d cannot verify transactions; they are not verified: %s", broker, error
+                    "Broker %d cannot verify transactions; they are not verified: %s", broker, error
                 )
                 for addition in additions:
                     if addition.transaction.support is not ClientSupport.ADDS_PARTITIONS:
                         addition.complete({})
             else:
-                logger.warning("broker %d did not verify transactions: %s", broker, error)
+                logger.warning("Broker %d did not verify transactions: %s", broker, error)
         except Exception:
-            logger.exception("cannot verify transactions with broker %d", broker)
+            logger.exception("Cannot verify transactions with broker %d", broker)
         finally:
             # After any failure, no caller may wait for ever.
             for addition in additions:

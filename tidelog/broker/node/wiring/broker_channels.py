@@ -13,12 +13,12 @@ from tidelog.broker.node.wiring.node_context import NodeContext
 class BrokerChannels:
     """The channels for transaction markers and for verifications.
 
-    A marker is acknowledged when it is replicated. A verification must not wait for that on the same
+    A marker is acknowledged when it is replicated. A verification must not wait for this on the same
     connection.
     """
 
     def __init__(self, context: NodeContext, dispatcher: Dispatcher, store: MetadataStore) -> None:
-        """Create the channels; they follow the addresses in the metadata."""
+        """Create the channels, which use the current addresses in the metadata."""
         self.markers = _create_channel(context, dispatcher, store)
         self.verifications = _create_channel(context, dispatcher, store)
 
@@ -32,10 +32,10 @@ def _create_channel(context: NodeContext, dispatcher: Dispatcher, store: Metadat
     config = context.config
     channel = BrokerChannel(
         node_id=config.node_id,
-        answer_here=InProcessRequests(dispatcher, context.clock, str(config.node_id)).answer,
+        handle_locally=InProcessRequests(dispatcher, context.clock, str(config.node_id)).handle,
         find=lambda broker: broker_address(store.image, broker, config.inter_broker_listener),
         environment=context.environment,
         settings=node_connection_settings(config, request_timeout_ms=config.request_timeout_ms),
     )
-    store.subscribe(lambda _, image: channel.follow(image))
+    store.subscribe(lambda _, image: channel.on_metadata_changed(image))
     return channel

@@ -1,4 +1,4 @@
-"""The listeners of a broker, and the way of their requests to the handlers."""
+"""The listeners of a broker, and the dispatch of their requests to handlers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class BrokerNetwork:
     """Owns the listeners: `bind`, then `start` when handlers are registered, `close` at the end."""
 
     def __init__(self, context: NodeContext) -> None:
-        """Create the listeners unbound. Errors: ConfigError for a limit of a host that cannot be resolved."""
+        """Create the listeners without binding them. Errors: ConfigError for a host without an address."""
         self._context = context
         self._budget = process_budget()
         self._is_closed = False
@@ -39,7 +39,7 @@ class BrokerNetwork:
         return {name: listener.port for name, listener in self.server.listeners.items()}
 
     def advertised(self) -> tuple[Listener, ...]:
-        """Return the addresses that clients connect to."""
+        """Return the listeners with their advertised addresses."""
         return self._context.config.advertised(self._context.host_name, self.ports)
 
     async def start(self) -> None:
@@ -55,7 +55,7 @@ class BrokerNetwork:
         await self.server.close(timeout_s)
 
     def _refusal_reason(self, descriptor: int, is_protected: bool) -> str | None:
-        """Return why an accepted socket is one too many; None if it is not.
+        """Return the reason to refuse an accepted socket; None if it may stay.
 
         `is_protected`: brokers connect to this listener. Their connections do not count against the limit.
         """

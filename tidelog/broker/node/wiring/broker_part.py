@@ -21,14 +21,14 @@ from tidelog.broker.node.wiring.node_context import NodeContext
 from tidelog.broker.node.wiring.purgatories import Purgatories
 from tidelog.broker.node.wiring.quorum_part import QuorumPart
 from tidelog.broker.node.wiring.stages import Action, Stage, Stages
-from tidelog.broker.node.wiring.topic_followers import CoordinatorRoles, TopicFollower, coordinators_of
+from tidelog.broker.node.wiring.topic_subscribers import CoordinatorRoles, TopicSubscriber, coordinators_of
 from tidelog.broker.node.wiring.transactional_writes import TransactionalWrites
 from tidelog.broker.partitions.waiting_requests import WaitingRequests
 from tidelog.broker.replication.node_replication import NodeReplication, ReplicationPorts
 from tidelog.broker.replication.replica_metrics import report_replicas
 
 if TYPE_CHECKING:
-    from tidelog.broker.tier.part import RemotePart
+    from tidelog.broker.tier.tiered_storage import TieredStorage
 
 REMOTE_CLOSE_TIMEOUT_S: Final = 5.0
 REMOTE_ABANDON_TIMEOUT_S: Final = 0.5
@@ -36,15 +36,15 @@ REMOTE_ABANDON_TIMEOUT_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerPart:
-    """The running broker. `remote` is None if tiered storage is off."""
+    """The running broker. `remote` is None if tiered storage is disabled."""
 
     services: Services
     network: BrokerNetwork
-    remote: RemotePart | None
+    remote: TieredStorage | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Member:
+class _RegisteredBroker:
     """A registered broker whose logs are open."""
 
     context: NodeContext
@@ -60,22 +60,22 @@ class _Member:
 
 
 async def start_broker(context: NodeContext, quorum: QuorumPart, stages: Stages) -> BrokerPart:
-    """Register, open the logs and serve; clients can connect when everything else has started."""
-    member = await _join(context, quorum, stages)
-    parts = await _create_serving_parts(member, stages)
-    services = create_services(context, quorum, member.network, member.logs, parts)
-    await _serve(member, parts, services, stages)
-    return BrokerPart(services=services, network=member.network, remote=parts.remote)
+    """Register, open the logs and serve; clients can connect when all other parts have started."""
+    broker = await _join(context, quorum, stages)
+    parts = await _create_serving_parts(broker, stages)
+    services = create_services(context, quorum, broker.network, broker.logs, parts)
+    await _serve(broker, parts, services, stages)
+    return BrokerPart(services=services, network=broker.network, remote=parts.remote)
 
 
-async def _join(context: NodeContext, quorum: QuorumPart, stages: Stages) -> _Member:
-    """Bind the listeners, whose ports the registration contains; register, catch up, and open the logs."""
+async def _join(context: NodeContext, quorum: QuorumPart, stages: Stages) -> _RegisteredBroker:
+    """Bind the listeners, whose ports are part of the registration; register, catch up, open the logs."""
     network = BrokerNetwork(context)
     await stages.start(Stage(name="client listeners", start=[network.bind], abandon=[network.close]))
     membership = ClusterMembership(context, quorum, network.advertised())
     lifecycle = membership.lifecycle
     await stages.start(Stage(name="registration", start=[membership.join], abandon=[lifecycle.close]))
-    logs = LogsPart(context, quorum.raft.store, lifecycle, network.limits.follow)
+    logs = LogsPart(context, quorum.raft.store, lifecycle, network.limits.apply)
     stage = Stage(
         name="logs",
         start=[logs.open],
@@ -84,19 +84,21 @@ async def _join(context: NodeContext, quorum: QuorumPart, stages: Stages) -> _Me
         undo=[logs.log_work.close, logs.close],
     )
     await stages.start(stage)
-    return _Member(context=context, quorum=quorum, network=network, membership=membership, logs=logs)
+    return _RegisteredBroker(
+        context=context, quorum=quorum, network=network, membership=membership, logs=logs
+    )
 
 
-async def _create_serving_parts(member: _Member, stages: Stages) -> ServingParts:
-    """Create what handlers use. Connections are closed before the parts that their requests need."""
-    context, network, logs, store = member.context, member.network, member.logs, member.store
+async def _create_serving_parts(broker: _RegisteredBroker, stages: Stages) -> ServingParts:
+    """Create the parts that handlers use. Connections are closed before the parts that requests need."""
+    context, network, logs, store = broker.context, broker.network, broker.logs, broker.store
     config = context.config
     purgatories = Purgatories(context.clock, config.max_parked_request_bytes)
     logs.leadership.waiting_requests = WaitingRequests(
         purgatories.fetch, purgatories.produce, purgatories.delete_records
     )
     await stages.start(Stage(name="flushes and timers", stop=[logs.flusher.close, purgatories.close]))
-    topic_creation = TopicCreation(member.quorum.access.general, config, context.clock)
+    topic_creation = TopicCreation(broker.quorum.access.general, config, context.clock)
     stage = Stage(
         name="requests", stop=[network.channel.close, topic_creation.close], abandon=[network.channel.close]
     )
@@ -104,9 +106,9 @@ async def _create_serving_parts(member: _Member, stages: Stages) -> ServingParts
     channels = BrokerChannels(context, network.dispatcher, store)
     await stages.start(Stage(name="broker channels", stop=[channels.close]))
     producer_ids = ProducerIds(
-        member.quorum.access.general,
+        broker.quorum.access.general,
         config.node_id,
-        lambda: member.membership.lifecycle.broker_epoch,
+        lambda: broker.membership.lifecycle.broker_epoch,
         context.clock,
     )
     ports = CoordinatorPorts(
@@ -115,7 +117,7 @@ async def _create_serving_parts(member: _Member, stages: Stages) -> ServingParts
         fetch_purgatory=purgatories.fetch,
         timers=purgatories.timers,
         clock=context.clock,
-        lease=member.membership.lease,
+        lease=broker.membership.lease,
         brokers=channels.markers,
         producer_ids=producer_ids,
         slices=context.slices,
@@ -142,21 +144,21 @@ async def _create_serving_parts(member: _Member, stages: Stages) -> ServingParts
         producer_ids=producer_ids,
         coordinators=coordinators,
         transactional_writes=transactional_writes,
-        remote=await _open_remote_storage(member, purgatories, stages),
+        remote=await _open_remote_storage(broker, purgatories, stages),
     )
 
 
 async def _open_remote_storage(
-    member: _Member, purgatories: Purgatories, stages: Stages
-) -> RemotePart | None:
-    """Return tiered storage, or None if it is off. Its libraries are imported only if it is on."""
-    context, logs = member.context, member.logs
+    broker: _RegisteredBroker, purgatories: Purgatories, stages: Stages
+) -> TieredStorage | None:
+    """Return tiered storage; None if it is disabled. Its libraries are imported only if it is enabled."""
+    context, logs = broker.context, broker.logs
     if not context.config.remote_log_storage_system_enable:
         return None
-    from tidelog.broker.tier.part import RemotePart, RemotePorts
+    from tidelog.broker.tier.tiered_storage import TieredStorage, TieredStoragePorts
 
     usable = context.log_directory_ids
-    ports = RemotePorts(
+    ports = TieredStoragePorts(
         fs=context.fs,
         clock=context.clock,
         environment=context.environment,
@@ -166,11 +168,11 @@ async def _open_remote_storage(
         config=lambda: logs.dynamic_config.current,
         replicas=logs.replicas,
         create_purgatory=purgatories.create,
-        advertised=member.network.advertised,
-        is_confirmed=lambda: member.membership.lease.is_confirmed,
+        advertised=broker.network.advertised,
+        is_confirmed=lambda: broker.membership.lease.is_confirmed,
         on_failure=context.failure.report,
     )
-    remote = await RemotePart.create(ports)
+    remote = await TieredStorage.create(ports)
     stage = Stage(
         name="remote storage",
         stop=[
@@ -183,10 +185,10 @@ async def _open_remote_storage(
     return remote
 
 
-async def _serve(member: _Member, parts: ServingParts, services: Services, stages: Stages) -> None:
+async def _serve(broker: _RegisteredBroker, parts: ServingParts, services: Services, stages: Stages) -> None:
     """Start the parts, report the broker as ready, and accept connections when it is unfenced."""
-    context, network, logs, remote = member.context, member.network, member.logs, parts.remote
-    replication = _create_replication(member, parts)
+    context, network, logs, remote = broker.context, broker.network, broker.logs, parts.remote
+    replication = _create_replication(broker, parts)
     housekeeping = Housekeeping(
         logs.manager,
         logs.flusher,
@@ -196,33 +198,33 @@ async def _serve(member: _Member, parts: ServingParts, services: Services, stage
         context.config,
         logs.replicas.check_isrs,
     )
-    follower = TopicFollower(services)
+    subscriber = TopicSubscriber(services)
 
-    def follow_metadata() -> None:
-        member.store.subscribe(follower.on_metadata_changed)
+    def subscribe_to_metadata() -> None:
+        broker.store.subscribe(subscriber.on_metadata_changed)
         logs.replicas.listeners.append(CoordinatorRoles(coordinators_of(services)))
         register_apis(network.dispatcher, services)
 
-    def follow_remote_partitions() -> None:
+    def start_remote_storage() -> None:
         if remote is not None:
-            remote.follow(member.store.image)
-            remote.remove_deleted(logs.manager.found_out_of_use, member.store.image)
-            member.store.subscribe(remote.on_configs_changed)
+            remote.subscribe(broker.store.image)
+            remote.delete_data_of_deleted_topics(logs.manager.found_out_of_use, broker.store.image)
+            broker.store.subscribe(remote.on_configs_changed)
 
     def report() -> None:
         report_serving(context.metrics, network, logs, parts, services)
         report_replicas(context.metrics, logs.replicas, replication.fetchers)
 
     accept: list[Action] = [network.start, *(() if remote is None else (remote.start,))]
-    membership = member.membership
+    membership = broker.membership
     for stage in (
-        Stage(name="metadata subscriptions", start=[follow_metadata]),
+        Stage(name="metadata subscriptions", start=[subscribe_to_metadata]),
         Stage(
             name="log upkeep",
             start=[housekeeping.start, logs.cleaner.start],
             stop=[housekeeping.stop, logs.cleaner.close],
         ),
-        Stage(name="coordination", start=[parts.coordinators.start, follow_remote_partitions]),
+        Stage(name="coordination", start=[parts.coordinators.start, start_remote_storage]),
         Stage(name="parked requests", stop=[parts.purgatories.complete_all], abandon=[]),
         Stage(name="replication", start=[replication.start], stop=[replication.close]),
         Stage(
@@ -236,14 +238,14 @@ async def _serve(member: _Member, parts: ServingParts, services: Services, stage
         await stages.start(stage)
 
 
-def _create_replication(member: _Member, parts: ServingParts) -> NodeReplication:
-    context, access, logs = member.context, member.quorum.access, member.logs
+def _create_replication(broker: _RegisteredBroker, parts: ServingParts) -> NodeReplication:
+    context, access, logs = broker.context, broker.quorum.access, broker.logs
     ports = ReplicationPorts(
         config=context.config,
         clock=context.clock,
         environment=access.environment,
         channel=access.general,
-        image=lambda: member.store.image,
+        image=lambda: broker.store.image,
         directory_ids=context.directory_ids,
         flush=logs.flusher.flush,
     )

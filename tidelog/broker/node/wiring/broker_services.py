@@ -24,19 +24,19 @@ from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.observability.topic_traffic import TopicTraffic
 
 if TYPE_CHECKING:
-    from tidelog.broker.tier.part import RemotePart
+    from tidelog.broker.tier.tiered_storage import TieredStorage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingParts:
-    """The parts of a broker that requests use; `remote` is None if tiered storage is off."""
+    """The parts of a broker that requests use; `remote` is None if tiered storage is disabled."""
 
     purgatories: Purgatories
     topic_creation: TopicCreation
     producer_ids: ProducerIds
     coordinators: Coordinators
     transactional_writes: TransactionalWrites
-    remote: RemotePart | None
+    remote: TieredStorage | None
 
 
 def create_services(
@@ -76,7 +76,9 @@ def create_services(
         producer_ids=parts.producer_ids,
         topic_creation=parts.topic_creation,
         verifier=parts.transactional_writes.verifier,
-        group_transactions=parts.transactional_writes.in_groups(coordinators.groups, purgatories.fetch),
+        group_transactions=parts.transactional_writes.group_transactions(
+            coordinators.groups, purgatories.fetch
+        ),
         slices=context.slices,
         remote=None if parts.remote is None else parts.remote.access,
     )

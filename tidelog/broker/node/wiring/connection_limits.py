@@ -1,6 +1,6 @@
-"""Applies changed connection limits while the broker runs, after the hosts in them are resolved.
+"""Applies changed connection limits while the broker runs, after host names are resolved.
 
-A name server may take seconds for each host, so hosts are resolved in a thread. Until then the former limits
+A name server may take seconds for each host, so hosts are resolved in a thread. Until then the old limits
 apply. If there are several changes, the last one is applied.
 
 Bounds: one resolution at a time; a host without an address ends it.
@@ -32,7 +32,7 @@ class ConnectionLimits:
         self._next: BrokerConfig | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def follow(self, config: BrokerConfig) -> None:
+    def apply(self, config: BrokerConfig) -> None:
         """Apply the limits in `config`, at once unless they contain host names."""
         if not has_host_names(config.max_connections_per_ip_overrides):
             self._next = None
@@ -57,12 +57,12 @@ class ConnectionLimits:
             resolved = loop.run_in_executor(self._executor, network_config, config)
             await asyncio.wait([resolved])
             error = resolved.exception()
-            # A later change is resolved next, or applied already; then this result is not used.
+            # If there is a later change, it is resolved next or applied already, and this one is ignored.
             if self._next is config:
                 self._next = None
                 self._apply(config, resolved.result)
             elif error is not None:
-                logger.info("ignoring connection limits that have changed again: %s", error)
+                logger.info("Ignoring invalid connection limits, which have changed again: %s", error)
         self._task = None
 
     def _apply(self, config: BrokerConfig, limits: Callable[[], NetworkConfig]) -> None:
@@ -70,6 +70,6 @@ class ConnectionLimits:
         try:
             changed = limits()
         except ConfigError as error:
-            logger.error("cannot change the connection limits: %s", error)
+            logger.error("Cannot change the connection limits: %s; keeping the old limits", error)
             return
         network.update_limits(changed, {name: listener_limit(config, name) for name in network.listeners})

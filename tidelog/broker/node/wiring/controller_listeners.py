@@ -38,7 +38,7 @@ class ControllerListeners:
         )
 
     def ports(self) -> dict[str, int]:
-        """Return the bound port of each listener, which the system has chosen if the configured one is 0."""
+        """Return the bound port of each listener; it differs from the configured port if that is 0."""
         network = self.network
         return {} if network is None else {name: each.port for name, each in network.listeners.items()}
 

@@ -75,7 +75,7 @@ class Coordinators:
         self.transactions.start()
 
     async def stop(self) -> None:
-        """Stop serving; requests that wait get an error after which clients look up the coordinator."""
+        """Stop serving; waiting requests get an error after which clients look up the coordinator."""
         await self.markers.close()
         await self.transactions.stop()
         await self.groups.stop()

@@ -1,4 +1,4 @@
-"""A broker's logs and the partitions over them: open, follow the metadata, close cleanly."""
+"""A broker's logs and their partitions: opened, updated with the metadata, and closed cleanly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tidelog.storage.log.partition_log import PartitionLog
 
 
 class LogsPart:
-    """Owns the logs: `open`, then `close` if nothing writes any more; after a crash neither."""
+    """Owns the logs: `open`, then `close` after the last write; `close` is not called after a crash."""
 
     def __init__(
         self,
@@ -76,14 +76,14 @@ class LogsPart:
     async def open(self) -> None:
         """Open every log in the directories, then create the partitions that are assigned to this broker."""
         now_ms = self._clock.wall_ms()
-        # In a thread, because heartbeats and the metadata quorum must continue, however long it takes.
+        # In a thread, because heartbeats and the metadata quorum must continue.
         opening = asyncio.get_running_loop().run_in_executor(
             self._context.threads.housekeeping, self.manager.start, now_ms, self._log_config
         )
         try:
             await asyncio.shield(opening)
         except asyncio.CancelledError:
-            # Logs that have not been checked must not be closed as if they were complete.
+            # Wait: logs that have not been checked yet must not be closed as complete.
             await asyncio.wait([opening])
             raise
         self._report_failed_directories()
@@ -91,12 +91,12 @@ class LogsPart:
         self._cordon(self._context.config, image)
         self.manager.set_strays_aside(self.replicas.assigned_partitions(image), now_ms)
         self._store.subscribe(self.throttles.apply)
-        self._store.subscribe(self._follow_settings)
-        self._store.subscribe(self._follow_partitions)
+        self._store.subscribe(self._apply_settings)
+        self._store.subscribe(self._apply_partitions)
         await self.log_work.wait_until_done()
 
     def close(self) -> None:
-        """Flush everything and mark the directories as closed cleanly; nothing is written afterwards."""
+        """Flush all logs and mark the directories as closed cleanly; nothing is written afterwards."""
         self._is_closed = True
         self.manager.on_offline = None
         self.manager.shutdown(self._clock.wall_ms(), self._lifecycle.broker_epoch)
@@ -107,7 +107,7 @@ class LogsPart:
     # ---- disks that fail
 
     def _report_failed_directories(self) -> None:
-        """Report the directories whose logs could not be opened, and from now on each that fails."""
+        """Report the directories whose logs could not be opened; from now on, report each that fails."""
         self.manager.on_offline = self._on_directory_failed
         for directory in self.manager.directories:
             if directory.offline_reason is not None:
@@ -117,7 +117,7 @@ class LogsPart:
         """Report the directory to the controller; fail the node if it was the last one."""
         self.replicas.on_directory_failed(directory.lost, str(directory.offline_reason))
         directory_id = self._context.directory_ids.get(directory.path)
-        # A directory that could not be used at the start is not registered.
+        # A directory that could not be used at the start has no id, and is not registered.
         if directory_id is not None:
             self._lifecycle.report_offline_directory(directory_id)
         if not self.manager.online_directories:
@@ -126,15 +126,15 @@ class LogsPart:
     def _on_flush_failed(self, log: PartitionLog, failure: StorageFailure) -> None:
         self.manager.disk_failed(log, failure)
 
-    # ---- following the metadata
+    # ---- metadata updates
 
-    def _follow_partitions(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        # The quorum stops later than the logs. After the clean-shutdown marker nothing may be written.
+    def _apply_partitions(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        # The quorum stops after the logs. Nothing may be written after the clean-shutdown marker.
         if not self._is_closed:
             self.replicas.apply(delta, image, self._clock.wall_ms())
 
-    def _follow_settings(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Apply changed dynamic configs of this broker; partitions follow the same change afterwards."""
+    def _apply_settings(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Apply changed dynamic configs of this broker, before the partitions are updated."""
         if self._is_closed or not self.dynamic_config.apply(delta, image):
             return
         config = self.dynamic_config.current
@@ -145,7 +145,7 @@ class LogsPart:
         self.cleaner.update_settings()
 
     def _cordon(self, config: BrokerConfig, image: MetadataImage) -> None:
-        """Place no new partitions in cordoned directories; report them if metadata.version knows KIP-1066."""
+        """Cordon directories: no new partitions in them; report them if metadata.version has KIP-1066."""
         self.manager.cordoned = config.cordoned_directories
         if image.features.get(METADATA_VERSION, 0) >= METADATA_VERSION_4_3:
             ids = self._context.log_directory_ids

@@ -1,4 +1,4 @@
-"""The broker as a member of its cluster: registration, heartbeats, controlled shutdown, leadership lease."""
+"""The broker as a broker of its cluster: registration, heartbeats, controlled shutdown, leadership lease."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ClusterMembership:
     """A new incarnation of this broker: `join`, then `leave`, or `lifecycle.close` after a crash."""
 
     def __init__(self, context: NodeContext, quorum: QuorumPart, advertised: Iterable[Listener]) -> None:
-        """Read the previous broker epoch, which opening the logs removes."""
+        """Read the previous broker epoch, which is deleted when the logs are opened."""
         config = context.config
         self._is_shutdown_controlled = config.controlled_shutdown_enable
         directory_ids = context.log_directory_ids
@@ -59,7 +59,7 @@ class ClusterMembership:
         await self.lifecycle.wait_until_caught_up()
 
     async def leave(self, timeout_s: float) -> None:
-        """Move leadership to other brokers if controlled.shutdown.enable, and send no more heartbeats."""
+        """Perform a controlled shutdown if controlled.shutdown.enable is set; then stop heartbeats."""
         if self._is_shutdown_controlled:
             await self.lifecycle.shut_down(int(timeout_s * 1000))
         await self.lifecycle.close()

@@ -1,4 +1,4 @@
-"""The network's part of the node's configuration."""
+"""The configuration of the network layer, from the node's configuration."""
 
 from __future__ import annotations
 

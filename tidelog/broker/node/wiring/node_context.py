@@ -27,9 +27,9 @@ logger = logging.getLogger(__name__)
 
 ResultT = TypeVar("ResultT")
 
-# One thread for what must be durable before the quorum continues, one for a snapshot.
+# One thread for the fsync that the quorum waits for, one for a snapshot.
 _QUORUM_THREADS: Final = 2
-# These threads call fsync; more threads than disks make it no faster.
+# These threads call fsync; more threads than disks do not make it faster.
 _FLUSH_THREADS: Final = 4
 # Separate threads: a produce request that waits for fsync must not wait until large files are deleted.
 _HOUSEKEEPING_THREADS: Final = 2
@@ -37,7 +37,7 @@ _CLEANING_THREADS_MAX: Final = 32
 
 
 class NodeFailure:
-    """Whether a node cannot continue, and why. The process waits for `event` and stops the node."""
+    """The failure of a node, with its reason. The process waits for `event` and then stops the node."""
 
     def __init__(self, node_id: BrokerId) -> None:
         self.event = asyncio.Event()
@@ -45,13 +45,13 @@ class NodeFailure:
         self._node_id = node_id
 
     def report(self, reason: str) -> None:
-        """Log why the node must stop, and set `event`."""
-        logger.error("node %d must stop: %s", self._node_id, reason)
+        """Log the reason why the node must stop, and set `event`."""
+        logger.error("Stopping node %d, which cannot continue: %s", self._node_id, reason)
         self.reason = reason
         self.event.set()
 
     async def cancel_on_failure(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        """Return the result of `work`; cancel it and raise KafkaError if the node fails before its end."""
+        """Return the result of `work`; cancel it and raise KafkaError if the node fails first."""
         task = asyncio.ensure_future(work)
         failed = asyncio.ensure_future(self.event.wait())
         try:
@@ -74,9 +74,9 @@ class NodeThreads:
         self.housekeeping = ThreadPoolExecutor(_HOUSEKEEPING_THREADS, thread_name_prefix="tidelog-upkeep")
         # One thread, so that logs are created and removed in the order of the metadata.
         self.log_work = ThreadPoolExecutor(1, thread_name_prefix="tidelog-make-logs")
-        # For work that would hold the event loop too long: compressing and decompressing large batches.
+        # For work that would block the event loop too long: compression of large batches.
         self.slices = ThreadPoolExecutor(HEAVY_MAX, thread_name_prefix="tidelog-slices")
-        # log.cleaner.threads sets how many of them are used.
+        # log.cleaner.threads is the number of threads that are used.
         self.cleaning = ThreadPoolExecutor(_CLEANING_THREADS_MAX, thread_name_prefix="tidelog-log-cleaner")
 
     def shut_down(self) -> None:
@@ -90,7 +90,7 @@ class NodeThreads:
 class NodeContext:
     """The configuration and identity of one node, and its ports to the operating system.
 
-    `directory_ids` has all usable directories by path, that of the metadata log included.
+    `directory_ids` has all usable directories by path, including that of the metadata log.
     """
 
     config: BrokerConfig
@@ -112,7 +112,7 @@ class NodeContext:
 
     @property
     def log_directory_ids(self) -> dict[str, UUID]:
-        """The ids of the directories that hold partitions, by path."""
+        """The ids of the directories that contain partitions, by path."""
         directories = self.config.log_directories
         return {path: found for path, found in self.directory_ids.items() if path in directories}
 

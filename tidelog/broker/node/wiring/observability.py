@@ -20,7 +20,7 @@ class NodeObservability:
         self._config = config
         self.metrics = BrokerMetrics()
         self.health_checks: list[HealthCheck] = []
-        """Each returns why the node is unhealthy, or None."""
+        """Each returns the reason why the node is unhealthy, or None."""
         self.endpoint: MetricsEndpoint | None = None
         if config.metrics_port is not None:
             self.endpoint = MetricsEndpoint(self.metrics, self._unhealthy_reason)

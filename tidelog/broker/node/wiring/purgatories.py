@@ -30,7 +30,7 @@ class Purgatories:
         metrics.add_parked_memory(self._parked_memory)
 
     def complete_all(self) -> None:
-        """Answer every request that waits."""
+        """Complete all waiting requests."""
         for purgatory in (self.fetch, self.produce, self.delete_records):
             purgatory.force_all()
 

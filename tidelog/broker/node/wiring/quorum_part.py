@@ -24,7 +24,8 @@ from tidelog.cluster.quorum.voter_set import Endpoint
 class QuorumPart:
     """The running replica and controller. A node without the controller role is an observer.
 
-    `access` has the channels to the active controller. `endpoints` are the advertised addresses of this one.
+    `access` has the channels to the active controller. `endpoints` are the advertised addresses of the
+    controller on this node.
     """
 
     listeners: ControllerListeners

@@ -1,12 +1,12 @@
 """This node's replica of the metadata quorum: files, state machine, driver, peers and metadata store.
 
-    constructed   the log and its snapshots are open, quorum-state is read; nothing runs
-    start         the store applies what is committed, elections run
-    stop          submitted commands are completed, leadership is resigned, the log is closed cleanly
+    constructed   the log and its snapshots are open, quorum-state has been read; no task runs
+    start         the store applies committed records, elections run
+    stop          submitted commands are completed, the leader resigns, the log is closed cleanly
     abandon       as after a crash: nothing more is written
 
 A fatal failure (a failed fsync, a committed record that cannot be applied) ends the replica and is reported
-to `on_fatal`: a node that does not know the contents of its disk must not vote.
+to `on_fatal`, because a node with unknown contents on its disk must not vote.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from tidelog.protocol.schema import ApiMessage, MetadataRecord
 from tidelog.storage.disk.files import FileSystem
 
 FINISH_TIMEOUT_S: Final = 2.0
-"""The time that a stop waits for submitted commands. Without a majority they are never committed."""
+"""The time that `stop` waits for submitted commands. Without a majority they are never committed."""
 
 RESIGNATION_TIMEOUT_S: Final = 0.5
-"""The time that a stop waits until the other voters have answered the resignation."""
+"""The time that `stop` waits for the responses of the other voters to the resignation."""
 
 
 class ReplicaMachine(QuorumMachine, Protocol):
-    """The state machine with the questions of a node; tests replace it."""
+    """The state machine with the properties that a node needs; tests replace it."""
 
     @property
     def leader_id(self) -> BrokerId | None:
-        """The leader of the present epoch; None if it is unknown."""
+        """The leader of the current epoch; None if it is unknown."""
 
     @property
     def leader_endpoints(self) -> tuple[Endpoint, ...]:
@@ -165,7 +165,7 @@ class RaftNode:
         self.log.close(clean=True)
 
     async def abandon(self) -> None:
-        """End as after a crash: write nothing more and send nothing. Does nothing if it has ended."""
+        """End as after a crash: write and send nothing more. Has no effect if the replica has ended."""
         if self._is_ended:
             return
         self._is_ended = True

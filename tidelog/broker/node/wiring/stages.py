@@ -1,12 +1,12 @@
 """The stages of a node: the order in which it starts, stops and is abandoned.
 
     start     each stage in order, when the objects that it needs are complete
-    stop      the stages in reverse order: requests are answered, everything is durable
+    stop      the stages in reverse order: requests are completed, all data is made durable
     abandon   the stages in reverse order, as after a crash: nothing more is written
-    undo      the stages that have started, in reverse order, because the start of one failed
+    undo      the stages that have started, in reverse order, because the start of a stage failed
 
-A stage whose start failed is undone too: it releases what it holds already. When an action fails while the
-node stops, what remains is abandoned: the logs are not marked as closed cleanly.
+A stage whose start failed is undone too, to release its resources. If an action fails while the node stops,
+the remaining stages are abandoned: the logs are not marked as closed cleanly.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Stages:
             raise
 
     async def start(self, stage: Stage) -> None:
-        """Start `stage`, which then belongs to the node. Errors: those of its actions."""
+        """Start `stage` and add it to the stages of the node. Errors: those of its actions."""
         self._started.append(stage)
         for action in stage.start:
             await _perform(action)
@@ -92,7 +92,7 @@ class Stages:
                 for action in stage.stop:
                     await _perform(action)
             except BaseException:
-                logger.error("stage %s of the node did not stop; abandoning the other stages", stage.name)
+                logger.error("Cannot stop stage %s of the node; abandoning the other stages", stage.name)
                 self._started.append(stage)
                 await self._end(lambda each: each.actions_to_abandon)
                 raise
@@ -107,7 +107,7 @@ class Stages:
             raise error
 
     async def _end(self, actions_of: Callable[[Stage], Actions]) -> BaseException | None:
-        """End every stage, whatever fails; return the first failure."""
+        """End every stage, even if some fail; return the first failure."""
         self._is_ending = True
         first: BaseException | None = None
         while self._started:
@@ -117,7 +117,7 @@ class Stages:
                     await _perform(action)
                 except BaseException as error:
                     level = logging.DEBUG if isinstance(error, asyncio.CancelledError) else logging.ERROR
-                    logger.log(level, "stage %s of the node failed as it ended", stage.name, exc_info=error)
+                    logger.log(level, "Error while ending stage %s of the node", stage.name, exc_info=error)
                     first = first or error
         return first
 

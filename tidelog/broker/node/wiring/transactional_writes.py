@@ -34,14 +34,14 @@ class TransactionalWrites:
         config: Callable[[], BrokerConfig],
         image: Callable[[], MetadataImage],
     ) -> None:
-        """`config` returns the present configuration."""
+        """Create the verifier; `config` returns the current configuration."""
         self._replicas = replicas
         self._clock = clock
         self._config = config
-        self._questions = AddPartitionsToTxnManager(brokers, image, clock.monotonic_ms)
-        self.verifier = TransactionVerifier(replicas, self._questions, clock, self._settings)
+        self._manager = AddPartitionsToTxnManager(brokers, image, clock.monotonic_ms)
+        self.verifier = TransactionVerifier(replicas, self._manager, clock, self._settings)
 
-    def in_groups(self, groups: GroupService, fetch_purgatory: Purgatory) -> GroupTransactions:
+    def group_transactions(self, groups: GroupService, fetch_purgatory: Purgatory) -> GroupTransactions:
         """Return the transactional offset commits, which are written to `__consumer_offsets`."""
         compression = Compression(self._config().offsets_topic_compression_codec)
         log = TransactionalOffsetsLog(
@@ -54,14 +54,14 @@ class TransactionalWrites:
         report_verification(
             metrics,
             self._replicas,
-            self._questions,
+            self._manager,
             self._clock,
             lambda: self._config().transaction_max_timeout_ms,
         )
 
     async def close(self) -> None:
         """Send no more verifications."""
-        await self._questions.close()
+        await self._manager.close()
 
     def _settings(self) -> VerificationSettings:
         config = self._config()

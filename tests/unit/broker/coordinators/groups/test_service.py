@@ -21,7 +21,7 @@ from tidelog.broker.coordinators.groups.records import (
 )
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.coordinators.groups.states import GroupState
-from tidelog.broker.node.wiring.topic_followers import CoordinatorRoles
+from tidelog.broker.node.wiring.topic_subscribers import CoordinatorRoles
 from tidelog.broker.partitions.role_changes import RoleChanges
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.image import MetadataImage

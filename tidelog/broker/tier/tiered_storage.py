@@ -1,10 +1,10 @@
 """Tiered storage of one node: storage manager, metadata manager, RemoteLogManager and reader.
 
-create   create the configured managers in a thread; nothing connects yet, so that a broker starts while its
-         object store is unreachable
-follow   apply changes of partition roles, topic configs and dynamic broker configs from now on
-start    when the listeners accept: the metadata manager reads its topic in the background (KIP-1197)
-close    end tasks, metadata, storage and index cache, each within its timeout
+create      create the configured managers in a thread; nothing connects yet, so that a broker starts while
+            its object store is unreachable
+subscribe   apply changes of partition roles, topic configs and dynamic broker configs from now on
+start       when the listeners accept: the metadata manager reads its topic in the background (KIP-1197)
+close       end tasks, metadata, storage and index cache, each within its timeout
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.replication.remote_tier import FollowerTier
 from tidelog.broker.tier.managers import (
     ManagerPorts,
-    make_metadata_manager,
-    make_storage_manager,
+    create_metadata_manager,
+    create_storage_manager,
 )
 from tidelog.broker.tier.metered_reader import MeteredReader
 from tidelog.broker.tier.metrics import report_remote
@@ -55,11 +55,11 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemotePorts:
+class TieredStoragePorts:
     """The ports of tiered storage to the rest of the node.
 
-    `directory` is the log directory for caches and snapshots. `executor` runs what waits for a disk.
-    `config` returns the present configuration, `create_purgatory` a purgatory by its name in metrics.
+    `directory` is the log directory for caches and snapshots. `executor` runs calls that wait for a disk.
+    `config` returns the current configuration, `create_purgatory` a purgatory with its name in metrics.
     `is_confirmed` returns whether the controller has confirmed this broker within the session timeout.
     """
 
@@ -77,12 +77,12 @@ class RemotePorts:
     on_failure: Callable[[str], None]
 
 
-class RemotePart:
+class TieredStorage:
     """The tiered storage of one node; all methods run on the node's event loop."""
 
     def __init__(
         self,
-        ports: RemotePorts,
+        ports: TieredStoragePorts,
         storage: RemoteStorageManager,
         metadata: TopicBasedRemoteLogMetadataManager,
         index_cache: RemoteIndexCache,
@@ -132,12 +132,12 @@ class RemotePart:
         self.roles = RemoteRoles(self.manager, ports.replicas, self._remove_indexes)
 
     @classmethod
-    async def create(cls, ports: RemotePorts) -> RemotePart:
+    async def create(cls, ports: TieredStoragePorts) -> TieredStorage:
         """Create the configured managers. Errors: ConfigError."""
         config = ports.config()
 
-        def in_thread() -> tuple[RemoteStorageManager, RemoteIndexCache]:
-            storage = make_storage_manager(config)
+        def create_in_thread() -> tuple[RemoteStorageManager, RemoteIndexCache]:
+            storage = create_storage_manager(config)
             cache = RemoteIndexCache(
                 ports.fs,
                 ports.directory,
@@ -151,7 +151,7 @@ class RemotePart:
             return storage, cache
 
         loop = asyncio.get_running_loop()
-        storage, cache = await loop.run_in_executor(ports.executor, in_thread)
+        storage, cache = await loop.run_in_executor(ports.executor, create_in_thread)
         manager_ports = ManagerPorts(
             fs=ports.fs,
             environment=ports.environment,
@@ -160,37 +160,37 @@ class RemotePart:
             advertised=ports.advertised,
             on_failure=ports.on_failure,
         )
-        return cls(ports, storage, make_metadata_manager(config, manager_ports), cache)
+        return cls(ports, storage, create_metadata_manager(config, manager_ports), cache)
 
-    def follow(self, image: MetadataImage) -> None:
+    def subscribe(self, image: MetadataImage) -> None:
         """Add the partitions of this node, and listen to role changes from now on."""
         self._ports.replicas.listeners.append(self)
         self.roles.add_existing(image)
 
-    def remove_deleted(
-        self, found_out_of_use: Iterable[tuple[TopicPartition, UUID]], image: MetadataImage
+    def delete_data_of_deleted_topics(
+        self, retired_partitions: Iterable[tuple[TopicPartition, UUID]], image: MetadataImage
     ) -> None:
-        """Delete the remote data of topics that were deleted while this node was stopped, or as it stopped.
+        """Delete the remote data of topics that were deleted while this node was stopping or stopped.
 
-        Other nodes may not know of the deletion: a node that stops before it marks the deletion leaves no
-        record of it. If all nodes do, only their log directories show it. To repeat a deletion is harmless.
+        A node that stops before it marks the deletion in the remote metadata leaves no record of it. If all
+        nodes do so, only their log directories show the deletion. A repeated deletion has no effect.
         """
         deleted = [
             TopicIdPartition(topic_id, *name)
-            for name, topic_id in dict.fromkeys(found_out_of_use)
+            for name, topic_id in dict.fromkeys(retired_partitions)
             if topic_id not in image.topics_by_id
         ]
         self.manager.stop_partitions(deleted, deletes_remote=True)
 
     def start(self) -> None:
-        """Start the managers; the node is reachable now."""
+        """Start the managers; the listeners of the node accept connections now."""
         report_remote(self._ports.metrics, self.manager, self.reader, self.index_cache)
         self._ports.metrics.add_purgatories(self.access.fetches, self.access.list_offsets)
         self.metadata.start()
         self.manager.start()
 
     def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
-        """Apply role changes; complete requests that wait for a partition that this node no longer leads."""
+        """Apply role changes; complete requests for partitions of which this node is no longer the leader."""
         self.roles.on_roles_changed(changes, image)
         for name in (*changes.removed, *(each.topic_partition for each in changes.followers)):
             self.access.fetches.check_and_complete(name)
@@ -206,25 +206,25 @@ class RemotePart:
         settings = log_manager_settings(config)
         self.manager.update_settings(settings)
         self._auxiliary_pool.resize(settings.remote_log_manager_follower_thread_pool_size)
-        # A smaller cache deletes files. Each thread uses the newest configuration, in any order.
+        # In a thread, because a smaller cache deletes files. Each call uses the newest configuration.
         self._ports.executor.submit(
             lambda: self.index_cache.resize(self._config.remote_log_index_file_cache_total_size_bytes)
         )
 
     def complete_requests(self) -> None:
-        """Complete the requests that wait for remote storage: the node shuts down."""
+        """Complete the requests that wait for remote storage, because the node shuts down."""
         self.access.fetches.force_all()
         self.access.list_offsets.force_all()
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Close all parts within about twice `timeout_s`; abandon requests that hang in the object store."""
+        """Close all parts within about twice `timeout_s`; abandon hanging requests to the object store."""
         self.roles.close()
         await self.manager.close(timeout_s)
         self._auxiliary_pool.close()
-        await _within(timeout_s, self.metadata.close(), "the metadata of remote segments")
+        await _close_within(timeout_s, self.metadata.close(), "the metadata of remote segments")
         loop = asyncio.get_running_loop()
         closing = loop.run_in_executor(None, self._close_in_thread)
-        await _within(timeout_s, asyncio.shield(closing), "the remote storage manager")
+        await _close_within(timeout_s, asyncio.shield(closing), "the remote storage manager")
 
     def _close_in_thread(self) -> None:
         self.storage.close()
@@ -235,7 +235,7 @@ class RemotePart:
         loop.run_in_executor(self._ports.executor, self.index_cache.remove_partition, partition)
 
 
-async def _within(timeout_s: float, work: Awaitable[object], what: str) -> None:
+async def _close_within(timeout_s: float, work: Awaitable[object], what: str) -> None:
     try:
         await asyncio.wait_for(work, timeout_s)
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""Coordinators and waiting requests follow the metadata, after the partitions have."""
+"""Updates coordinators and waiting requests with the metadata, after the partitions were updated."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def coordinators_of(services: Services) -> dict[str, TopicCoordinator]:
 
 
 class CoordinatorRoles:
-    """A listener of the ReplicaManager, for partitions that are created later or whose directory fails."""
+    """A listener of role changes, for partitions whose logs are created later or whose directory fails."""
 
     def __init__(self, coordinators: Mapping[str, TopicCoordinator]) -> None:
         self._coordinators = coordinators
 
     def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
-        """Unload the state of removed partitions, and load that of partitions with the leader here."""
+        """Unload the state of removed partitions; load the state of partitions whose leader is this node."""
         for removed in changes.removed:
             coordinator = self._coordinators.get(removed.topic)
             if coordinator is not None:
@@ -47,7 +47,7 @@ class CoordinatorRoles:
                 coordinator.on_leadership(index)
 
 
-class TopicFollower:
+class TopicSubscriber:
     """A subscriber of the metadata store, for coordinators and for requests about deleted topics."""
 
     def __init__(self, services: Services) -> None:
@@ -58,7 +58,7 @@ class TopicFollower:
         """Load and unload coordinators' state; complete the requests that wait for deleted topics."""
         services = self._services
         for topic_name, coordinator in self._coordinators.items():
-            self._follow_topic(topic_name, coordinator, delta, image)
+            self._apply_topic(topic_name, coordinator, delta, image)
         for topic in delta.deleted_topics:
             for index in topic.partitions:
                 deleted = TopicPartition(topic.name, index)
@@ -67,7 +67,7 @@ class TopicFollower:
         if delta.deleted_topics:
             services.groups.on_topics_deleted({topic.name: topic.id for topic in delta.deleted_topics})
 
-    def _follow_topic(
+    def _apply_topic(
         self, topic_name: str, coordinator: TopicCoordinator, delta: MetadataDelta, image: MetadataImage
     ) -> None:
         partitions = self._services.replicas.partitions
