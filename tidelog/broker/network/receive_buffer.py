@@ -121,6 +121,8 @@ class ReceiveBuffer:
 
         Errors: InvalidFrameError.
         """
+        if self._end == self._start:
+            return None  # Nearly always: each turn ends with this question.
         size, key = self.frame_bytes(), self.next_api_key()
         if size is None or key is None or size - SIZE_BYTES <= self.admitted_bytes:
             return None

@@ -620,7 +620,7 @@ class PartitionLog:
     @property
     def must_flush(self) -> bool:
         """Whether flush.messages requires a flush before an append is acknowledged."""
-        return self._durability.must_flush(self.log_end_offset)
+        return self._durability.must_flush(self._offsets.log_end_offset)
 
     def needs_flush(self, now_ms: int) -> bool:
         """Return whether flush.messages or flush.ms is reached, or a sealed segment is not durable."""
