@@ -168,10 +168,11 @@ async def register_node(store: MetadataStore, incarnation: int = 1) -> int:
 def channel_of(store: MetadataStore, config: BrokerConfig | None = None) -> ControllerChannel:
     """Return a channel to the controller of the node of `store`."""
     clock = ManualClock()
+    slices = Slices(clock)
     controller = Controller(
         config or BrokerConfig({"node.id": "1"}),
         store,
-        Dispatcher(RequestChannel(100), RequestMetrics(), clock, Slices(clock)),
+        Dispatcher(RequestChannel(100), RequestMetrics(), clock, slices),
         clock=clock,
         randomness=SeededRandomness(),
     )
@@ -183,5 +184,6 @@ def channel_of(store: MetadataStore, config: BrokerConfig | None = None) -> Cont
         environment=SystemEnvironment(),
         settings=settings,
         clock=clock,
+        slices=slices,
         local=controller.in_process,
     )

@@ -113,6 +113,7 @@ async def channel_to(
         environment=SystemEnvironment(),
         settings=SETTINGS,
         clock=CLOCK,
+        slices=Slices(CLOCK),
         local=None if local is None else local.in_process,
     )
     try:

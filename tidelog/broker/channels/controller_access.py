@@ -18,6 +18,7 @@ from tidelog.broker.channels.controller_channel import (
 )
 from tidelog.broker.channels.node_connections import node_connection_settings
 from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.clients.config.environment import Environment, SystemEnvironment
 from tidelog.clients.transport.broker_address import BrokerAddress
 
@@ -34,6 +35,7 @@ class ControllerAccess:
         find: Callable[[], BrokerAddress | None],
         clock: Clock,
         *,
+        slices: Slices,
         local: LocalController | None,
         environment: Environment | None = None,
     ) -> None:
@@ -41,6 +43,7 @@ class ControllerAccess:
         self._config = config
         self._find = find
         self._clock = clock
+        self._slices = slices
         self._local = local
         self._environment = environment or SystemEnvironment()
         timeout_ms = config.controller_socket_timeout_ms
@@ -75,6 +78,7 @@ class ControllerAccess:
             environment=self._environment,
             settings=node_connection_settings(self._config, request_timeout_ms=request_timeout_ms),
             clock=self._clock,
+            slices=self._slices,
             local=self._local,
             grace_ms=grace_ms,
         )

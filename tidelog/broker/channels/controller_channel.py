@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 
 from tidelog.base.clock import Clock
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.clients.config.environment import Environment
 from tidelog.clients.transport.api_versions import ApiVersions
 from tidelog.clients.transport.backoff import ExponentialBackoff
@@ -34,7 +35,6 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.registry import APIS
 from tidelog.protocol.response_errors import contains_error
 from tidelog.protocol.schema import ApiMessage
-from tidelog.protocol.steps import completed
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +79,7 @@ class ControllerChannel:
         environment: Environment,
         settings: ConnectionSettings,
         clock: Clock,
+        slices: Slices,
         local: LocalController | None = None,
         grace_ms: int = FORMER_CONTROLLER_GRACE_MS,
     ) -> None:
@@ -91,6 +92,7 @@ class ControllerChannel:
         self._environment = environment
         self._settings = settings
         self._clock = clock
+        self._slices = slices
         self._local = local
         self._grace_ms = grace_ms
         self._in_flight = asyncio.Semaphore(MAX_IN_FLIGHT)
@@ -165,7 +167,7 @@ class ControllerChannel:
         else:
             connection = await self._ensure_connected()
             result = await connection.send(message, connection.version_of(message.api_key))
-        if completed(contains_error(result, ErrorCode.NOT_CONTROLLER)):
+        if await self._slices.complete(contains_error(result, ErrorCode.NOT_CONTROLLER)):
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "the requested node is not the active controller")
         return result
 

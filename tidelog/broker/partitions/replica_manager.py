@@ -437,7 +437,7 @@ class ReplicaManager:
 
     def update_defaults(self, topic_defaults: Mapping[str, str], image: MetadataImage) -> None:
         """Replace the broker's defaults of topic configs."""
-        self._configs.defaults = topic_defaults
+        self._configs.use_defaults(topic_defaults)
         self._configs.apply_to(self.partitions.values(), image)
 
     def log_config(self, topic: str, image: MetadataImage) -> LogConfig:

@@ -21,11 +21,19 @@ _REPORTS_MAX: Final = 1000
 
 
 class TopicLogConfigs:
-    """The effective configs of all topics; `defaults` are the broker's defaults by topic-level key."""
+    """The effective configs of all topics.
+
+    The broker's defaults are parsed once, because a request may create thousands of topics.
+    """
 
     def __init__(self, defaults: Mapping[str, str]) -> None:
-        self.defaults = defaults
+        """`defaults` are the broker's defaults by topic-level key."""
         self._reported: set[tuple[str, str]] = set()
+        self.use_defaults(defaults)
+
+    def use_defaults(self, defaults: Mapping[str, str]) -> None:
+        """Replace the broker's defaults."""
+        self._default_config, self._ignored_defaults = usable_log_config(defaults)
 
     def of(self, topic: str, image: MetadataImage) -> LogConfig:
         """Return the effective configs of a topic."""
@@ -34,7 +42,8 @@ class TopicLogConfigs:
     def _of(self, topic: str, image: MetadataImage) -> tuple[LogConfig, bool]:
         """Return the effective configs of a topic, and whether an invalid value of a known key is ignored."""
         own = image.configs.get((ResourceType.TOPIC, topic), {})
-        config, ignored = usable_log_config({**self.defaults, **own})
+        config, ignored = usable_log_config(own, self._default_config)
+        ignored += [error for error in self._ignored_defaults if error.key not in own]
         for error in ignored:
             self._report(topic, str(error))
         return config, any(error.key in TOPIC_CONFIGS for error in ignored)

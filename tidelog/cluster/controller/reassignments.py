@@ -57,18 +57,18 @@ def alter_partition_reassignments(
 
 def list_partition_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
-) -> ListPartitionReassignmentsResponse:
+) -> Steps[ListPartitionReassignmentsResponse]:
     """Return the ongoing reassignments of all topics or of the requested partitions."""
     found: list[OngoingTopicReassignment] = []
     if request.topics is None:
-        found += (_ongoing(topic, topic.partitions) for topic in image.topics_by_name.values())
+        for topic in image.topics_by_name.values():
+            found += yield from _ongoing(topic, topic.partitions)
     else:
         for asked in request.topics:
-            topic = image.topics_by_name.get(asked.name)
-            if topic is not None:
-                found.append(_ongoing(topic, asked.partition_indexes))
-    topics = tuple(topic for topic in found if topic.partitions)
-    return ListPartitionReassignmentsResponse(error_message=None, topics=topics)
+            named = image.topics_by_name.get(asked.name)
+            if named is not None:
+                found += yield from _ongoing(named, asked.partition_indexes)
+    return ListPartitionReassignmentsResponse(error_message=None, topics=tuple(found))
 
 
 class _Reassignment:
@@ -130,15 +130,22 @@ class _Reassignment:
         )
 
 
-def _ongoing(topic: TopicImage, indexes: Iterable[int]) -> OngoingTopicReassignment:
-    partitions = tuple(
-        OngoingPartitionReassignment(
-            partition_index=index,
-            replicas=partition.replicas,
-            adding_replicas=partition.adding_replicas,
-            removing_replicas=partition.removing_replicas,
-        )
-        for index in indexes
-        if (partition := topic.partitions.get(index)) is not None and is_reassigning(partition)
-    )
-    return OngoingTopicReassignment(name=topic.name, partitions=partitions)
+def _ongoing(topic: TopicImage, indexes: Iterable[int]) -> Steps[list[OngoingTopicReassignment]]:
+    """Return the partitions among `indexes` that are being reassigned; empty if there are none."""
+    partitions = []
+    yield None
+    for index in indexes:
+        partition = topic.partitions.get(index)
+        if partition is not None and is_reassigning(partition):
+            partitions.append(
+                OngoingPartitionReassignment(
+                    partition_index=index,
+                    replicas=partition.replicas,
+                    adding_replicas=partition.adding_replicas,
+                    removing_replicas=partition.removing_replicas,
+                )
+            )
+        yield None
+    if not partitions:
+        return []
+    return [OngoingTopicReassignment(name=topic.name, partitions=tuple(partitions))]

@@ -384,8 +384,10 @@ def log_config_from(values: Mapping[str, str], defaults: LogConfig | None = None
     return config
 
 
-def usable_log_config(values: Mapping[str, str]) -> tuple[LogConfig, list[ConfigError]]:
-    """Return the config that the valid `values` result in, and the errors of the others.
+def usable_log_config(
+    values: Mapping[str, str], defaults: LogConfig = DEFAULT_LOG_CONFIG
+) -> tuple[LogConfig, list[ConfigError]]:
+    """Return `defaults` with the valid ones of `values`, and the errors of the others.
 
     An existing topic may have configs of a later version, or configs that contradict the current defaults.
     """
@@ -396,7 +398,7 @@ def usable_log_config(values: Mapping[str, str]) -> tuple[LogConfig, list[Config
             parsed.append(_parsed(key, text))
         except ConfigError as error:
             errors.append(error)
-    return _with_fields(DEFAULT_LOG_CONFIG, parsed), errors
+    return _with_fields(defaults, parsed), errors
 
 
 def _parsed(key: str, text: str) -> tuple[str, ConfigValue]:
@@ -410,4 +412,4 @@ def _with_fields(config: LogConfig, parsed: Iterable[tuple[str, ConfigValue]]) -
     fields: dict[str, Any] = dict(parsed)
     if (internal_segment_bytes := fields.pop("internal_segment_bytes", None)) is not None:
         fields["segment_bytes"] = internal_segment_bytes
-    return replace(config, **fields)
+    return replace(config, **fields) if fields else config

@@ -12,6 +12,7 @@ import pytest
 from tests.support.network.controllers import CLOCK, SETTINGS, FakeController, channel_to, in_ms, quorum_of
 from tests.support.waiting import eventually
 from tidelog.broker.channels.controller_channel import MAX_IN_FLIGHT, ControllerChannel
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.clients.config.environment import SystemEnvironment
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.allocate_producer_ids import (
@@ -160,7 +161,11 @@ async def test_an_attempt_to_reach_a_former_controller_ends_when_another_is_know
         answers_its_id(second)
         environment = Unreachable(first.address.port)
         channel = ControllerChannel(
-            find=quorum.address, environment=environment, settings=SETTINGS, clock=CLOCK
+            find=quorum.address,
+            environment=environment,
+            settings=SETTINGS,
+            clock=CLOCK,
+            slices=Slices(CLOCK),
         )
         asking = asyncio.create_task(
             channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(60_000))

@@ -177,8 +177,16 @@ def test_a_move_is_replaced_by_another() -> None:
 def listed(
     image: MetadataImage, topics: tuple[ListPartitionReassignmentsTopics, ...] | None
 ) -> dict[str, list[OngoingPartitionReassignment]]:
-    reply = list_partition_reassignments(image, ListPartitionReassignmentsRequest(topics=topics))
+    reply = completed(list_partition_reassignments(image, ListPartitionReassignmentsRequest(topics=topics)))
     return {topic.name: list(topic.partitions) for topic in reply.topics}
+
+
+def test_very_many_partitions_are_listed_in_steps() -> None:
+    many = 1_000
+    asked = ListPartitionReassignmentsTopics(name="orders", partition_indexes=tuple(range(many)))
+    request = ListPartitionReassignmentsRequest(topics=(asked,))
+    steps = list_partition_reassignments(given(*[on(1, 2)] * many), request)
+    assert sum(1 for _ in steps) >= many
 
 
 def test_moves_under_way_are_listed() -> None:

@@ -216,12 +216,11 @@ def _response(outcomes: dict[TopicPartition, _Outcome], version: int) -> Steps[L
     for (topic, index), outcome in outcomes.items():
         topics[topic].append(_partition_response(index, outcome, version))
         yield None
-    return ListOffsetsResponse(
-        topics=tuple(
-            ListOffsetsTopicResponse(name=topic, partitions=tuple(partitions))
-            for topic, partitions in topics.items()
-        )
-    )
+    responses = []
+    for topic, partitions in topics.items():
+        responses.append(ListOffsetsTopicResponse(name=topic, partitions=tuple(partitions)))
+        yield None
+    return ListOffsetsResponse(topics=tuple(responses))
 
 
 def _partition_response(index: int, outcome: _Outcome, version: int) -> ListOffsetsPartitionResponse:

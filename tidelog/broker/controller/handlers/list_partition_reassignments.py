@@ -11,6 +11,7 @@ from tidelog.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from tidelog.protocol.steps import Steps
 
 
 class ListPartitionReassignmentsHandler:
@@ -19,8 +20,8 @@ class ListPartitionReassignmentsHandler:
     def __init__(self, image: Callable[[], MetadataImage]) -> None:
         self._image = image
 
-    async def handle(
+    def handle(
         self, context: RequestContext, request: ListPartitionReassignmentsRequest
-    ) -> ListPartitionReassignmentsResponse:
+    ) -> Steps[ListPartitionReassignmentsResponse]:
         """Return the reassignments in the image."""
         return list_partition_reassignments(self._image(), request)

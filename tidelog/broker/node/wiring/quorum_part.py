@@ -75,6 +75,7 @@ def _create_access(context: NodeContext, raft: RaftNode, dispatcher: Dispatcher)
         config,
         ControllerAddress(config, raft.store, raft.leader_endpoints).find,
         clock,
+        slices=context.slices,
         local=controller.in_process if config.is_controller else None,
         environment=context.environment,
     )

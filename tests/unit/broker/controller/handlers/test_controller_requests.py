@@ -53,6 +53,7 @@ from tidelog.protocol.messages.create_topics import (
 from tidelog.protocol.messages.elect_leaders import ElectLeadersRequest
 from tidelog.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from tidelog.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from tidelog.protocol.steps import completed
 
 SETTINGS = controller_settings(node_id=1)
 SESSION_MS = 9000
@@ -156,7 +157,7 @@ async def test_a_partition_moves_and_is_listed_while_it_does() -> None:
         answer = await AlterPartitionReassignmentsHandler(store, SETTINGS).handle(context(45, 1), request)
         assert answer.responses[0].partitions[0].error_code == 0
         listing = ListPartitionReassignmentsHandler(lambda: store.image)
-        ongoing = await listing.handle(context(46, 0), ListPartitionReassignmentsRequest())
+        ongoing = completed(listing.handle(context(46, 0), ListPartitionReassignmentsRequest()))
         assert ongoing.topics[0].partitions[0].adding_replicas == (3,)
 
 
