@@ -25,6 +25,7 @@ from tidelog.protocol.metadata_records.topic_record import TopicRecord
 from tidelog.protocol.registry import ApiKey, response_type
 from tidelog.protocol.schema import ApiMessage, MetadataRecord
 from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.config.topic_configs import DEFAULT_LOG_CONFIG
 from tidelog.storage.segment.file_slice import FileSlice
 
 NODE = 1
@@ -75,7 +76,7 @@ class Replicas:
         )
         self.leadership.updates = self.proposals
         self.fs = fs or CrashFileSystem()
-        self.logs = new_log_manager(self.fs, log_dirs or ["/data"], default_config=log_config)
+        self.logs = new_log_manager(self.fs, log_dirs or ["/data"], default_config=log_config or DEFAULT_LOG_CONFIG)
         self.logs.start(NOW_MS)
         self.manager = ReplicaManager(node_id, self.logs, {}, self.leadership)
         self.image = MetadataImage(cluster_id="test")
