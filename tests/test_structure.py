@@ -101,6 +101,38 @@ def test_no_module_has_a_single_assignment_only(modules: dict[str, ast.Module]) 
     assert trivial == []
 
 
+def test_no_seed_or_name_comes_from_hash() -> None:
+    """Python's hash of a string differs from process to process, so that such a seed repeats nothing.
+
+    The hash of an object may be the subject of a test: then it is compared with another hash.
+    """
+    found = [
+        f"{path.relative_to(ROOT)}:{call.lineno}"
+        for folder in ("tests", "benchmarks")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for call in calls_of_hash(ast.parse(path.read_text()))
+    ]
+    assert found == []
+
+
+def calls_of_hash(tree: ast.Module) -> list[ast.Call]:
+    """Return the calls of `hash` that are not an operand of a comparison."""
+    compared = {
+        id(operand)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Compare)
+        for operand in (node.left, *node.comparators)
+    }
+    return [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "hash"
+        and id(node) not in compared
+    ]
+
+
 def assert_only_exceptions(found: Mapping[str, int], limit: int, exceptions: Mapping[str, int]) -> None:
     """Fail unless exactly the listed names are over the limit, each with the listed number."""
     assert {name: count for name, count in found.items() if count > limit} == dict(exceptions)

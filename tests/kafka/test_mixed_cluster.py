@@ -7,8 +7,9 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -38,10 +39,13 @@ class Mixed:
         """The bytes of all replicas."""
         return [broker.log_bytes(partition) for broker in self.brokers]
 
+    def _are_equal(self, partition: str) -> bool:
+        return len(set(self.logs(partition))) == 1
+
     def wait_until_equal(self, topic: str, partitions: int = 3) -> None:
         """Wait until all replicas of each partition are the same bytes."""
         for index in range(partitions):
-            wait_until(lambda index=index: len(set(self.logs(f"{topic}-{index}"))) == 1, timeout_s=WITHIN_S)
+            wait_until(partial(self._are_equal, f"{topic}-{index}"), timeout_s=WITHIN_S)
             assert self.logs(f"{topic}-{index}")[0] != b""
 
     def return_of(self, node: Node, topic: str) -> None:
@@ -72,6 +76,14 @@ def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         cluster.end()
 
 
+def is_returned(query: Callable[[], object], expected: object) -> bool:
+    return query() == expected
+
+
+def is_empty(folder: Path, pattern: str) -> bool:
+    return not list(folder.glob(pattern))
+
+
 def test_every_broker_leads_the_others_follow_and_the_logs_are_the_same(mixed: Mixed) -> None:
     mixed.clients.create_topic("tides", ASSIGNMENT, min_insync_replicas="2")
     values = [f"value {number}" for number in range(3000)]
@@ -87,18 +99,10 @@ def test_configs_are_changed_at_one_broker_and_known_to_all(mixed: Mixed) -> Non
         mixed.clients.set_config(TOPIC, "configured", "retention.ms", wanted, asked)
         mixed.clients.set_config(BROKER, str(asked.number), "log.retention.ms", wanted, asked)
         for told in mixed.brokers:
-            wait_until(
-                lambda told=told, wanted=wanted: (
-                    mixed.clients.config(TOPIC, "configured", "retention.ms", told) == wanted
-                ),
-                timeout_s=WITHIN_S,
-            )
-        wait_until(
-            lambda asked=asked, wanted=wanted: (
-                mixed.clients.config(BROKER, str(asked.number), "log.retention.ms", asked) == wanted
-            ),
-            timeout_s=WITHIN_S,
-        )
+            topic_config = partial(mixed.clients.config, TOPIC, "configured", "retention.ms", told)
+            wait_until(partial(is_returned, topic_config, wanted), timeout_s=WITHIN_S)
+        broker_config = partial(mixed.clients.config, BROKER, str(asked.number), "log.retention.ms", asked)
+        wait_until(partial(is_returned, broker_config, wanted), timeout_s=WITHIN_S)
 
 
 def test_a_topic_that_is_deleted_leaves_every_directory(mixed: Mixed) -> None:
@@ -107,7 +111,7 @@ def test_a_topic_that_is_deleted_leaves_every_directory(mixed: Mixed) -> None:
         mixed.clients.produce("short", ["a", "b", "c"], 3)
         mixed.clients.delete_topic("short", asked)
         for broker in mixed.brokers:
-            wait_until(lambda broker=broker: not list(broker.directory.glob("short-*")), timeout_s=WITHIN_S)
+            wait_until(partial(is_empty, broker.directory, "short-*"), timeout_s=WITHIN_S)
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -173,6 +174,10 @@ def test_retention_and_deletion_take_away_what_the_other_kind_copied(first: int,
     wait_until(lambda: not tier.objects(topic), timeout_s=WITHIN_S)
 
 
+def has_fewer_objects(tier: MixedTier, topic: str, before: set[str]) -> bool:
+    return tier.objects(topic) < before
+
+
 @pytest.mark.parametrize("leader", [KAFKA, OURS], ids=["Apache Kafka", "Tidelog"])
 def test_records_are_deleted_on_both_sides_of_the_border(leader: int, tier: MixedTier) -> None:
     topic, follower = f"cut-{leader}", OURS if leader == KAFKA else KAFKA
@@ -188,7 +193,7 @@ def test_records_are_deleted_on_both_sides_of_the_border(leader: int, tier: Mixe
         assert [future.result(WITHIN_S).low_watermark for future in deleted.values()] == [cut]
         assert tier.offset(topic, EARLIEST) == cut
         assert tier.clients.read(topic, 4000 - cut) == written[cut:]
-        wait_until(lambda before=before: tier.objects(topic) < before, timeout_s=WITHIN_S)
+        wait_until(partial(has_fewer_objects, tier, topic, before), timeout_s=WITHIN_S)
         before = tier.objects(topic) or before
     wait_until(lambda: not tier.objects(topic), timeout_s=WITHIN_S)
     tier.place(topic, [follower, leader])

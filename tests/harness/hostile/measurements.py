@@ -99,7 +99,7 @@ def phase_of(samples: Iterable[Sample]) -> Phase:
     )
 
 
-def unanswered(latest: Mapping[int, Sample], now_ns: int) -> list[Sample]:
+def unanswered(latest: Mapping[Kind, Sample], now_ns: int) -> list[Sample]:
     """Return the requests that have no response yet, as if it came at `now_ns`."""
     found = []
     for kind in Kind:

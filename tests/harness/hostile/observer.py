@@ -28,7 +28,7 @@ class Observer:
             stdout=subprocess.PIPE,
         )
         self._samples: list[Sample] = []
-        self._last: dict[int, Sample] = {}
+        self._last: dict[Kind, Sample] = {}
         """The latest of each kind."""
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

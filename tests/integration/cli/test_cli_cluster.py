@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, Protocol
+from zlib import crc32
 
 import pytest
 
@@ -38,7 +39,7 @@ def fail(broker: EmbeddedCluster) -> Any:
 
 @pytest.fixture
 def topic(run: Command, request: pytest.FixtureRequest) -> str:
-    name = f"t{abs(hash(request.node.name))}"
+    name = f"t{crc32(request.node.name.encode())}"
     run("topic", "create", name, "-p", "2")
     return name
 

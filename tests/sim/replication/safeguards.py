@@ -14,8 +14,9 @@ from typing import Any, Final, TypeAlias
 from tests.sim.ablation import Ablation, replaced
 from tidelog.broker.partitions.partition import Partition
 from tidelog.cluster.replication import follower_fetcher
-from tidelog.cluster.replication.follower_aux import AuxBuilder, RestartAt
+from tidelog.cluster.replication.follower_aux import AuxBuilder
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher
+from tidelog.cluster.replication.follower_state import RestartAt
 from tidelog.cluster.replication.follower_truncation import TruncationState, truncation_state
 from tidelog.cluster.replication.leader_isr import IsrProposal
 from tidelog.cluster.replication.leader_state import LeaderState

@@ -97,7 +97,7 @@ def _declared_fields(cls: Any) -> tuple[Declared, ...]:
 
 
 def random_message(
-    cls: type[Message], version: int, random: Random, shape: Shape, domain: Domain | None = None
+    cls: type[Struct], version: int, random: Random, shape: Shape, domain: Domain | None = None
 ) -> Any:
     """A message of `cls` that `version` can express; `domain` narrows single fields."""
     return _Maker(version, random, shape, domain or {}).struct(cls)

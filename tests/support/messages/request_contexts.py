@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TypeVar
 
 from tidelog.broker.network.request import ClientInformation
@@ -11,6 +12,13 @@ from tidelog.protocol.framing import RequestHeader
 from tidelog.protocol.schema import ApiMessage
 
 M = TypeVar("M", bound=ApiMessage)
+R = TypeVar("R", bound=ApiMessage)
+
+
+def immediate(response: R | asyncio.Future[R]) -> R:
+    """Return the response of a handler that must not wait for it."""
+    assert not isinstance(response, asyncio.Future), "the handler waits for its response"
+    return response
 
 
 def request_context(version: int = 0, *, listener: str = "PLAINTEXT", api_key: int = 0) -> RequestContext:

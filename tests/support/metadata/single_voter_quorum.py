@@ -15,7 +15,7 @@ from tidelog.cluster.quorum.effects import (
 )
 from tidelog.cluster.quorum.events import Append, Event, PersistCompleted, Resign, Tick
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
-from tidelog.cluster.quorum.voter_set import VoterSet
+from tidelog.cluster.quorum.voter_set import Endpoint, VoterSet
 from tidelog.protocol.control_batch import ControlRecordType, control_batch
 from tidelog.protocol.control_records import LeaderChangeMessage, Voter
 from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset
@@ -26,6 +26,7 @@ class SingleVoterQuorum:
     """Implements tidelog.broker.raft.steps.QuorumMachine without messages."""
 
     kraft_version = 0
+    leader_endpoints: tuple[Endpoint, ...] = ()
 
     def __init__(self, node_id: BrokerId, log: MetadataLog, record: QuorumRecord | None) -> None:
         self.node_id = node_id
@@ -56,6 +57,10 @@ class SingleVoterQuorum:
             self.is_leader = False
             return [LeaderChanged(self.epoch, None)]
         return []
+
+    @property
+    def leader_id(self) -> BrokerId | None:
+        return self.node_id if self.is_leader else None
 
     def _elect(self, now_ms: int) -> list[Effect]:
         self.is_leader = True

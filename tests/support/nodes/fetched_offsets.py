@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from tidelog.broker.api.handlers import fetch as fetch_handler
+from tidelog.broker.fetching.fetch_read import read_partitions
 
 
 @contextmanager
 def fetched_offsets() -> Iterator[list[tuple[str, int, int]]]:
     """Topic, partition and offset of the fetches that brokers of this process get, but for followers'."""
     found: list[tuple[str, int, int]] = []
-    read = fetch_handler.read_partitions
+    read = read_partitions
 
     def noted(replicas: Any, partitions: Sequence[Any], limits: Any, **more: Any) -> Any:
         if limits.replica_id < 0:

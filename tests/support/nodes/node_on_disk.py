@@ -56,7 +56,7 @@ class Connection:
         _, position = read_response_header(frame, api_key, version)
         return decode(response, frame[position:], version)
 
-    def require_ok(self, error_code: int, answer: ApiMessage) -> None:
+    def require_ok(self, error_code: int, answer: object) -> None:
         """An error is an answer only while the disk works; PowerCut after that."""
         if error_code and not self._disk.has_power:
             raise PowerCut

@@ -9,6 +9,7 @@ import asyncio
 from typing import Any, cast
 
 from tests.support.logs.partition_logs import batch
+from tests.support.messages.request_contexts import immediate
 from tests.support.replicas.replica_manager import NOW_MS, FakeRequest, Replicas
 from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
@@ -95,7 +96,7 @@ class LeaderConnection:
         )
         answer: ApiMessage
         if isinstance(sent, ListOffsetsRequest):
-            answer = completed(self._offsets.handle(context, sent))
+            answer = immediate(completed(self._offsets.handle(context, sent)))
         else:
             assert isinstance(sent, OffsetForLeaderEpochRequest)
             answer = completed(self._epochs.handle(context, sent))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, replace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -180,7 +181,8 @@ def test_records_are_a_view_of_the_frame_and_other_bytes_are_copies(version: int
 
 def test_records_are_written_from_a_view() -> None:
     view = memoryview(b"xxthe batchesxx")[2:-2]
-    for records in (b"the batches", view, bytearray(b"the batches")):
+    buffers: list[Any] = [b"the batches", view, bytearray(b"the batches")]
+    for records in buffers:
         partition = PartitionProduceData(index=1, records=records)
         request = ProduceRequest(topic_data=(TopicProduceData(name="t", partition_data=(partition,)),))
         assert encode(request, 9).count(b"the batches") == 1

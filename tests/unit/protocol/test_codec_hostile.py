@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -166,7 +166,7 @@ def swollen(cls: type[Struct], path: tuple[Declared, ...], version: int, count: 
         value = (random_message(inner, version, Random(3), Shape.HOLLOW),) * count
     else:
         assert isinstance(field.kind, Array)
-        value = ({String: "", Bytes: b"", Uuid: ZERO_UUID}.get(field.kind.element, 0),) * count
+        value = ({String: "", Bytes: b"", Uuid: ZERO_UUID}.get(cast(Any, field.kind.element), 0),) * count
     whole = random_message(cls, version, Random(3), Shape.HOLLOW)
     return replace(whole, **{field.name: value})
 

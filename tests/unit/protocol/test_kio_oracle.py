@@ -82,8 +82,9 @@ def kio_class(cls: type[Message], version: int) -> Any:
     name = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=K)(?=Raft)", "_", cls.__name__).lower()
     if version not in schema_name_map.get(name, {}):
         return None
-    kind = EntityType.header if cls in (RequestHeader, ResponseHeader) else EntityType.data
-    return load_entity_schema(name, version, kind)
+    if cls in (RequestHeader, ResponseHeader):
+        return load_entity_schema(name, version, EntityType.header)
+    return load_entity_schema(name, version, EntityType.data)
 
 
 def assert_kio_agrees(cls: type[Message], version: int) -> None:

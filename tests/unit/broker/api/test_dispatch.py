@@ -6,8 +6,9 @@ import asyncio
 import logging
 import struct
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sized
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -103,6 +104,14 @@ def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatRe
     return HeartbeatResponse(throttle_time_ms=len(request.group_id))
 
 
+def has_requests(channel: RequestChannel, count: int) -> bool:
+    return channel.running_count + channel.waiting_count == count
+
+
+def has_length(items: Sized, length: int) -> bool:
+    return len(items) == length
+
+
 @on_both_loops
 async def test_a_typed_handler_gets_the_message_and_who_sent_it() -> None:
     contexts: list[RequestContext] = []
@@ -168,13 +177,11 @@ async def test_when_the_channel_is_full_requests_wait_in_the_order_they_came() -
         clients = [await broker.connect() for _ in range(6)]
         for number, client in enumerate(clients):
             await send(client, HeartbeatRequest(group_id=str(number)), 4)
-            await eventually(
-                lambda count=number + 1: broker.channel.running_count + broker.channel.waiting_count == count
-            )
+            await eventually(partial(has_requests, broker.channel, number + 1))
         assert started == ["0", "1"]
         assert (broker.channel.running_count, broker.channel.waiting_count) == (2, 4)
         for number, client in enumerate(clients):
-            await eventually(lambda name=str(number): name in gates)
+            await eventually(partial(gates.__contains__, str(number)))
             gates[str(number)].set()
             await receive(client, ApiKey.HEARTBEAT, 4)
             assert broker.channel.running_count <= 2
@@ -633,7 +640,7 @@ async def test_a_typed_handler_that_waits_keeps_neither_the_frame_nor_the_messag
         protocol = JoinGroupRequestProtocol(name="range", metadata=bytes(1_000_000))
         for number, client in enumerate((answered, failed)):
             await send(client, JoinGroupRequest(protocol_type="consumer", protocols=(protocol,)), 9)
-            await eventually(lambda count=number + 1: len(parked) == count)
+            await eventually(partial(has_length, parked, number + 1))
         # This list and the call itself: nothing else refers to what the message contained.
         assert [sys.getrefcount(metadata[index]) for index in range(2)] == [2, 2]
         buffered = [connection.core.buffer.capacity for connection in broker.served.server.connections()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.metadata.images import CLUSTER_ID
@@ -89,12 +90,14 @@ async def test_clients_change_metadata_through_brokers_also_when_the_controller_
             created_again = await admin.create_topics([])
             assert created_again == {}
         for node in brokers.running.values():
-            await eventually(
-                lambda node=node: {"tides", "moons"} <= set(node.services.image().topics_by_name)
-            )
+            await eventually(partial(has_topics, node, {"tides", "moons"}))
             assert node.services.store.leader != leader
             producer_ids = {await node.services.producer_ids.next() for _ in range(3)}
             assert len(producer_ids) == 3
+
+
+def has_topics(node: BrokerNode, names: set[str]) -> bool:
+    return names <= set(node.services.image().topics_by_name)
 
 
 async def test_a_broker_that_stops_moves_its_leadership_first_and_returns() -> None:

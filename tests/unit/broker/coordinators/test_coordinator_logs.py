@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.clocks.virtual_time import VirtualTime
 from tests.support.replicas.replica_pair import ReplicaPair
 from tidelog.broker.coordinators import coordinator_logs
 from tidelog.broker.coordinators.coordinator_logs import StateTopic, TopicStateLog
 from tidelog.broker.partitions.leadership_lease import LeadershipLease
 from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.purgatory.timers import Timers
 from tidelog.cluster.topic_names import TRANSACTION_STATE_TOPIC
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -41,7 +41,7 @@ def log_of(pair: ReplicaPair, *, loads_committed: bool) -> TopicStateLog:
     )
     leader = pair.leader
     lease = LeadershipLease(leader.clock, 9_000, leader.clock.monotonic_ms)
-    fetches = Purgatory("Fetch", VirtualTime())
+    fetches = Purgatory("Fetch", Timers(leader.clock.monotonic_ms))
     return TopicStateLog(topic, leader.manager, lambda: leader.image, fetches, leader.clock, lease)
 
 

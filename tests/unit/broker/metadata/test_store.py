@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from zlib import crc32
 
 import pytest
 
@@ -54,7 +55,9 @@ SETTINGS = controller_settings(node_id=1)
 
 def create(name: str, seed: int = 1):  # type: ignore[no-untyped-def]
     request = CreateTopicsRequest(topics=(creatable(name),))
-    return lambda image: create_topics(image, SETTINGS, request, SeededRandomness(hash(name) % 999 + seed))
+    return lambda image: create_topics(
+        image, SETTINGS, request, SeededRandomness(crc32(name.encode()) + seed)
+    )
 
 
 def write(record: MetadataRecord, image: MetadataImage) -> ControllerResult[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 
 import pytest
 
@@ -79,8 +80,12 @@ async def test_the_driver_wakes_for_each_timer_in_order_and_not_too_early() -> N
     driver = TimerDriver(timers)
     fired: list[tuple[int, int]] = []
     started = clock.monotonic_ms()
+
+    def fire(delay: int) -> None:
+        fired.append((delay, clock.monotonic_ms() - started))
+
     for delay in (60, 5, 30, 31, 1, 90):
-        timers.schedule(delay, lambda delay=delay: fired.append((delay, clock.monotonic_ms() - started)))
+        timers.schedule(delay, partial(fire, delay))
     await eventually(lambda: len(fired) == 6)
     assert [delay for delay, _ in fired] == [1, 5, 30, 31, 60, 90]
     assert all(elapsed >= delay for delay, elapsed in fired)

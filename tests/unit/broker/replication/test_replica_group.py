@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 
 from tests.support.configs import controller_settings
 from tests.support.replicas.replica_group import THE_PARTITION, ReplicaGroup, is_answered
 from tests.support.waiting import eventually
+from tidelog.broker.partitions.partition import Partition
 from tidelog.cluster.controller.reassignments import alter_partition_reassignments
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.alter_partition_reassignments import (
@@ -94,10 +96,14 @@ async def test_a_lone_leader_refuses_acks_all_and_commits_nothing_until_it_has_c
     assert set(group.placed.isr) == {1, 2}
 
 
+def is_written(produced: tuple[Partition, int]) -> bool:
+    return is_answered(produced) is ErrorCode.NONE
+
+
 async def test_leadership_that_goes_round_keeps_every_acknowledged_record(group: ReplicaGroup) -> None:
     for turn in range(9):
         produced = group.produce(f"turn {turn}")
-        await eventually(lambda answered=produced: is_answered(answered) is ErrorCode.NONE)
+        await eventually(partial(is_written, produced))
         group.move_leader(turn % 3 + 1)
     group.produce("the last")
     await eventually(group.are_equal)

@@ -59,8 +59,8 @@ def values(data: FetchedData, at_most: int = 100) -> list[str]:
 
 def test_records_come_with_their_place_and_epoch() -> None:
     (record,) = fetched(batch(7, "a"), 7).take(10)
-    assert record == ("tides", 0, 7, 1_000, TimestampType.CREATE_TIME, None, b"a", (), 4)
     assert record.topic_partition == P0
+    assert record == ("tides", 0, 7, 1_000, TimestampType.CREATE_TIME, None, b"a", (), 4)
 
 
 def test_records_are_taken_in_portions_and_the_position_follows() -> None:

@@ -1,12 +1,8 @@
 from __future__ import annotations
 
+from tests.support.transactions.accumulators import NoJitter
 from tidelog.clients.metadata.refresh_policy import RefreshPolicy
 from tidelog.clients.transport.backoff import ExponentialBackoff
-
-
-class NoJitter:
-    def uniform(self, a: float, b: float) -> float:
-        return (a + b) / 2
 
 
 def policy(max_idle_ms: int | None = 5_000) -> RefreshPolicy:

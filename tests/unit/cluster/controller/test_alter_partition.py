@@ -55,16 +55,12 @@ def wish(image: MetadataImage, isr: tuple[int | BrokerState, ...], **fields: Any
         for each in isr
     )
     wished = RequestPartitionData(
-        **(
-            {
-                "partition_index": 0,
-                "leader_epoch": only(image).leader_epoch,
-                "partition_epoch": only(image).partition_epoch,
-                "new_isr_with_epochs": members,
-            }
-            | fields
-        )
+        partition_index=0,
+        leader_epoch=only(image).leader_epoch,
+        partition_epoch=only(image).partition_epoch,
+        new_isr_with_epochs=members,
     )
+    wished = replace(wished, **fields)
     return RequestTopicData(topic_id=orders(image).id, partitions=(wished,))
 
 
@@ -161,7 +157,7 @@ def test_a_topic_that_is_gone_is_told_for_each_partition() -> None:
 
 
 @pytest.mark.parametrize("change", [{"fenced": 1}, {"in_controlled_shutdown": 1}])
-def test_kip_841_a_fenced_or_stopping_broker_does_not_get_in_sync(change: dict[str, int]) -> None:
+def test_kip_841_a_fenced_or_stopping_broker_does_not_get_in_sync(change: dict[str, Any]) -> None:
     image = given(isr=(1,))
     record = BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=103, **change)
     image = replayed([record], image, offset=501)

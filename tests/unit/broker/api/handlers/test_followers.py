@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 
 from tests.support.logs.partition_logs import batch
+from tests.support.messages.request_contexts import immediate
 from tests.support.replicas.replica_manager import NODE, NOW_MS, FakeRequest, Replicas
 from tests.support.transactions.scripted_coordinator import VerificationBench
 from tidelog.base.config_definition import ConfigError
@@ -138,7 +139,7 @@ class Cluster:
         self.partition.append(batch(list(values)), 1, NOW_MS)
 
     def produce(self, *values: str, acks: int = -1, version: int = 12) -> FakeRequest:
-        data = PartitionProduceData(index=0, records=batch(list(values)))
+        data = PartitionProduceData(index=0, records=bytes(batch(list(values))))
         message = ProduceRequest(
             acks=acks, timeout_ms=1_000, topic_data=(TopicProduceData(name="t", partition_data=(data,)),)
         )
@@ -507,7 +508,7 @@ def list_latest(cluster: Cluster, *, replica_id: int = -1, version: int = 7) -> 
         replica_id=replica_id, topics=(ListOffsetsTopic(name="t", partitions=(asked,)),)
     )
     handler = ListOffsetsHandler(cluster.replicas.manager, Slices(cluster.replicas.clock))
-    answer = completed(handler.handle(context(version), request)).topics[0].partitions[0]
+    answer = immediate(completed(handler.handle(context(version), request))).topics[0].partitions[0]
     return answer.error_code, answer.offset
 
 

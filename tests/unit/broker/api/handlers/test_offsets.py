@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.logs.partition_logs import batch, end_marker
+from tests.support.messages.request_contexts import immediate
 from tests.support.replicas.replica_manager import NOW_MS, Replicas
 from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler
 from tidelog.broker.api.handlers.describe_log_dirs import DescribeLogDirsHandler
@@ -76,13 +77,8 @@ def list_offset(
         isolation_level=isolation,
         topics=(ListOffsetsTopic(name="t", partitions=(asked,)),),
     )
-    return (
-        completed(
-            ListOffsetsHandler(replicas.manager, Slices(replicas.clock)).handle(context(version), request)
-        )
-        .topics[0]
-        .partitions[0]
-    )
+    handler = ListOffsetsHandler(replicas.manager, Slices(replicas.clock))
+    return immediate(completed(handler.handle(context(version), request))).topics[0].partitions[0]
 
 
 @pytest.mark.parametrize(
@@ -163,11 +159,8 @@ def test_a_partition_named_twice_is_an_invalid_request(replicas: Replicas) -> No
     request = ListOffsetsRequest(
         replica_id=-1, topics=(ListOffsetsTopic(name="t", partitions=(asked, asked)),)
     )
-    answers = (
-        completed(ListOffsetsHandler(replicas.manager, Slices(replicas.clock)).handle(context(5), request))
-        .topics[0]
-        .partitions
-    )
+    handler = ListOffsetsHandler(replicas.manager, Slices(replicas.clock))
+    answers = immediate(completed(handler.handle(context(5), request))).topics[0].partitions
     assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_REQUEST]
 
 

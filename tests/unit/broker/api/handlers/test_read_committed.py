@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
+from tests.support.messages.request_contexts import immediate
 from tests.support.replicas.replica_manager import FakeRequest
 from tests.support.transactions.transactional_node import (
     T0,
@@ -45,7 +46,7 @@ def stable_end(node: TransactionalNode) -> int:
             request_context(ApiKey.LIST_OFFSETS, 7), request
         )
     )
-    return response.topics[0].partitions[0].offset
+    return immediate(response).topics[0].partitions[0].offset
 
 
 async def test_the_end_of_a_transaction_wakes_those_who_wait_for_it() -> None:

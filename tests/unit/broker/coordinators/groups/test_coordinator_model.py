@@ -106,7 +106,8 @@ class CoordinatorMachine(RuleBasedStateMachine):
         if group is not None:
             client.waiting.pending.subscribe(lambda got: self.see_leader(group, got))
 
-    def see_leader(self, group: Group, got: JoinGroupResponse) -> None:
+    def see_leader(self, group: Group, got: object) -> None:
+        assert isinstance(got, JoinGroupResponse)
         if got.members and not got.skip_assignment:
             assert got.leader == got.member_id
             self.leaders[group, got.generation_id].add(got.member_id)

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -67,7 +67,7 @@ from tidelog.protocol.metadata_records.partition_record import PartitionRecord
 from tidelog.protocol.metadata_records.topic_record import TopicRecord
 from tidelog.protocol.registry import response_type
 from tidelog.protocol.schema import ZERO_UUID, ApiMessage, MetadataRecord
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import Steps, completed
 
 TOPIC_ID, OFFSETS_ID, UNKNOWN_ID = UUID(int=11), UUID(int=12), UUID(int=13)
 CLIENT = ClientInformation()
@@ -142,7 +142,7 @@ class Broker:
         )
         answer: Any = self.handlers[type(request)].handle(context, arrived)
         if inspect.isgenerator(answer):
-            answer = completed(answer)
+            answer = completed(cast("Steps[Any]", answer))
         if inspect.isawaitable(answer):
             answer = await answer
         return decode(response_type(request.api_key), encode(answer, version), version)

@@ -205,7 +205,10 @@ def test_a_transaction_of_two_phases_has_no_time_out() -> None:
     assert bench.state is S.ONGOING
 
 
-@pytest.mark.parametrize("state", sorted(AT_REST, key=lambda state: state.status))
+STATES_AT_REST = sorted(AT_REST, key=lambda state: state.status)
+
+
+@pytest.mark.parametrize("state", STATES_AT_REST)
 def test_an_id_that_nobody_uses_expires(state: TransactionState) -> None:
     bench = TransactionBench(transaction_config(transactional_id_expiration_ms=1_000))
     bench.put(state=state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from contextlib import closing
 
 import pytest
@@ -35,13 +36,13 @@ def test_a_server_that_drips_for_ever_holds_no_call(drip: str, operation: str) -
             "s3.api.call.timeout": "300",
             "s3.api.call.attempt.timeout": "200",
         }
-        calls = {
-            "put": lambda: store.put("k", b"content"),
-            "get": lambda: store.get("k").read(),
-            "size": lambda: store.size("k"),
-            "list": lambda: list(store.list("")),
-        }
         with closing(object_store("s3", values)) as store:
+            calls: dict[str, Callable[[], object]] = {
+                "put": lambda: store.put("k", b"content"),
+                "get": lambda: store.get("k").read(),
+                "size": lambda: store.size("k"),
+                "list": lambda: list(store.list("")),
+            }
             try:
                 ends(calls[operation])
             except RemoteStorageError as error:
