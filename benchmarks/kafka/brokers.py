@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -24,8 +25,7 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 
-from benchmarks.kafka.case import KIBIBYTE, Setup
-from benchmarks.processes import BenchmarkError, tree_cpu_seconds
+from benchmarks.processes import KIBIBYTE, BenchmarkError, tree_cpu_seconds
 from benchmarks.tiered_broker import s3_store
 from tests.harness.kafka.programs import Engine, Programs
 from tests.harness.ports import free_ports
@@ -50,6 +50,22 @@ SETTINGS: Final = {
 """The same text for both engines; every other key has its default."""
 
 S3_BACKEND: Final = {"rsm.config.storage.backend.class": "io.aiven.kafka.tieredstorage.storage.s3.S3Storage"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """The brokers that a case needs; cases in sequence with an equal setup share started ones.
+
+    With `per_turn`, each turn gets brokers of its own, which it starts itself. `plugins` are classpath
+    entries of Apache Kafka's brokers. With `has_s3`, each engine has an S3 server with a bucket.
+    """
+
+    nodes: int = 1
+    settings: tuple[tuple[str, str], ...] = ()
+    plugins: tuple[str, ...] = ()
+    has_s3: bool = False
+    per_turn: bool = False
+    is_warmed_up: bool = True
 
 
 class Brokers:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
-if TYPE_CHECKING:
-    from benchmarks.kafka.brokers import Brokers
+from benchmarks.kafka.brokers import Brokers, Setup
 
 KIBIBYTE: Final = 1024
 MEBIBYTE: Final = 1024 * 1024
 MEGA: Final = 1e6
 
 Findings: TypeAlias = Mapping[str, float]
-Step: TypeAlias = Callable[["Brokers"], None]
-Turn: TypeAlias = Callable[["Brokers"], Findings]
+Step: TypeAlias = Callable[[Brokers], None]
+Turn: TypeAlias = Callable[[Brokers], Findings]
 
 
 class Better(Enum):
@@ -48,22 +47,6 @@ class Metric:
     variant: str = ""
     target: float | None = None
     target_of: TargetOf = TargetOf.RATIO
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
-    """The brokers that a case needs; cases in sequence with an equal setup share started ones.
-
-    With `per_turn`, each turn gets brokers of its own, which it starts itself. `plugins` are classpath
-    entries of Apache Kafka's brokers. With `has_s3`, each engine has an S3 server with a bucket.
-    """
-
-    nodes: int = 1
-    settings: tuple[tuple[str, str], ...] = ()
-    plugins: tuple[str, ...] = ()
-    has_s3: bool = False
-    per_turn: bool = False
-    is_warmed_up: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

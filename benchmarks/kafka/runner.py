@@ -16,8 +16,8 @@ from typing import Final
 from rich.progress import Progress, TaskID
 
 from benchmarks.file_memory import touch_file_memory
-from benchmarks.kafka.brokers import Brokers
-from benchmarks.kafka.case import Case, Effort, Findings, Setup, Suite
+from benchmarks.kafka.brokers import Brokers, Setup
+from benchmarks.kafka.case import Case, Effort, Findings, Suite
 from benchmarks.kafka.noise import NOISY_FROM, NoiseMeter
 from benchmarks.kafka.results import Report, Row
 from benchmarks.kafka.warm_up import warm_up

@@ -7,19 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from benchmarks.kafka.brokers import Brokers
-from benchmarks.kafka.case import (
-    KIBIBYTE,
-    MEBIBYTE,
-    MEGA,
-    Better,
-    Case,
-    Effort,
-    Findings,
-    Metric,
-    Setup,
-    Suite,
-)
+from benchmarks.kafka.brokers import Brokers, Setup
+from benchmarks.kafka.case import KIBIBYTE, MEBIBYTE, MEGA, Better, Case, Effort, Findings, Metric, Suite
 from benchmarks.processes import BenchmarkError, run_load
 
 TOPIC: Final = "compacted"

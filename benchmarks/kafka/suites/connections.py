@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from benchmarks.kafka.brokers import Brokers
-from benchmarks.kafka.case import Better, Case, Effort, Findings, Growth, Metric, Setup, Suite
+from benchmarks.kafka.brokers import Brokers, Setup
+from benchmarks.kafka.case import Better, Case, Effort, Findings, Growth, Metric, Suite
 from benchmarks.processes import run_load
 
 TOPIC: Final = "connected"

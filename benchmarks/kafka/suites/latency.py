@@ -6,8 +6,8 @@ from functools import partial
 from typing import Final
 
 from benchmarks.kafka import perf_tools
-from benchmarks.kafka.brokers import Brokers
-from benchmarks.kafka.case import Better, Case, Effort, Findings, Metric, Setup, Suite
+from benchmarks.kafka.brokers import Brokers, Setup
+from benchmarks.kafka.case import Better, Case, Effort, Findings, Metric, Suite
 from benchmarks.processes import run_load
 
 TOPIC: Final = "delayed"

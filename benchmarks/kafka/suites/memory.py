@@ -6,19 +6,8 @@ import time
 from functools import partial
 from typing import Final
 
-from benchmarks.kafka.brokers import Brokers
-from benchmarks.kafka.case import (
-    KIBIBYTE,
-    MEBIBYTE,
-    Better,
-    Case,
-    Effort,
-    Findings,
-    Metric,
-    Setup,
-    Suite,
-    TargetOf,
-)
+from benchmarks.kafka.brokers import Brokers, Setup
+from benchmarks.kafka.case import KIBIBYTE, MEBIBYTE, Better, Case, Effort, Findings, Metric, Suite, TargetOf
 from benchmarks.kafka.suites.connections import one_record_per_request
 from benchmarks.processes import run_load
 

@@ -6,8 +6,8 @@ import time
 from functools import partial
 from typing import Final
 
-from benchmarks.kafka.brokers import Brokers
-from benchmarks.kafka.case import Better, Case, Effort, Findings, Growth, Metric, Setup, Suite
+from benchmarks.kafka.brokers import Brokers, Setup
+from benchmarks.kafka.case import Better, Case, Effort, Findings, Growth, Metric, Suite
 from benchmarks.kafka.suites.connections import CPU, REQUESTS, one_record_per_request
 
 TOPIC: Final = "divided"

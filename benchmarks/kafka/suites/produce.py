@@ -7,7 +7,7 @@ from itertools import product
 from typing import Final
 
 from benchmarks.kafka import perf_tools
-from benchmarks.kafka.brokers import Brokers
+from benchmarks.kafka.brokers import Brokers, Setup
 from benchmarks.kafka.case import (
     KIBIBYTE,
     MEBIBYTE,
@@ -17,7 +17,6 @@ from benchmarks.kafka.case import (
     Effort,
     Findings,
     Metric,
-    Setup,
     Suite,
     size_name,
 )

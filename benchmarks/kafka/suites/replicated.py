@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from benchmarks.kafka.case import KIBIBYTE, MEBIBYTE, Case, Effort, Setup, Suite
+from benchmarks.kafka.brokers import Setup
+from benchmarks.kafka.case import KIBIBYTE, MEBIBYTE, Case, Effort, Suite
 from benchmarks.kafka.suites.latency import RATES, rate_case
 from benchmarks.kafka.suites.produce import librdkafka_case
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 from benchmarks.frames import CLIENT_ID, create_topic_frame
-from benchmarks.kafka.brokers import START_WITHIN_S, Brokers
-from benchmarks.kafka.case import Better, Case, Effort, Findings, Metric, Setup, Suite, TargetOf
+from benchmarks.kafka.brokers import START_WITHIN_S, Brokers, Setup
+from benchmarks.kafka.case import Better, Case, Effort, Findings, Metric, Suite, TargetOf
 from benchmarks.loads.pipelined import ask, connect
 from benchmarks.processes import BenchmarkError
 from tidelog.protocol.codec import decode

@@ -13,19 +13,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from benchmarks.kafka.brokers import Brokers
-from benchmarks.kafka.case import (
-    KIBIBYTE,
-    MEBIBYTE,
-    MEGA,
-    Better,
-    Case,
-    Effort,
-    Findings,
-    Metric,
-    Setup,
-    Suite,
-)
+from benchmarks.kafka.brokers import Brokers, Setup
+from benchmarks.kafka.case import KIBIBYTE, MEBIBYTE, MEGA, Better, Case, Effort, Findings, Metric, Suite
 from benchmarks.processes import BenchmarkError, run_load
 from tidelog.clients.admin.admin import Admin, OffsetSpec
 from tidelog.protocol.errors import KafkaError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from benchmarks.kafka.brokers import Brokers
-from benchmarks.kafka.case import Better, Case, Effort, Findings, Metric, Setup, Suite
+from benchmarks.kafka.brokers import Brokers, Setup
+from benchmarks.kafka.case import Better, Case, Effort, Findings, Metric, Suite
 from benchmarks.processes import run_load
 from benchmarks.suites.transactions import KINDS, PARTITIONS, PERCENTILES, RATES
 

@@ -76,7 +76,9 @@ class Replicas:
         )
         self.leadership.updates = self.proposals
         self.fs = fs or CrashFileSystem()
-        self.logs = new_log_manager(self.fs, log_dirs or ["/data"], default_config=log_config or DEFAULT_LOG_CONFIG)
+        self.logs = new_log_manager(
+            self.fs, log_dirs or ["/data"], default_config=log_config or DEFAULT_LOG_CONFIG
+        )
         self.logs.start(NOW_MS)
         self.manager = ReplicaManager(node_id, self.logs, {}, self.leadership)
         self.image = MetadataImage(cluster_id="test")

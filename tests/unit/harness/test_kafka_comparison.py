@@ -14,7 +14,8 @@ import pytest
 from rich.console import Console
 
 from benchmarks.kafka import document, perf_tools
-from benchmarks.kafka.case import QUICK, STANDARD, Better, Case, Growth, Metric, Setup, Suite, TargetOf
+from benchmarks.kafka.brokers import Setup
+from benchmarks.kafka.case import QUICK, STANDARD, Better, Case, Growth, Metric, Suite, TargetOf
 from benchmarks.kafka.results import Report, Row, latest
 from benchmarks.kafka.runner import expected_seconds, planned, turn_order
 from benchmarks.kafka.suites import SUITES
