@@ -38,6 +38,51 @@ PUBLIC_METHOD_EXCEPTIONS = {
     "tidelog.storage.segment.segment:LogSegment": 30,
 }
 
+CLOCKS_AND_RANDOMNESS = {
+    "time": {
+        "time",
+        "time_ns",
+        "monotonic",
+        "monotonic_ns",
+        "perf_counter",
+        "perf_counter_ns",
+        "process_time",
+        "process_time_ns",
+    },
+    "datetime": {"now", "utcnow", "today"},
+    "date": {"today"},
+    "random": {
+        "Random",
+        "SystemRandom",
+        "choice",
+        "getrandbits",
+        "randbytes",
+        "randint",
+        "random",
+        "randrange",
+        "sample",
+        "shuffle",
+        "uniform",
+    },
+    "uuid": {"uuid1", "uuid4", "uuid6", "uuid7"},
+    "os": {"urandom"},
+    "secrets": {"choice", "randbelow", "randbits", "token_bytes", "token_hex", "token_urlsafe"},
+}
+
+DIRECT_READS = {
+    # The one clock and the one source of randomness.
+    "tidelog.base.clock": {"time.perf_counter", "time.perf_counter_ns", "time.time_ns"},
+    "tidelog.base.randomness": {"random.SystemRandom"},
+    # The randomness of clients, which is passed on as part of their environment.
+    "tidelog.clients.config.environment": {"random.Random"},
+    # Keys and nonces are secure only if they come from the operating system.
+    "tidelog.remote.objects.layout.encryption": {"secrets.token_bytes"},
+    "tidelog.remote.objects.layout.rsa_oaep": {"secrets.randbelow", "secrets.token_bytes"},
+    # Values from a fixed seed: each run writes the same records.
+    "tidelog.cli.perf": {"random.Random"},
+}
+"""The modules that read a clock or draw a random number themselves; all others are passed a port."""
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -131,6 +176,41 @@ def calls_of_hash(tree: ast.Module) -> list[ast.Call]:
         and node.func.id == "hash"
         and id(node) not in compared
     ]
+
+
+def test_clocks_and_randomness_are_passed_as_ports(modules: dict[str, ast.Module]) -> None:
+    found = {name: reads for name, tree in modules.items() if (reads := direct_reads(tree))}
+    assert found == DIRECT_READS
+
+
+def test_direct_reads_are_found() -> None:
+    code = """
+from time import monotonic
+from uuid import UUID, uuid4 as new_id
+import datetime, random, time
+datetime.datetime.now(), random.randrange(3), time.sleep(1), time.time
+"""
+    assert direct_reads(ast.parse(code)) == {
+        "time.monotonic",
+        "time.time",
+        "uuid.uuid4",
+        "datetime.now",
+        "random.randrange",
+    }
+
+
+def direct_reads(tree: ast.Module) -> set[str]:
+    """Return the clocks and the random functions that a module uses directly."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module in CLOCKS_AND_RANDOMNESS:
+            names = {alias.name for alias in node.names} & CLOCKS_AND_RANDOMNESS[node.module]
+            found.update(f"{node.module}.{name}" for name in names)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
+            owner = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
+            if node.attr in CLOCKS_AND_RANDOMNESS.get(owner, ()):
+                found.add(f"{owner}.{node.attr}")
+    return found
 
 
 def assert_only_exceptions(found: Mapping[str, int], limit: int, exceptions: Mapping[str, int]) -> None:

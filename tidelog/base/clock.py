@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Clock(Protocol):
@@ -42,3 +42,10 @@ class SystemClock:
     def monotonic_ms(self) -> int:
         """Return the milliseconds since a fixed moment."""
         return time.perf_counter_ns() // 1_000_000
+
+    def monotonic_s(self) -> float:
+        """Return the same in seconds, for the durations that tools print."""
+        return time.perf_counter()
+
+
+SYSTEM_CLOCK: Final = SystemClock()

@@ -1,11 +1,12 @@
 """The source of randomness: the part of `random.Random` that the product uses, and new ids.
 
-A simulation passes `random.Random(seed)`. A broker draws ids from `random.SystemRandom()`, and jitter from
+A simulation passes `random.Random(seed)`. A broker draws ids from `SYSTEM_RANDOMNESS`, and jitter from
 `random.Random()`, which is cheaper.
 """
 
 from __future__ import annotations
 
+from random import SystemRandom
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -28,6 +29,10 @@ class Randomness(Protocol):
     def getrandbits(self, k: int, /) -> int:
         """Return a number of `k` random bits."""
         ...
+
+
+SYSTEM_RANDOMNESS: Final[Randomness] = SystemRandom()
+"""The source of randomness of the operating system."""
 
 
 def new_uuid(randomness: Randomness) -> UUID:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import typer
 
+from tidelog.base.clock import SYSTEM_CLOCK
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.latency import LatencyHistogram
 from tidelog.cli.offset_choice import OffsetChoice, Start
@@ -134,7 +134,7 @@ async def _produce(
     payloads = _payloads(record_size)
     measured = Measurement(0, 0, 0.0, LatencyHistogram(), "delivery")
     failure: list[BaseException] = []
-    clock = time.perf_counter
+    clock = SYSTEM_CLOCK.monotonic_s
 
     def watch(future: DeliveryFuture) -> None:
         sent_at = clock()
@@ -211,7 +211,7 @@ def consume(
 async def _consume(consumer: Consumer, topic: str, records: int | None, show: Show) -> Measurement:
     bounds = Bounds(count=records, stop_at_timestamp=None, at_end=records is None)
     measured = Measurement(0, 0, 0.0, LatencyHistogram(), "poll")
-    clock = time.perf_counter
+    clock = SYSTEM_CLOCK.monotonic_s
     async with consumer:
         assigned = await topics_partitions(consumer, [topic], [])
         consumer.assign(assigned)

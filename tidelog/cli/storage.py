@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from typing import Annotated, Any
 
 import typer
 
 from tidelog.base.clock import SystemClock
-from tidelog.base.randomness import new_uuid
+from tidelog.base.randomness import SYSTEM_RANDOMNESS, new_uuid
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.metadata.formatting import (
     FormatError,
@@ -42,7 +41,7 @@ Overrides = Annotated[
 @app.command("random-uuid")
 def random_uuid() -> None:
     """Print a new id for a cluster or a directory."""
-    print(uuid_text(new_uuid(random.SystemRandom())))
+    print(uuid_text(new_uuid(SYSTEM_RANDOMNESS)))
 
 
 @app.command("format")
@@ -90,7 +89,7 @@ def format_storage(
             cluster_id=cluster_id,
             voters=voters,
             ignore_formatted=ignore_formatted,
-            randomness=random.SystemRandom(),
+            randomness=SYSTEM_RANDOMNESS,
             now_ms=SystemClock().wall_ms(),
         )
         for line in lines:
@@ -111,7 +110,7 @@ def _voters(
     if node.controller_quorum_voters:
         raise FormatError("--standalone needs dynamic voters, without controller.quorum.voters")
     listener = node.advertised_controllers("localhost", {})[0]
-    return (InitialVoter(node.node_id, listener.host, listener.port, new_uuid(random.SystemRandom())),)
+    return (InitialVoter(node.node_id, listener.host, listener.port, new_uuid(SYSTEM_RANDOMNESS)),)
 
 
 @app.command()

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Generator, Sized
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from tidelog.base.clock import SYSTEM_CLOCK
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.demo.comparison import Received, Record
 
@@ -56,7 +56,7 @@ class Members:
 async def read_with_tidelog(servers: str, topic: str, expected: int, advance: Advance) -> Received:
     """Read all records with one bundled consumer, without a group."""
     received = Received()
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = SYSTEM_CLOCK.monotonic_s() + DEADLINE_S
     async with Consumer(servers, auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, index) for index in await consumer.partitions_for(topic)])
         while received.records < expected:
@@ -74,7 +74,7 @@ async def read_with_aiokafka(servers: str, topic: str, expected: int, advance: A
 
     received = Received()
     members = Members()
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = SYSTEM_CLOCK.monotonic_s() + DEADLINE_S
 
     class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         def __init__(self, number: int) -> None:
@@ -120,7 +120,7 @@ def read_with_confluent(
     """Read all records, until `stop` is set, with a group of two confluent-kafka consumers in threads."""
     received = Received()
     members = Members()
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = SYSTEM_CLOCK.monotonic_s() + DEADLINE_S
 
     def member(number: int) -> None:
         with closing(_read_as_confluent_member(number, servers, topic, members)) as polled:
@@ -178,5 +178,5 @@ def _records_of(messages: list[Message]) -> list[Record]:
 
 
 def _check_deadline(deadline: float, received: Received, expected: int) -> None:
-    if time.monotonic() > deadline:
+    if SYSTEM_CLOCK.monotonic_s() > deadline:
         raise ReadTooLittle(f"received {received.records} of {expected} records in {DEADLINE_S:.0f} s")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from tidelog.base.clock import SYSTEM_CLOCK
 from tidelog.clients.admin.admin import Admin, ElectionType
 from tidelog.clients.producer.producer import Producer
 from tidelog.demo.comparison import Content, Fingerprint, Received
@@ -141,7 +141,7 @@ class Demo:
         async with Admin(self.cluster.bootstrap_servers) as admin:
             await admin.create_topic(TOPIC, num_partitions=PARTITIONS, configs=self._topic_configs)
         content = Content()
-        started = time.perf_counter()
+        started = SYSTEM_CLOCK.monotonic_s()
         with Progress(self._console, "produce", None, lambda: self.watch.table) as progress:
             async with (
                 self.watch.following(),
@@ -149,7 +149,7 @@ class Demo:
             ):
                 await self._send_all(producer, content, progress)
         source = content.fingerprint()
-        self._add_rate("produce: tidelog", source, time.perf_counter() - started)
+        self._add_rate("produce: tidelog", source, SYSTEM_CLOCK.monotonic_s() - started)
         return source
 
     async def _send_all(self, producer: Producer, content: Content, progress: Progress) -> None:
@@ -180,11 +180,11 @@ class Demo:
         progress.advance(len(deliveries))
 
     async def _read(self, name: str, reader: Reader, source: Fingerprint, group_size: int = 1) -> bool:
-        started = time.perf_counter()
+        started = SYSTEM_CLOCK.monotonic_s()
         with Progress(self._console, f"consume: {name}", source.records) as progress:
             received = await reader(self.cluster.bootstrap_servers, TOPIC, source.records, progress.advance)
         found = received.content.fingerprint()
-        self._add_rate(f"consume: {name}", found, time.perf_counter() - started)
+        self._add_rate(f"consume: {name}", found, SYSTEM_CLOCK.monotonic_s() - started)
         equal = found == source and len(received.members) == group_size
         self._comparison.add_row(
             name,

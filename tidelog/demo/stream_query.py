@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from tidelog.base.clock import SYSTEM_CLOCK
 from tidelog.demo.comparison import Fingerprint
 from tidelog.spark_connector.jobs.failures import JobFailure
 from tidelog.spark_connector.jobs.session import SessionSettings, job_session
@@ -153,9 +153,9 @@ class StreamQuery:
         self, local_starts: Mapping[int, int], advance: Callable[[int], None], stop: threading.Event
     ) -> QueryResult:
         with job_session("demo", _SETTINGS) as spark:
-            began = time.monotonic()
+            began = SYSTEM_CLOCK.monotonic_s()
             micro_batches = self._wait_until_read(_counted(self._rows(spark), local_starts), advance, stop)
-            seconds = time.monotonic() - began
+            seconds = SYSTEM_CLOCK.monotonic_s() - began
             found = spark.table(_RESULT).toArrow().to_pylist()
         groups = [GroupCount(**row) for row in found]
         return QueryResult(tuple(groups), micro_batches, seconds)
@@ -167,7 +167,7 @@ class StreamQuery:
         self, counted: DataFrame, advance: Callable[[int], None], stop: threading.Event
     ) -> int:
         """Run the query to its end; return the number of micro-batches."""
-        deadline = time.monotonic() + _DEADLINE_S
+        deadline = SYSTEM_CLOCK.monotonic_s() + _DEADLINE_S
         with tempfile.TemporaryDirectory(prefix="tidelog-demo-checkpoint-") as checkpoint:
             writer = counted.writeStream.outputMode("complete").format("memory").queryName(_RESULT)
             writer = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
@@ -182,7 +182,7 @@ class StreamQuery:
                             advance(progress.numInputRows)
                     if has_ended:
                         return len(seen)
-                    if stop.is_set() or time.monotonic() > deadline:
+                    if stop.is_set() or SYSTEM_CLOCK.monotonic_s() > deadline:
                         raise JobFailure(f"the query has not ended after {_DEADLINE_S:.0f} s")
             finally:
                 query.stop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from tidelog.base.clock import SYSTEM_CLOCK
 from tidelog.clients.admin.admin import Admin
 from tidelog.demo.tier_view import Border, TierView, border_table
 from tidelog.protocol.errors import KafkaError
@@ -72,26 +72,26 @@ class TierWatch:
 
         Return the duration in seconds. Errors: TooSlow.
         """
-        began = time.monotonic()
+        began = SYSTEM_CLOCK.monotonic_s()
         with Live(console=self._console, transient=True, auto_refresh=False) as live:
             async with self.following():
                 while not self.is_tiered(records):
                     if self._console.is_terminal:
                         live.update(self.table, refresh=True)
-                    if time.monotonic() > began + DEADLINE_S:
+                    if SYSTEM_CLOCK.monotonic_s() > began + DEADLINE_S:
                         raise TooSlow(f"after {DEADLINE_S:.0f} s not all segments are in the tier")
                     await asyncio.sleep(POLL_S / 2)
-        return time.monotonic() - began
+        return SYSTEM_CLOCK.monotonic_s() - began
 
     async def wait_until_synced(self) -> float:
         """Wait until every replica is in sync; return the duration in seconds. Errors: TooSlow."""
-        began = time.monotonic()
+        began = SYSTEM_CLOCK.monotonic_s()
         async with Admin(self._servers) as admin:
             while not await self._is_in_sync(admin):
-                if time.monotonic() > began + DEADLINE_S:
+                if SYSTEM_CLOCK.monotonic_s() > began + DEADLINE_S:
                     raise TooSlow(f"after {DEADLINE_S:.0f} s not every replica is in sync")
                 await asyncio.sleep(POLL_S / 4)
-        return time.monotonic() - began
+        return SYSTEM_CLOCK.monotonic_s() - began
 
     async def _is_in_sync(self, admin: Admin) -> bool:
         try:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from tidelog.base.clock import SYSTEM_CLOCK
 from tidelog.clients.admin.admin import Admin
 from tidelog.local_cluster.layout import ClusterLayout, new_layout, read_layout
 from tidelog.local_cluster.node_process import NodeProcess
@@ -66,12 +67,12 @@ class LocalCluster:
 
         Errors: ClusterFailure if a node ends, or is not in the metadata after `timeout_s`.
         """
-        started = time.monotonic()
+        started = SYSTEM_CLOCK.monotonic_s()
         wanted = list(self.nodes if node_ids is None else node_ids)
         for node_id in wanted:
             self.nodes[node_id].start()
         self.wait_for_brokers(wanted, timeout_s)
-        return time.monotonic() - started
+        return SYSTEM_CLOCK.monotonic_s() - started
 
     def stop(self, node_ids: Iterable[int] | None = None, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Stop nodes cleanly, all by default. Raise ClusterFailure if a node had to be killed."""
@@ -118,14 +119,14 @@ class LocalCluster:
 
     def wait_for(self, holds: Callable[[], bool], what: str, timeout_s: float) -> None:
         """Wait until `holds`. Raise ClusterFailure after `timeout_s`, or if a node has ended."""
-        deadline = time.monotonic() + timeout_s
+        deadline = SYSTEM_CLOCK.monotonic_s() + timeout_s
         before = set(self.running)
         while not holds():
             ended = before - set(self.running)
             if ended:
                 node = self.nodes[min(ended)]
                 raise ClusterFailure(f"{node.folder.name} has ended: {node.log_tail()}")
-            if time.monotonic() > deadline:
+            if SYSTEM_CLOCK.monotonic_s() > deadline:
                 raise ClusterFailure(f"no {what} within {timeout_s:g} s; running: {self.running}")
             time.sleep(POLL_S)
 

@@ -18,8 +18,8 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
-from uuid import uuid4
 
+from tidelog.base.randomness import SYSTEM_RANDOMNESS, new_uuid
 from tidelog.local_cluster.tiering import metadata_topic_settings
 from tidelog.protocol.ids import uuid_text
 from tidelog.storage.directories.meta_properties import MetaProperties, MetaPropertiesFile
@@ -147,7 +147,7 @@ class ClusterLayout:
         """Write `meta.properties` into each log directory of a node."""
         for data in self.data_folders(node.node_id):
             properties = MetaProperties(
-                cluster_id=self.cluster_id, node_id=node.node_id, directory_id=uuid4()
+                cluster_id=self.cluster_id, node_id=node.node_id, directory_id=new_uuid(SYSTEM_RANDOMNESS)
             )
             MetaPropertiesFile(OsFileSystem(), str(data)).write(properties)
 
@@ -172,7 +172,7 @@ def new_layout(
     nodes = tuple(
         NodeLayout(index + 1, addresses[index], ports[index], ports[count + index]) for index in range(count)
     )
-    cluster_id = uuid_text(uuid4())
+    cluster_id = uuid_text(new_uuid(SYSTEM_RANDOMNESS))
     return ClusterLayout(folder.absolute(), cluster_id, nodes, dict(settings or {}), directories, has_racks)
 
 

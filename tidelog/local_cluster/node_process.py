@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from tidelog.base.clock import SYSTEM_CLOCK
+
 POLL_S: Final = 0.02
 
 
@@ -80,9 +82,9 @@ class NodeProcess:
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until the process has ended; return False if it runs after `timeout_s`."""
-        deadline = time.monotonic() + timeout_s
+        deadline = SYSTEM_CLOCK.monotonic_s() + timeout_s
         while self.is_running:
-            if time.monotonic() > deadline:
+            if SYSTEM_CLOCK.monotonic_s() > deadline:
                 return False
             time.sleep(POLL_S)
         self._child = None

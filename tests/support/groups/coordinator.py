@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeVar
+from uuid import uuid4
 
 from tests.support.configs import group_config
 from tidelog.broker.coordinators.groups.config import GroupConfig
@@ -39,6 +40,11 @@ R = TypeVar("R")
 
 START_WALL_MS = 1_700_000_000_000
 MONOTONIC_BEHIND_MS = 1_699_999_000_000
+
+
+def random_suffix() -> str:
+    """Return the random part of a member id."""
+    return str(uuid4())
 
 
 def subscription(*topics: str) -> bytes:

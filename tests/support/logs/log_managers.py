@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import count
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from tests.support.configs import PRODUCER_ID_EXPIRATION_MS, log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
@@ -23,6 +23,7 @@ CONFIG = log_config()
 
 def new_log_manager(disk: CrashFileSystem, dirs: Iterable[str], *args: Any, **options: Any) -> LogManager:
     """A manager with the producer id expiration of a broker, which is not started."""
+    options.setdefault("new_id", uuid4)
     options.setdefault("producer_id_expiration_ms", PRODUCER_ID_EXPIRATION_MS)
     return LogManager(disk, dirs, *args, **options)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any, cast
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from tests.support.configs import group_config
 from tests.support.logs.partition_logs import batch, values_of
@@ -145,7 +145,9 @@ class TransactionalNode:
             self.clock,
             lease,
         )
-        return GroupService(group_config(), log, self.timers, self.clock, Slices(self.clock))
+        return GroupService(
+            group_config(), log, self.timers, self.clock, Slices(self.clock), new_suffix=lambda: str(uuid4())
+        )
 
     async def started(self) -> TransactionalNode:
         """Lead the groups."""

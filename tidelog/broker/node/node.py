@@ -35,13 +35,12 @@ can connect when all partitions are open, so the first response is correct.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from tidelog.base.clock import Clock, SystemClock
 from tidelog.base.config_definition import ConfigError
-from tidelog.base.randomness import Randomness
+from tidelog.base.randomness import SYSTEM_RANDOMNESS, Randomness
 from tidelog.broker.api.handlers.services import Services
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.logs.descriptor_budget import process_budget, raise_open_file_limit
@@ -186,7 +185,7 @@ async def _create_context(
     stages: Stages,
 ) -> NodeContext:
     """Prepare and lock the directories, and create the threads and the metrics."""
-    randomness = random.SystemRandom()
+    randomness = SYSTEM_RANDOMNESS
     identity = _identity(config, fs, cluster_id, randomness)
     locks = DirectoryLocks(fs, identity.directory_ids)
     await stages.start(Stage(name="directories", stop=[locks.release]))

@@ -13,7 +13,9 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tidelog.base.clock import Clock
 from tidelog.base.config_definition import ConfigError
+from tidelog.base.randomness import Randomness
 from tidelog.broker.config.listeners import Listener
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.tier.settings import metadata_manager_values, storage_manager_values
@@ -41,11 +43,14 @@ class ManagerPorts:
     on_failure: Callable[[str], None]
 
 
-def create_storage_manager(config: BrokerConfig) -> RemoteStorageManager:
+def create_storage_manager(
+    config: BrokerConfig, clock: Clock, randomness: Randomness
+) -> RemoteStorageManager:
     """Return the configured storage manager, which has no connection yet. Blocks while it imports modules."""
     from tidelog.remote.objects.config import storage_manager_from_config
+    from tidelog.remote.objects.stores.port import StorePorts
 
-    return storage_manager_from_config(storage_manager_values(config))
+    return storage_manager_from_config(storage_manager_values(config), StorePorts(clock, randomness))
 
 
 def create_metadata_manager(config: BrokerConfig, ports: ManagerPorts) -> TopicBasedRemoteLogMetadataManager:

@@ -113,6 +113,7 @@ class TieredStorage:
             index_cache,
             self.manager.reader_pool,
             auxiliary_pool=self._auxiliary_pool,
+            clock=ports.clock,
         )
         self.reader = MeteredReader(
             reader,
@@ -137,7 +138,7 @@ class TieredStorage:
         config = ports.config()
 
         def create_in_thread() -> tuple[RemoteStorageManager, RemoteIndexCache]:
-            storage = create_storage_manager(config)
+            storage = create_storage_manager(config, ports.clock, ports.environment.rng)
             cache = RemoteIndexCache(
                 ports.fs,
                 ports.directory,

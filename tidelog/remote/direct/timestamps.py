@@ -5,6 +5,7 @@ I/O: blocks. Errors: RemoteStorageError.
 
 from __future__ import annotations
 
+from tidelog.base.clock import SYSTEM_CLOCK
 from tidelog.protocol.ids import Offset
 from tidelog.remote.direct.fetched_indexes import FetchedIndexes
 from tidelog.remote.direct.partition_tier import PartitionTier
@@ -19,7 +20,7 @@ def first_at_or_after(
     """Return the offset of the first record at or after `timestamp_ms` from `starting_offset`; None if there
     is none.
     """
-    reader = TimestampReader(storage, FetchedIndexes(storage))
+    reader = TimestampReader(storage, FetchedIndexes(storage), SYSTEM_CLOCK)
     parts = parts_with_timestamp(tier.known, tier.partition, tier.epochs, timestamp_ms, starting_offset)
     for part in parts:
         place = None if part is None else reader.first_at_or_after(part, timestamp_ms)

@@ -38,7 +38,7 @@ from tidelog.remote.objects.layout.rsa_oaep import MODULUS_BITS_MIN
 from tidelog.remote.objects.manager import ManagerSettings, ObjectStorageManager
 from tidelog.remote.objects.stores.backends import object_store
 from tidelog.remote.objects.stores.masked import MaskedStore
-from tidelog.remote.objects.stores.port import ObjectStore
+from tidelog.remote.objects.stores.port import SYSTEM_PORTS, ObjectStore, StorePorts
 from tidelog.remote.objects.verification import Verification
 
 _log = logging.getLogger(__name__)
@@ -138,7 +138,9 @@ UNUSED: Final = (
 """Keys of the plugin without effect here; remote.log.manager.copy.max.bytes.per.second limits uploads."""
 
 
-def storage_manager_from_config(values: Mapping[str, str]) -> ObjectStorageManager:
+def storage_manager_from_config(
+    values: Mapping[str, str], ports: StorePorts = SYSTEM_PORTS
+) -> ObjectStorageManager:
     """Return the storage manager that `values` configure.
 
     It has no connections yet; its directories are checked.
@@ -159,6 +161,7 @@ def storage_manager_from_config(values: Mapping[str, str]) -> ObjectStorageManag
             for key, text in values.items()
             if key.startswith(_STORAGE) and key != "storage.backend.class"
         },
+        ports,
     )
     if settings.keys.masks_prefix and settings.keys.prefix:
         store = MaskedStore(store, settings.keys.prefix)

@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from tidelog.base.bounded_pool import BoundedPool
+from tidelog.base.clock import SYSTEM_CLOCK, Clock
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset
 from tidelog.remote.index_cache.cache import RemoteIndexCache
@@ -68,6 +69,7 @@ class RemoteLogReader:
         pool: BoundedPool,
         *,
         auxiliary_pool: BoundedPool | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._storage = storage
         # Checked once: isinstance with a protocol takes as long as reading some batches.
@@ -77,7 +79,7 @@ class RemoteLogReader:
         self._pool = pool
         self._auxiliary_pool = auxiliary_pool or pool
         self._segments = SegmentReader(storage, index_cache)
-        self._timestamps = TimestampReader(storage, index_cache)
+        self._timestamps = TimestampReader(storage, index_cache, clock)
         self._sequential = SequentialReads()
 
     # -- batches by offset

@@ -13,6 +13,7 @@ import time
 from contextlib import closing
 from typing import Final, TypeVar
 
+from tidelog.base.clock import Clock
 from tidelog.protocol.batch import BATCH_OVERHEAD, read_header
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import Offset
@@ -32,16 +33,17 @@ from tidelog.storage.log.lookup import FoundBatch, RecordPlace, first_readable_p
 
 T = TypeVar("T")
 
-_WORK_S: Final = 0.000_5
+_WORK_NS: Final = 500_000
 _PAUSE_S: Final = 0.000_25
 
 
 class TimestampReader:
     """Searches timestamps through the index cache."""
 
-    def __init__(self, storage: RemoteStorageManager, index_cache: SegmentIndexes) -> None:
+    def __init__(self, storage: RemoteStorageManager, index_cache: SegmentIndexes, clock: Clock) -> None:
         self._storage = storage
         self._index_cache = index_cache
+        self._clock = clock
 
     def first_at_or_after(self, part: SegmentPart, timestamp: int) -> RecordPlace | None:
         """Return the first record of `part` whose timestamp is >= `timestamp`, None if there is none."""
@@ -64,36 +66,38 @@ class TimestampReader:
                 span = batches.first_reaching(offset, PIECE_BYTES)
                 if span is None or span.base_offset >= end_offset:
                     return None
-                place = _first_place(timestamp, start_offset, batches, span)
+                place = self._first_place(timestamp, start_offset, batches, span)
                 if place is not None and place.offset < end_offset:
                     return place
                 offset = span.last_offset + 1
 
+    def _first_place(
+        self, timestamp: int, from_offset: Offset, batches: BatchStream, span: BatchSpan
+    ) -> RecordPlace | None:
+        """Return the first record of one batch at or after `timestamp`.
 
-def _first_place(
-    timestamp: int, from_offset: Offset, batches: BatchStream, span: BatchSpan
-) -> RecordPlace | None:
-    """Return the first record of one batch at or after `timestamp`; the records of an older batch are not
-    read.
-    """
-    header = read_header(batches.data_from(span.position, BATCH_OVERHEAD))
-    if header.max_timestamp < timestamp:
-        return None
-    data = batches.data_from(span.position, span.size_bytes)
-    if len(data) < span.size_bytes:
-        raise ShortSegment(
-            f"a batch of {span.size_bytes} bytes at {span.position} ended after {len(data)} bytes"
-        )
-    try:
-        return _with_pauses(first_readable_place(FoundBatch(header, data), timestamp, from_offset))
-    except DecodeError as error:
-        raise DamagedSegment(f"the batch at byte {span.position} of a remote segment: {error}") from error
+        The records of an older batch are not read.
+        """
+        header = read_header(batches.data_from(span.position, BATCH_OVERHEAD))
+        if header.max_timestamp < timestamp:
+            return None
+        data = batches.data_from(span.position, span.size_bytes)
+        if len(data) < span.size_bytes:
+            raise ShortSegment(
+                f"a batch of {span.size_bytes} bytes at {span.position} ended after {len(data)} bytes"
+            )
+        try:
+            return _with_pauses(
+                self._clock, first_readable_place(FoundBatch(header, data), timestamp, from_offset)
+            )
+        except DecodeError as error:
+            raise DamagedSegment(f"the batch at byte {span.position} of a remote segment: {error}") from error
 
 
-def _with_pauses(steps: Steps[T]) -> T:
+def _with_pauses(clock: Clock, steps: Steps[T]) -> T:
     """Return the result of `steps`, run in this thread with pauses, in which other threads run."""
     answer = None
-    paused_s = time.monotonic()
+    paused_ns = clock.monotonic_ns()
     while True:
         try:
             step = steps.send(answer)
@@ -101,6 +105,6 @@ def _with_pauses(steps: Steps[T]) -> T:
             result: T = end.value
             return result
         answer = step() if callable(step) else None
-        if time.monotonic() - paused_s > _WORK_S:
+        if clock.monotonic_ns() - paused_ns > _WORK_NS:
             time.sleep(_PAUSE_S)
-            paused_s = time.monotonic()
+            paused_ns = clock.monotonic_ns()

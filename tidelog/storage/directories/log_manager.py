@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
@@ -41,7 +41,7 @@ class LogManager:
         default_config: LogConfig = DEFAULT_LOG_CONFIG,
         *,
         producer_id_expiration_ms: int,
-        new_id: Callable[[], UUID] = uuid4,
+        new_id: Callable[[], UUID],
         remote_storage_system_enable: bool = True,
     ) -> None:
         self._default_config = default_config

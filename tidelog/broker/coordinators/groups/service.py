@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -55,10 +54,6 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 
 
-def _random_suffix() -> str:
-    return str(uuid.uuid4())
-
-
 _GroupShard: TypeAlias = Shard[GroupCoordinator]
 _Deletion: TypeAlias = tuple[DeletableGroupResult, "asyncio.Future[ErrorCode]"]
 
@@ -73,7 +68,7 @@ class GroupService:
         timer: Timer,
         clock: Clock,
         slices: Slices,
-        new_suffix: Callable[[], str] = _random_suffix,
+        new_suffix: Callable[[], str],
     ) -> None:
         self._config = config
         self._slices = slices

@@ -117,6 +117,7 @@ async def _create_serving_parts(broker: _RegisteredBroker, stages: Stages) -> Se
         fetch_purgatory=purgatories.fetch,
         timers=purgatories.timers,
         clock=context.clock,
+        randomness=context.randomness,
         lease=broker.membership.lease,
         brokers=channels.markers,
         producer_ids=producer_ids,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tidelog.base.clock import Clock
+from tidelog.base.randomness import Randomness, new_uuid
 from tidelog.broker.channels.broker_channel import BrokerChannel
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.config.projection import projection
@@ -40,6 +41,7 @@ class CoordinatorPorts:
     fetch_purgatory: Purgatory
     timers: Timer
     clock: Clock
+    randomness: Randomness
     lease: LeadershipLease
     brokers: BrokerChannel
     producer_ids: ProducerIds
@@ -53,7 +55,14 @@ class Coordinators:
         self._ports = ports
         self.group_config = projection(config, GroupConfig)
         offsets_log = self._state_log(_offsets_topic(self.group_config))
-        self.groups = GroupService(self.group_config, offsets_log, ports.timers, ports.clock, ports.slices)
+        self.groups = GroupService(
+            self.group_config,
+            offsets_log,
+            ports.timers,
+            ports.clock,
+            ports.slices,
+            new_suffix=lambda: str(new_uuid(ports.randomness)),
+        )
         self.markers = MarkerSender(ports.brokers, ports.image, ports.timers, self._on_markers_written)
         transaction_config = projection(config, TransactionConfig)
         self.transactions = TransactionService(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from tidelog.base.randomness import new_uuid
 from tidelog.broker.config.dynamic_configs import DynamicBrokerConfig
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.logs.cleaning.log_cleaner import LogCleaner
@@ -47,6 +48,7 @@ class LogsPart:
         self.manager = LogManager(
             context.fs,
             config.log_directories,
+            new_id=lambda: new_uuid(context.randomness),
             producer_id_expiration_ms=config.producer_id_expiration_ms,
             remote_storage_system_enable=config.remote_log_storage_system_enable,
         )

@@ -8,7 +8,7 @@ from typing import Final
 from tidelog.base.config_definition import ConfigError
 from tidelog.base.extras import missing_packages
 from tidelog.remote.objects.stores.local_directory import LocalDirectoryStore
-from tidelog.remote.objects.stores.port import ObjectStore
+from tidelog.remote.objects.stores.port import SYSTEM_PORTS, ObjectStore, StorePorts
 
 _AIVEN: Final = "io.aiven.kafka.tieredstorage.storage."
 _PACKAGES: Final = {"s3": "boto3", "fsspec": "fsspec"}
@@ -21,7 +21,9 @@ _KINDS: Final = {
 }
 
 
-def object_store(backend_class: str, values: Mapping[str, str]) -> ObjectStore:
+def object_store(
+    backend_class: str, values: Mapping[str, str], ports: StorePorts = SYSTEM_PORTS
+) -> ObjectStore:
     """Return a store of class `backend_class`, configured with `values` (keys without `storage.`).
 
     The store's library is imported here, and only for the class that is used.
@@ -35,12 +37,12 @@ def object_store(backend_class: str, values: Mapping[str, str]) -> ObjectStore:
     if kind == "s3":
         from tidelog.remote.objects.stores.s3 import S3Store
 
-        return S3Store.from_config(values)
+        return S3Store.from_config(values, ports)
     if kind == "fsspec":
         from tidelog.remote.objects.stores.fsspec_store import FsspecStore
 
-        return FsspecStore.from_config(values)
-    return LocalDirectoryStore.from_config(values)
+        return FsspecStore.from_config(values, ports)
+    return LocalDirectoryStore.from_config(values, ports)
 
 
 def _require_library(kind: str, backend_class: str) -> None:

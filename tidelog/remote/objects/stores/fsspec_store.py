@@ -23,7 +23,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from io import BytesIO
 from typing import IO, Any, Final
-from uuid import uuid4
 
 import fsspec
 
@@ -36,10 +35,13 @@ from tidelog.base.config_definition import (
     reject_unknown_keys,
     table,
 )
+from tidelog.base.randomness import new_uuid
 from tidelog.remote.objects.stores.port import (
+    SYSTEM_PORTS,
     Content,
     FirstFailure,
     ObjectInfo,
+    StorePorts,
     check_path_key,
     check_range,
     failure,
@@ -82,12 +84,15 @@ class FsspecStore:
     I/O: blocking calls of fsspec, from any thread. Errors: those of the port.
     """
 
-    def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, url: str, options: Mapping[str, Any] | None = None, ports: StorePorts = SYSTEM_PORTS
+    ) -> None:
         """Open the file system. Errors: those of fsspec for an invalid URL or options."""
         found = fsspec.core.url_to_fs(
             url, **{"use_listings_cache": False, "skip_instance_cache": True, **(options or {})}
         )
         self._file_system: Any = found[0]
+        self._randomness = ports.randomness
         self._root = str(found[1]).rstrip("/")
         protocol = self._file_system.protocol
         self._protocols = frozenset([protocol] if isinstance(protocol, str) else protocol)
@@ -95,7 +100,7 @@ class FsspecStore:
         self.name = f"fsspec {sorted(self._protocols)[0]}:{self._root}"
 
     @classmethod
-    def from_config(cls, values: Mapping[str, str]) -> FsspecStore:
+    def from_config(cls, values: Mapping[str, str], ports: StorePorts = SYSTEM_PORTS) -> FsspecStore:
         """Return the store that `values` configure. Errors: ConfigError in one line."""
         reject_unknown_keys(CONFIGS, values)
         parsed = parse_values(CONFIGS, values)
@@ -109,7 +114,7 @@ class FsspecStore:
                 "fsspec.options", HIDDEN_VALUE, 'allowed is a JSON object, such as {"token": "anon"}'
             )
         try:
-            return cls(url, options)
+            return cls(url, options, ports)
         except Exception as error:
             allowed = f"allowed is a URL of an installed file system: {error}"
             raise ConfigError("fsspec.url", url, " ".join(allowed.split())) from error
@@ -219,7 +224,7 @@ class FsspecStore:
 
     def _put_and_rename(self, path: str, parts: Parts) -> None:
         file_system = self._file_system
-        upload = f"{self._root}/{_UPLOADS}/{uuid4().hex}"
+        upload = f"{self._root}/{_UPLOADS}/{new_uuid(self._randomness).hex}"
         file_system.makedirs(f"{self._root}/{_UPLOADS}", exist_ok=True)
         try:
             with file_system.open(upload, "wb") as file:

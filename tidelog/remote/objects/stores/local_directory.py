@@ -15,11 +15,9 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final
-from uuid import uuid4
 
 from tidelog.base.config_definition import (
     ConfigDefinition,
@@ -29,10 +27,13 @@ from tidelog.base.config_definition import (
     reject_unknown_keys,
     table,
 )
+from tidelog.base.randomness import new_uuid
 from tidelog.remote.objects.stores.port import (
+    SYSTEM_PORTS,
     Content,
     FirstFailure,
     ObjectInfo,
+    StorePorts,
     check_path_key,
     check_range,
     failure,
@@ -70,30 +71,31 @@ class LocalDirectoryStore:
     I/O: blocking calls of the file system, from any thread. Errors: those of the port.
     """
 
-    def __init__(self, root: str, *, overwrite: bool = True) -> None:
+    def __init__(self, root: str, *, overwrite: bool = True, ports: StorePorts = SYSTEM_PORTS) -> None:
         """Open `root`, which must be a writable directory. Errors: OSError."""
         self.name = f"directory {root}"
         self._root = os.path.realpath(root)
         self._uploads = os.path.join(self._root, _UPLOADS)
         self._overwrite = overwrite
+        self._ports = ports
         os.makedirs(self._uploads, exist_ok=True)
         self._remove_stale_uploads()
 
     @classmethod
-    def from_config(cls, values: Mapping[str, str]) -> LocalDirectoryStore:
+    def from_config(cls, values: Mapping[str, str], ports: StorePorts = SYSTEM_PORTS) -> LocalDirectoryStore:
         """Return the store that `values` configure. Errors: ConfigError in one line."""
         reject_unknown_keys(CONFIGS, values)
         parsed = parse_values(CONFIGS, values)
         root = str(parsed["root"])
         if not os.path.isdir(root) or not os.access(root, os.W_OK | os.X_OK):
             raise ConfigError("root", root, "allowed is an existing, writable directory")
-        return cls(root, overwrite=parsed["overwrite.enabled"] is True)
+        return cls(root, overwrite=parsed["overwrite.enabled"] is True, ports=ports)
 
     def put(self, key: str, content: Content, size: int | None = None) -> None:
         """Put an object, as specified by ObjectStore; without `overwrite`, an existing object is an error."""
         path = self._path(key)
         parts = Parts(self.name, key, content, size)
-        upload = os.path.join(self._uploads, uuid4().hex)
+        upload = os.path.join(self._uploads, new_uuid(self._ports.randomness).hex)
         try:
             with put_errors(self.name, key, OSError):
                 self._write(upload, parts)
@@ -230,7 +232,7 @@ class LocalDirectoryStore:
 
     def _remove_stale_uploads(self) -> None:
         """Remove uploads that crashed processes left; recent ones may belong to another process."""
-        oldest_s = time.time() - _STALE_UPLOAD_S
+        oldest_s = self._ports.clock.wall_ms() / 1000 - _STALE_UPLOAD_S
         for entry in os.scandir(self._uploads):
             with suppress(OSError):
                 if entry.stat().st_mtime < oldest_s:

@@ -11,14 +11,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
+from tidelog.base.clock import SYSTEM_CLOCK, Clock
+from tidelog.base.randomness import SYSTEM_RANDOMNESS, Randomness
 from tidelog.remote.ports.storage_manager import ReadableStream, RemoteResourceNotFound, RemoteStorageError
 
 KEY_BYTES_MAX: Final = 1024
 """The maximum size of a key in UTF-8, as in S3."""
 
 Content: TypeAlias = "bytes | bytearray | memoryview | Source"
+
+
+@dataclass(frozen=True, slots=True)
+class StorePorts:
+    """The clock and the randomness of a store."""
+
+    clock: Clock = SYSTEM_CLOCK
+    randomness: Randomness = SYSTEM_RANDOMNESS
+
+
+SYSTEM_PORTS: Final = StorePorts()
 
 
 class Source(Protocol):

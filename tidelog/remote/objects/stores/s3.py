@@ -9,7 +9,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from tidelog.remote.objects.stores.port import Content, ObjectInfo, check_key, check_range, failure, missing
+from tidelog.remote.objects.stores.port import (
+    SYSTEM_PORTS,
+    Content,
+    ObjectInfo,
+    StorePorts,
+    check_key,
+    check_range,
+    failure,
+    missing,
+)
 from tidelog.remote.objects.stores.s3_calls import TEMPORARY_CODES, AttemptFailed, CallFailed, S3Calls
 from tidelog.remote.objects.stores.s3_client import s3_client
 from tidelog.remote.objects.stores.s3_read import Place, S3Reads
@@ -33,20 +42,20 @@ class S3Store:
     Bounds: a call ends within `call_timeout_ms`; a put of n parts needs up to n + 4 calls.
     """
 
-    def __init__(self, settings: S3Settings) -> None:
+    def __init__(self, settings: S3Settings, ports: StorePorts = SYSTEM_PORTS) -> None:
         self.name = f"s3://{settings.bucket}"
         self._bucket = settings.bucket
         self._client = s3_client(settings)
-        self._calls = S3Calls(settings)
-        self._uploads = S3Uploads(self.name, self._client, self._calls, settings)
+        self._calls = S3Calls(settings, ports)
+        self._uploads = S3Uploads(self.name, self._client, self._calls, settings, ports.randomness)
         self._reads = S3Reads(self._client, self._calls)
 
     @classmethod
-    def from_config(cls, values: Mapping[str, str]) -> S3Store:
+    def from_config(cls, values: Mapping[str, str], ports: StorePorts = SYSTEM_PORTS) -> S3Store:
         """Return the store that `values` configure; it opens no connection. Errors: ConfigError in
         one line.
         """
-        return cls(S3Settings.from_config(values))
+        return cls(S3Settings.from_config(values), ports)
 
     def put(self, key: str, content: Content, size: int | None = None) -> None:
         """Put an object, as specified by ObjectStore; one part of a source is in memory at a time."""

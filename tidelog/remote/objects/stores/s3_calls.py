@@ -9,9 +9,7 @@ the last attempt. Between two attempts there is an increasing pause with full ji
 
 from __future__ import annotations
 
-import random
 import threading
-import time
 from collections.abc import Callable
 from http.client import HTTPException
 from typing import Final, TypeVar
@@ -27,7 +25,7 @@ from botocore.exceptions import (
 from botocore.parsers import ResponseParserError
 from urllib3.exceptions import HTTPError
 
-from tidelog.remote.objects.stores.port import one_line
+from tidelog.remote.objects.stores.port import StorePorts, one_line
 from tidelog.remote.objects.stores.s3_deadlines import Deadlines, Watch
 from tidelog.remote.objects.stores.s3_settings import S3Settings
 
@@ -86,13 +84,13 @@ class CallFailed(Exception):
 class S3Calls:
     """Runs calls. Thread-safe; `close` ends pauses and attempts in progress."""
 
-    def __init__(self, settings: S3Settings) -> None:
+    def __init__(self, settings: S3Settings, ports: StorePorts) -> None:
         self._call_timeout_s = settings.call_timeout_ms / 1000
         self._attempt_timeout_s = settings.attempt_timeout_ms / 1000
         self._attempts_max = settings.attempts_max
-        self._random = random.Random()
+        self._ports = ports
         self._closed = threading.Event()
-        self.deadlines = Deadlines()
+        self.deadlines = Deadlines(ports.clock)
 
     @property
     def call_timeout_s(self) -> float:
@@ -109,6 +107,10 @@ class S3Calls:
         """Return the maximum number of attempts of a call."""
         return self._attempts_max
 
+    def now_s(self) -> float:
+        """Return the seconds since a fixed moment; never decreases."""
+        return self._ports.clock.monotonic_ms() / 1000
+
     def run(
         self,
         operation: Callable[[Watch], _Result],
@@ -121,12 +123,12 @@ class S3Calls:
 
         Errors: CallFailed.
         """
-        started_s = time.monotonic()
+        started_s = self.now_s()
         deadline_s = started_s + (self._call_timeout_s if timeout_s is None else timeout_s)
         attempt = 0
         while True:
             attempt += 1
-            allowed_s = min(self._attempt_timeout_s, deadline_s - time.monotonic())
+            allowed_s = min(self._attempt_timeout_s, deadline_s - self.now_s())
             watch: Watch | None = None
             try:
                 with self.deadlines.watch(allowed_s) as watch:
@@ -136,7 +138,7 @@ class S3Calls:
                     raise AttemptFailed("the response was truncated")
                 return answer
             except FAILURES as error:
-                now_s = time.monotonic()
+                now_s = self.now_s()
                 pause_s = self.pause_s(attempt)
                 last = attempt >= self._attempts_max or now_s + pause_s >= deadline_s
                 if last or self._closed.is_set() or not is_temporary(error):
@@ -154,7 +156,7 @@ class S3Calls:
 
     def pause_s(self, attempt: int) -> float:
         """Return the pause in seconds after an attempt; `attempt` counts from 1."""
-        return self._random.uniform(0, min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**attempt))
+        return self._ports.randomness.uniform(0, min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**attempt))
 
     def close(self) -> None:
         """End pauses and attempts in progress."""

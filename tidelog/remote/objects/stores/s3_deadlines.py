@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -28,6 +27,8 @@ from botocore.awsrequest import (
     AWSHTTPSConnection,
     AWSHTTPSConnectionPool,
 )
+
+from tidelog.base.clock import Clock
 
 
 class Watch:
@@ -52,7 +53,8 @@ class Watch:
 class Deadlines:
     """Watches attempts in its own thread, which runs while there are attempts. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._changed = threading.Condition()
         self._watches: set[Watch] = set()
         self._thread: threading.Thread | None = None
@@ -61,7 +63,7 @@ class Deadlines:
     @contextmanager
     def watch(self, seconds: float, used: socket.socket | None = None) -> Iterator[Watch]:
         """Shut down the requests of this thread, or `used`, if the block takes longer than `seconds`."""
-        watch = Watch(time.monotonic() + seconds)
+        watch = Watch(self._now_s() + seconds)
         watch.socket = used
         with self._changed:
             self._watches.add(watch)
@@ -88,10 +90,13 @@ class Deadlines:
         if thread is not None:
             thread.join()
 
+    def _now_s(self) -> float:
+        return self._clock.monotonic_ms() / 1000
+
     def _run(self) -> None:
         with self._changed:
             while not self._closed:
-                now_s = time.monotonic()
+                now_s = self._now_s()
                 for watch in [watch for watch in self._watches if watch.deadline_s <= now_s]:
                     self._watches.discard(watch)
                     watch.expire()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 import socket
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -127,7 +126,7 @@ class S3Stream(ExactStream):
         while True:
             if self._closed:
                 raise failure(self._store, "read", self._key, "the stream is closed")
-            started_s = time.monotonic()
+            started_s = self._reads.calls.now_s()
             try:
                 piece = self._read_body(size)
             except (
@@ -135,10 +134,10 @@ class S3Stream(ExactStream):
                 ValueError,
                 AttributeError,
             ) as error:  # raised if the connection is shut down during the read
-                self._time_left_s -= time.monotonic() - started_s
+                self._time_left_s -= self._reads.calls.now_s() - started_s
                 self._retry_after(error)
                 continue
-            self._time_left_s -= time.monotonic() - started_s
+            self._time_left_s -= self._reads.calls.now_s() - started_s
             self._position += len(piece)
             if self._position > self._end:
                 self._release()

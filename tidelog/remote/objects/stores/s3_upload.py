@@ -20,8 +20,8 @@ from collections import deque
 from collections.abc import Sequence
 from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from uuid import uuid4
 
+from tidelog.base.randomness import Randomness, new_uuid
 from tidelog.remote.objects.stores.port import failure
 from tidelog.remote.objects.stores.s3_calls import AttemptFailed, CallFailed, S3Calls
 from tidelog.remote.objects.stores.s3_settings import PARTS_MAX, S3Settings
@@ -44,10 +44,13 @@ class _Upload(NamedTuple):
 class S3Uploads:
     """Writes objects. Thread-safe. Errors: CallFailed; RemoteStorageError for content of a wrong size."""
 
-    def __init__(self, name: str, client: S3Client, calls: S3Calls, settings: S3Settings) -> None:
+    def __init__(
+        self, name: str, client: S3Client, calls: S3Calls, settings: S3Settings, randomness: Randomness
+    ) -> None:
         self._name = name
         self._client = client
         self._calls = calls
+        self._randomness = randomness
         self._bucket = settings.bucket
         self._part_bytes = settings.part_bytes
         self._abort_timeout_s = settings.attempt_timeout_ms / 1000
@@ -89,7 +92,7 @@ class S3Uploads:
         self._calls.run(send)
 
     def _put_in_parts(self, key: str, parts: Parts, part_bytes: int, first: Part) -> None:
-        token = uuid4().hex
+        token = new_uuid(self._randomness).hex
         lost_responses = [0]
         upload: _Upload | None = None
         try:

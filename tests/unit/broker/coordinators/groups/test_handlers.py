@@ -7,7 +7,7 @@ import inspect
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, cast
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -93,7 +93,9 @@ class Broker:
         self.log = MemoryStateLog(1)
         self.time = VirtualTime()
         config = group_config(group_initial_rebalance_delay_ms=0)
-        self.service = GroupService(config, self.log, self.time, self.time, Slices(self.time))
+        self.service = GroupService(
+            config, self.log, self.time, self.time, Slices(self.time), new_suffix=lambda: str(uuid4())
+        )
         self.service.start()
         self.service.on_leadership(0)
         self.created: list[str] = []

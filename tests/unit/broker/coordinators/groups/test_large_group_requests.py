@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -52,7 +52,9 @@ class Bench:
     def __init__(self) -> None:
         self.time, self.log = VirtualTime(), MemoryStateLog(1)
         self.slices = counted_slices()
-        self.service = GroupService(group_config(), self.log, self.time, self.time, self.slices)
+        self.service = GroupService(
+            group_config(), self.log, self.time, self.time, self.slices, new_suffix=lambda: str(uuid4())
+        )
 
     async def commit(self, group_id: str, partitions: int = 1) -> None:
         wanted = tuple(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -66,7 +66,9 @@ class Bench:
     def __init__(self, log: MemoryStateLog | None = None, config: GroupConfig = CONFIG) -> None:
         self.log = log or MemoryStateLog()
         self.time = VirtualTime()
-        self.service = GroupService(config, self.log, self.time, self.time, Slices(self.time))
+        self.service = GroupService(
+            config, self.log, self.time, self.time, Slices(self.time), new_suffix=lambda: str(uuid4())
+        )
 
     async def serving(self, *partitions: int) -> Bench:
         self.service.start()

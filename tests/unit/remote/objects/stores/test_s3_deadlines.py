@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.network.dripping_server import dripping_server
 from tests.support.patience import ends
+from tidelog.base.clock import SYSTEM_CLOCK
 from tidelog.remote.objects.stores.backends import object_store
 from tidelog.remote.objects.stores.s3_deadlines import Deadlines
 from tidelog.remote.ports.storage_manager import RemoteStorageError
@@ -53,7 +54,7 @@ def test_a_server_that_drips_for_ever_holds_no_call(drip: str, operation: str) -
 
 
 def test_what_is_over_in_time_is_left_alone() -> None:
-    deadlines = Deadlines()
+    deadlines = Deadlines(SYSTEM_CLOCK)
     one, other = socket.socketpair()
     with one, other:
         with deadlines.watch(60, one) as watch:
@@ -66,7 +67,7 @@ def test_what_is_over_in_time_is_left_alone() -> None:
 
 
 def test_a_socket_whose_time_is_over_is_shut_down() -> None:
-    deadlines = Deadlines()
+    deadlines = Deadlines(SYSTEM_CLOCK)
     one, other = socket.socketpair()
     with one, other, closing(deadlines):
         with deadlines.watch(60, other), deadlines.watch(0.01, one) as watch:
