@@ -30,13 +30,17 @@ types: $(STAMP) ## mypy: strict over the packages, not strict over tests and ben
 imports: $(STAMP) ## the import rule between the packages
 	$(BIN)/lint-imports
 
+# Half of the time of a test is spent waiting for sockets, disks and processes: three workers keep two cores busy.
+WORKERS ?= 3
+PYTEST_PARALLEL := -n $(WORKERS) --dist worksteal
+
 unit: $(STAMP) ## the tests alone
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest $(PYTEST_PARALLEL)
 
 test: lint types imports unit ## everything CI checks
 
 test-all: lint types imports ## `make test` with the long tests and more seeds of the simulators
-	TIDELOG_SIM_SEEDS=3000 $(BIN)/pytest -n 2 --dist worksteal -m ''
+	TIDELOG_SIM_SEEDS=3000 $(BIN)/pytest $(PYTEST_PARALLEL) -m ''
 
 PYTHONS ?= 3.11 3.12 3.13 3.14
 
@@ -47,7 +51,7 @@ test-pythons: ## unit and interop tests with each Python from 3.11 to 3.14 that 
 	  echo "python$$version"; \
 	  python$$version -m venv .cache/python-$$version; \
 	  .cache/python-$$version/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'; \
-	  .cache/python-$$version/bin/pytest -n 2 --dist worksteal -m 'not long and not spark' \
+	  .cache/python-$$version/bin/pytest $(PYTEST_PARALLEL) -m 'not long and not spark' \
 	    tests/unit tests/model tests/scenarios tests/interop; \
 	done
 

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import gc
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
+
+FIRST = ("spark", "packaging")
+"""The folders with the longest tests. The worker that runs tests/spark starts the only JVM of Spark."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest tests first, so that no worker has to wait for one at the end."""
+    folders = [Path(__file__).parent / name for name in FIRST]
+    items.sort(key=lambda item: not any(folder in item.path.parents for folder in folders))
 
 
 def pytest_collection_finish() -> None:

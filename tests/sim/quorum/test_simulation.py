@@ -15,7 +15,7 @@ from tests.sim.quorum.run import chunks, run_chunk, run_seed
 from tests.sim.quorum.swarm import Swarm, Voters
 from tests.support.paths import ROOT
 
-SEEDS = int(os.environ.get("TIDELOG_SIM_SEEDS", "1000"))
+SEEDS = int(os.environ.get("TIDELOG_SIM_SEEDS", "500"))
 
 
 # Seeds beyond those of every run that have failed once.

@@ -14,6 +14,7 @@ import io
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from tests.support.disks.crash_images import Cut, Survival, Write, apply, random_part, surviving_image
@@ -395,8 +396,9 @@ class CrashFileSystem(FileSystem):
         return self._directory("/".join(parents)), name
 
 
-def _names(path: str) -> list[str]:
-    return [name for name in path.split("/") if name not in ("", ".")]
+@lru_cache(maxsize=4096)
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(name for name in path.split("/") if name not in ("", "."))
 
 
 def _assign(change: _NameChange) -> None:
