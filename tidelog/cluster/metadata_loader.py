@@ -23,7 +23,7 @@ from tidelog.protocol.schema import MetadataRecord
 from tidelog.protocol.steps import Steps, completed
 
 
-class Published(NamedTuple):
+class PublishedChange(NamedTuple):
     """One step of the metadata: what changed, and the image it led to."""
 
     delta: MetadataDelta
@@ -37,39 +37,39 @@ class MetadataLoader:
         self.image = image
         self._delta = MetadataDelta(image)
         self._has_changes = False
-        self._transaction_open = False
+        self._is_transaction_open = False
 
     def load(
         self, records: Sequence[MetadataRecord], base_offset: Offset, epoch: LeaderEpoch
-    ) -> list[Published]:
+    ) -> list[PublishedChange]:
         """Replay one batch; the steps it completes, none while a transaction stays open."""
         return completed(self.load_in_steps(records, base_offset, epoch))
 
     def load_in_steps(
         self, records: Sequence[MetadataRecord], base_offset: Offset, epoch: LeaderEpoch
-    ) -> Steps[list[Published]]:
+    ) -> Steps[list[PublishedChange]]:
         """Do what `load` does for many records. The loader may not be used before the end."""
-        steps: list[Published] = []
+        steps: list[PublishedChange] = []
         for offset, record in enumerate(records, base_offset):
             if isinstance(record, BeginTransactionRecord):
                 self._begin(record)
                 if self._has_changes:
                     steps.append(self._publish(offset - 1, epoch))
-                self._transaction_open = True
+                self._is_transaction_open = True
             elif isinstance(record, EndTransactionRecord | AbortTransactionRecord):
                 self._finish(record)
             else:
                 self._delta.replay(record)
             self._has_changes = True
             yield None
-        if not self._transaction_open and self._has_changes:
+        if not self._is_transaction_open and self._has_changes:
             steps.append(self._publish(base_offset + len(records) - 1, epoch))
         return steps
 
     @property
-    def transaction_open(self) -> bool:
+    def is_transaction_open(self) -> bool:
         """Whether a transaction has begun and not ended; a new leader has to abort it."""
-        return self._transaction_open
+        return self._is_transaction_open
 
     def fork(self) -> MetadataLoader:
         """Another loader at the same place, for records that may never be committed.
@@ -77,7 +77,7 @@ class MetadataLoader:
         Of an open transaction it knows no more than that it has to be aborted.
         """
         other = MetadataLoader(self.image)
-        other._transaction_open = self._transaction_open
+        other._is_transaction_open = self._is_transaction_open
         other._has_changes = self._has_changes
         return other
 
@@ -87,20 +87,20 @@ class MetadataLoader:
         if not self._has_changes:
             self._delta = MetadataDelta(self.image)
 
-    def _publish(self, offset: Offset, epoch: LeaderEpoch) -> Published:
-        step = Published(self._delta, self._delta.image(offset, epoch))
+    def _publish(self, offset: Offset, epoch: LeaderEpoch) -> PublishedChange:
+        step = PublishedChange(self._delta, self._delta.image(offset, epoch))
         self.image = step.image
         self._delta = MetadataDelta(step.image)
         self._has_changes = False
         return step
 
     def _begin(self, record: BeginTransactionRecord) -> None:
-        if self._transaction_open:
+        if self._is_transaction_open:
             raise InconsistentMetadata(f"a transaction is open already: {record}")
 
     def _finish(self, record: EndTransactionRecord | AbortTransactionRecord) -> None:
-        if not self._transaction_open:
+        if not self._is_transaction_open:
             raise InconsistentMetadata(f"no transaction is open: {record}")
-        self._transaction_open = False
+        self._is_transaction_open = False
         if isinstance(record, AbortTransactionRecord):
             self._delta = MetadataDelta(self.image)

@@ -20,7 +20,7 @@ from tests.sim.transactions.world import (
     World,
 )
 from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch
-from tidelog.broker.coordinators.transactions.states import AT_REST
+from tidelog.broker.coordinators.transactions.states import STATES_WITHOUT_TRANSACTION
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import TopicPartition
 
@@ -198,8 +198,12 @@ class Run:
                 raise Violation(f"{transaction} is read in {visible}")
         assert self.coordinator.core is not None
         for entry in self.coordinator.core.registry:
-            if entry.is_pending or entry.committed is None or entry.committed.state not in AT_REST:
-                raise Violation(f"{entry.committed} has not come to rest")
+            if (
+                entry.is_pending
+                or entry.committed_metadata is None
+                or entry.committed_metadata.state not in STATES_WITHOUT_TRANSACTION
+            ):
+                raise Violation(f"{entry.committed_metadata} has not come to rest")
 
 
 def run_seed(seed: int, *, version: int = TRANSACTION_VERSION_2) -> Outcome:

@@ -22,7 +22,7 @@ from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Writes
 from tidelog.broker.coordinators.transactions.coordinator import TransactionCoordinator
 from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch
-from tidelog.broker.coordinators.transactions.marking import Marking
+from tidelog.broker.coordinators.transactions.prepared_transaction import PreparedTransaction
 from tidelog.broker.coordinators.transactions.records import TransactionRecord
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
@@ -148,7 +148,7 @@ class Partition:
             self._seen.add((producer, number))
         return ErrorCode.NONE
 
-    def mark(self, marking: Marking) -> ErrorCode:
+    def mark(self, marking: PreparedTransaction) -> ErrorCode:
         """Append a marker."""
         header, offset = (
             marker_header(marking.producer_id, marking.producer_epoch),
@@ -312,11 +312,11 @@ class Coordinator:
 
     # Markers
 
-    def _send_markers(self, marking: Marking) -> None:
+    def _send_markers(self, marking: PreparedTransaction) -> None:
         for partition in sorted(marking.partitions):
             self._send_marker(marking, partition)
 
-    def _send_marker(self, marking: Marking, partition: TopicPartition) -> None:
+    def _send_marker(self, marking: PreparedTransaction, partition: TopicPartition) -> None:
         """Until it is answered, as long as nobody else is the coordinator."""
         core = self.core
         is_answered: list[bool] = []

@@ -13,8 +13,8 @@ from tidelog.broker.coordinators.shared.outcome import Outcome, Writes
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.coordinator import TransactionCoordinator
 from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch, ProducerIdNeeded
-from tidelog.broker.coordinators.transactions.marking import Marking
 from tidelog.broker.coordinators.transactions.metadata import TransactionMetadata
+from tidelog.broker.coordinators.transactions.prepared_transaction import PreparedTransaction
 from tidelog.broker.coordinators.transactions.records import TransactionRecord
 from tidelog.broker.coordinators.transactions.states import TransactionState
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -41,7 +41,7 @@ class TransactionBench:
         self.config = config or transaction_config()
         self.transaction_version = transaction_version
         self.log: list[TransactionRecord] = []
-        self.markings: list[Marking] = []
+        self.markings: list[PreparedTransaction] = []
         self.now_ms = NOW_MS
         self.holds_commits = False
         self.append_error: ErrorCode | None = None

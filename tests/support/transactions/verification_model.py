@@ -21,8 +21,8 @@ from tests.support.configs import PRODUCER_ID_EXPIRATION_MS
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.transactions.coordinator import A, TransactionBench
 from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch
-from tidelog.broker.coordinators.transactions.marking import Marking
-from tidelog.broker.coordinators.transactions.states import AT_REST
+from tidelog.broker.coordinators.transactions.prepared_transaction import PreparedTransaction
+from tidelog.broker.coordinators.transactions.states import STATES_WITHOUT_TRANSACTION
 from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.transaction_marker import EndTransactionMarker
@@ -112,7 +112,7 @@ class World:
         """Steps of the client that wait until the coordinator has completed the transaction before."""
         self._transaction_of: dict[int, int] = {}
         """By the identity of a marking."""
-        self._markers_in_flight: list[Marking] = []
+        self._markers_in_flight: list[PreparedTransaction] = []
         self._sent: Sent | None = None
         self._coordinator_epoch = 1
         self._number = 0
@@ -170,7 +170,7 @@ class World:
         """Nothing is in flight any more: every transaction has ended as its client knows, and none hangs."""
         if self.state.transactions.first_undecided_offset is not None:
             raise Violation(f"a transaction hangs at offset {self.state.transactions.first_undecided_offset}")
-        if self.bench.state not in AT_REST:
+        if self.bench.state not in STATES_WITHOUT_TRANSACTION:
             raise Violation(f"the coordinator waits: {self.bench.metadata}")
         if len(self.outcomes) != len(self.scenario.versions):
             raise Violation(f"the client waits: {self.outcomes}")
@@ -326,15 +326,15 @@ class World:
             self.log.append(Appended(sent.number))
         self._respond(sent, ErrorCode.NONE)
 
-    def _send_marker(self, marking: Marking) -> None:
+    def _send_marker(self, marking: PreparedTransaction) -> None:
         self._markers_in_flight.append(marking)
         self._send(f"{self._name(marking)} arrives", lambda: self._mark(marking))
 
-    def _name(self, marking: Marking) -> str:
+    def _name(self, marking: PreparedTransaction) -> str:
         transaction = self._transaction_of[id(marking)]
         return f"marker of transaction {transaction} by coordinator {marking.coordinator_epoch}"
 
-    def _mark(self, marking: Marking) -> None:
+    def _mark(self, marking: PreparedTransaction) -> None:
         self._markers_in_flight.remove(marking)
         version = marking.transaction_version if self.scenario.markers_carry_version else 0
         header = marker_header(marking.producer_id, marking.producer_epoch)
@@ -358,7 +358,7 @@ class World:
         if not is_fenced:
             self._send(f"{self._name(marking)} is acknowledged", lambda: self._acknowledge(marking))
 
-    def _acknowledge(self, marking: Marking) -> None:
+    def _acknowledge(self, marking: PreparedTransaction) -> None:
         self.bench.write(self.bench.core.on_markers_written(marking, (A,), self.bench.now()))
 
     # Faults

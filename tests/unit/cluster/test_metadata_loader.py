@@ -39,13 +39,13 @@ def test_a_batch_is_one_step() -> None:
 def test_nothing_is_seen_of_an_open_transaction() -> None:
     metadata = loader()
     assert metadata.load([BeginTransactionRecord(), feature("a")], 0, 1) == []
-    assert metadata.transaction_open
+    assert metadata.is_transaction_open
     assert metadata.load([feature("b")], 2, 1) == []
     assert metadata.image.features == {}
     (step,) = metadata.load([feature("c"), EndTransactionRecord()], 3, 1)
     assert step.image.features == {"a": 1, "b": 1, "c": 1}
     assert step.image.offset == 4
-    assert not metadata.transaction_open
+    assert not metadata.is_transaction_open
 
 
 def test_an_aborted_transaction_never_was() -> None:

@@ -8,7 +8,7 @@
 
 There are two kinds of handlers. A *typed* handler takes a decoded message and returns the response, a
 future, a coroutine, or steps that return one of these. A *raw* handler takes the Request and responds to it
-when it wants. Coroutines run as tasks of the request channel, which bounds them; see `Dispatcher.register`.
+at any time. Coroutines run as tasks of the request channel, which bounds them; see `Dispatcher.register`.
 
 No request delays the others for long: large requests are decoded and large responses are encoded in slices
 (`tidelog.broker.scheduling.slices`). Steps run in slices, too. If the client disconnects, they are cancelled
@@ -50,24 +50,24 @@ TypedHandler: TypeAlias = Callable[[RequestContext, RequestT], HandlerResult]
 RawHandler: TypeAlias = Callable[[Request], None]
 
 LARGE_BODY_BYTES: Final = 8 * 1024
-"""A longer body is decoded in steps: decoding all of its elements may take more than two milliseconds."""
+"""A longer body is decoded in steps, because decoding it at once may take more than two milliseconds."""
 MANY_ELEMENTS: Final = 500
 """A response with more elements is encoded in steps."""
 
 
 @dataclass(slots=True)
-class _Entry:
+class _RegisteredApi:
     """One registered API; versions outside `lowest` to `highest` are rejected."""
 
     api: Api
     lowest: int
     highest: int
     metrics: ApiMetrics
-    on_failed: Callable[[Request, _Entry, ApiMessage | None, BaseException], None]
+    on_failed: Callable[[Request, _RegisteredApi, ApiMessage | None, BaseException], None]
     raw: RawHandler | None = None
     typed: TypedHandler[Any] | None = None
-    parks: bool = False
-    only_waits: bool = False
+    uses_slot: bool = True
+    is_cancellable: bool = False
 
     def fail(self, request: Request, error: BaseException) -> None:
         """Respond with an error; see `Request.fail`."""
@@ -85,23 +85,23 @@ class Dispatcher:
         self._clock = clock
         self._log_limit = LogLimit(clock.monotonic_ms)
         self.slices = slices
-        self._entries: dict[int, _Entry] = {}
+        self._entries: dict[int, _RegisteredApi] = {}
 
     def register(
-        self, key: ApiKey, handler: TypedHandler[Any], *, parks: bool = False, only_waits: bool = False
+        self, key: ApiKey, handler: TypedHandler[Any], *, uses_slot: bool = True, is_cancellable: bool = False
     ) -> None:
         """Register `handler` for the API `key`.
 
-        A coroutine takes one of queued.max.requests places while it runs. A handler that waits for other
-        clients or for time to pass must not take one: it is a plain function that returns a future, or it is
-        registered with `parks=True`. A future is cancelled when the client disconnects, and so is a
-        coroutine with `only_waits`.
+        A coroutine takes one of queued.max.requests slots while it runs. A handler that waits for other
+        clients or for a timeout must not take a slot: it is a plain function that returns a future, or it is
+        registered with `uses_slot=False`. If the client disconnects, futures are cancelled, and coroutines
+        that are registered with `is_cancellable=True`.
         """
         entry = self._add(key)
-        entry.typed, entry.parks, entry.only_waits = handler, parks, only_waits
+        entry.typed, entry.uses_slot, entry.is_cancellable = handler, uses_slot, is_cancellable
 
     def register_raw(self, key: ApiKey, handler: RawHandler) -> None:
-        """Register a handler that responds to requests of the API `key` itself; it takes no place."""
+        """Register a handler that responds to requests of the API `key` itself; it takes no slot."""
         self._add(key).raw = handler
 
     def apis(self) -> list[Api]:
@@ -137,8 +137,8 @@ class Dispatcher:
     async def call(self, context: RequestContext, message: ApiMessage) -> ApiMessage:
         """Return the response of a typed handler to a message of this process.
 
-        `context.header` has the version. Raise KafkaError UNSUPPORTED_VERSION if it is not served,
-        NOT_CONTROLLER if another node must be asked; other errors are in the response.
+        `context.header` has the version. Raise KafkaError UNSUPPORTED_VERSION if it is not served, and
+        NOT_CONTROLLER if this node is not the active controller. Other errors are in the response.
         """
         key, version, _, _ = context.header
         entry = self._entries.get(key)
@@ -162,14 +162,14 @@ class Dispatcher:
 
     # ---- typed handlers
 
-    def _dispatch_typed(self, request: Request, entry: _Entry) -> None:
-        if entry.parks:
+    def _dispatch_typed(self, request: Request, entry: _RegisteredApi) -> None:
+        if not entry.uses_slot:
             self._decode(request, entry)
         else:
-            # A request that waits for a place is not decoded yet: messages take more memory than frames.
+            # Decoded when it has a slot, because messages take more memory than frames.
             self._channel.submit(request, lambda: self._decode(request, entry))
 
-    def _decode(self, request: Request, entry: _Entry) -> None:
+    def _decode(self, request: Request, entry: _RegisteredApi) -> None:
         if len(request.body) > LARGE_BODY_BYTES:
             self._run(
                 request,
@@ -185,14 +185,14 @@ class Dispatcher:
             return
         self._call(request, entry, message)
 
-    def _cannot_decode(self, request: Request, entry: _Entry, error: Exception) -> None:
+    def _cannot_decode(self, request: Request, entry: _RegisteredApi, error: Exception) -> None:
         if isinstance(error, DecodeError):
             request.close(_malformed(request, entry, error))
         else:
-            self._log_error("cannot decode %s from %s", entry.api.name, request.peer, error=error)
+            self._log_error("Cannot decode %s from %s", entry.api.name, request.peer, error=error)
             request.close(f"{entry.api.name} request cannot be decoded")
 
-    def _call(self, request: Request, entry: _Entry, message: ApiMessage) -> None:
+    def _call(self, request: Request, entry: _RegisteredApi, message: ApiMessage) -> None:
         assert entry.typed is not None
         # Messages are copies, so the frame can be released before the response.
         request.release_frame(keeps_message=True)
@@ -212,7 +212,9 @@ class Dispatcher:
             return
         self._on_result(request, entry, message, result)
 
-    def _on_result(self, request: Request, entry: _Entry, message: ApiMessage, result: HandlerResult) -> None:
+    def _on_result(
+        self, request: Request, entry: _RegisteredApi, message: ApiMessage, result: HandlerResult
+    ) -> None:
         """Respond with the result of a handler, at once or when it is complete."""
         if isinstance(result, ApiMessage):
             self._respond(request, entry, message, result)
@@ -227,26 +229,26 @@ class Dispatcher:
             self._await(request, entry, message, result)
 
     def _await(
-        self, request: Request, entry: _Entry, message: ApiMessage, result: Awaitable[ApiMessage]
+        self, request: Request, entry: _RegisteredApi, message: ApiMessage, result: Awaitable[ApiMessage]
     ) -> None:
-        kept = needed_for_error(message)
-        if kept is not message:
+        error_request = needed_for_error(message)
+        if error_request is not message:
             request.release_frame()
 
         def on_done(ended: asyncio.Future[Any]) -> None:
             if ended.cancelled():
                 request.close(f"{entry.api.name} was cancelled")
             elif (failure := ended.exception()) is not None:
-                self._on_failed(request, entry, kept, failure)
+                self._on_failed(request, entry, error_request, failure)
             else:
-                self._respond(request, entry, kept, ended.result())
+                self._respond(request, entry, error_request, ended.result())
 
         if isinstance(result, asyncio.Future):
             result.add_done_callback(on_done)
             request.on_abandoned = lambda _: _cancel(result)
         elif isinstance(result, Coroutine):
-            task = self._channel.run(result, on_done, uses_slot=not entry.parks)
-            request.on_abandoned = (lambda _: _cancel(task)) if entry.only_waits else None
+            task = self._channel.run(result, on_done, uses_slot=entry.uses_slot)
+            request.on_abandoned = (lambda _: _cancel(task)) if entry.is_cancellable else None
         else:
             error = TypeError(f"the handler of {entry.api.name} returned {result!r}")
             self._on_failed(request, entry, message, error)
@@ -263,7 +265,9 @@ class Dispatcher:
         if work is not None:
             request.on_lost = lambda _: work.cancel()
 
-    def _respond(self, request: Request, entry: _Entry, message: ApiMessage, response: ApiMessage) -> None:
+    def _respond(
+        self, request: Request, entry: _RegisteredApi, message: ApiMessage, response: ApiMessage
+    ) -> None:
         code: int = getattr(response, "error_code", 0)
         if code:
             entry.metrics.errors[code] += 1
@@ -282,14 +286,14 @@ class Dispatcher:
             self._run(request, steps, lambda frame: request.respond((frame,)), on_failed)
             return
         try:
-            answer = encode_response(key, version, correlation_id, response)
+            frame = encode_response(key, version, correlation_id, response)
         except Exception as error:
             on_failed(error)
             return
-        request.respond(answer)
+        request.respond(frame)
 
     def _on_failed(
-        self, request: Request, entry: _Entry, message: ApiMessage | None, error: BaseException
+        self, request: Request, entry: _RegisteredApi, message: ApiMessage | None, error: BaseException
     ) -> None:
         """Respond with an error after an exception of a handler, or close the connection."""
         code, text = self._code_of(error, entry, request.peer)
@@ -297,46 +301,50 @@ class Dispatcher:
         if not request.is_open:
             return
 
-        def no_response(fault: Exception | None) -> None:
+        def close_without_response(fault: Exception | None) -> None:
             if fault is not None:
                 name, version = entry.api.name, request.header.api_version
-                self._log_error("no error response for %s version %d", name, version, error=fault)
+                self._log_error(
+                    "Cannot create the error response of %s version %d", name, version, error=fault
+                )
             request.close(f"{entry.api.name} failed with {code.name} and has no error response")
 
         def respond(response: ApiMessage | None) -> None:
             if response is None:
-                no_response(None)
+                close_without_response(None)
             else:
-                self._encode(request, response, no_response)
+                self._encode(request, response, close_without_response)
 
-        self._run(request, _error_response(request, entry, message, code, text), respond, no_response)
+        self._run(
+            request, _error_response(request, entry, message, code, text), respond, close_without_response
+        )
 
-    def _code_of(self, error: BaseException, entry: _Entry, peer: str) -> tuple[ErrorCode, str]:
-        """Return the error for the client. Log an exception that is our own fault."""
+    def _code_of(self, error: BaseException, entry: _RegisteredApi, peer: str) -> tuple[ErrorCode, str]:
+        """Return the error for the client; log an exception that is not a KafkaError."""
         if isinstance(error, KafkaError):
             return error.code, str(error)
-        self._log_error("%s from %s failed", entry.api.name, peer, error=error)
+        self._log_error("Error while handling %s from %s", entry.api.name, peer, error=error)
         return ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.text
 
     def _log_error(self, message: str, *arguments: object, error: BaseException) -> None:
         self._log_limit.log(logger, logging.ERROR, message, *arguments, error=error)
 
-    def _add(self, key: ApiKey) -> _Entry:
-        assert key not in self._entries, f"{key.name} has a handler already"
+    def _add(self, key: ApiKey) -> _RegisteredApi:
+        assert key not in self._entries, f"{key.name} already has a handler"
         api = APIS[key]
-        # Produce advertises versions for which no messages exist any more.
+        # Produce advertises versions 0 to 2, for which no messages are defined any more.
         lowest = max(api.lowest, request_type(key).valid_versions.lowest)
         metrics = self._metrics.of(api.name, api.highest)
-        entry = self._entries[key] = _Entry(api, lowest, api.highest, metrics, self._on_failed)
+        entry = self._entries[key] = _RegisteredApi(api, lowest, api.highest, metrics, self._on_failed)
         return entry
 
 
 def _cancel(waiting: asyncio.Future[Any]) -> None:
-    """Cancel a future whose result cannot be sent any more."""
+    """Cancel a future whose result can no longer be sent."""
     waiting.cancel()
 
 
-def _reject(request: Request, entry: _Entry | None) -> None:
+def _reject(request: Request, entry: _RegisteredApi | None) -> None:
     header = request.header
     if entry is None:
         request.close(f"{APIS[header.api_key].name} is not served on listener {request.listener}")
@@ -357,18 +365,18 @@ def _reject(request: Request, entry: _Entry | None) -> None:
         )
 
 
-def _body(request: Request, entry: _Entry) -> ApiMessage:
+def _body(request: Request, entry: _RegisteredApi) -> ApiMessage:
     """Return the decoded body. Ignore bytes after it, as Kafka does: librdkafka sends some."""
     version = request.header.api_version
     return decode_prefix(request_type(entry.api.key), request.body, version, 0)[0]
 
 
-def _body_in_steps(request: Request, entry: _Entry) -> Steps[ApiMessage]:
+def _body_in_steps(request: Request, entry: _RegisteredApi) -> Steps[ApiMessage]:
     return decode_in_steps(request_type(entry.api.key), request.body, request.header.api_version)
 
 
 def _error_response(
-    request: Request, entry: _Entry, message: ApiMessage | None, code: ErrorCode, text: str
+    request: Request, entry: _RegisteredApi, message: ApiMessage | None, code: ErrorCode, text: str
 ) -> Steps[ApiMessage | None]:
     """Return the error response; decode the request of a raw handler for it."""
     decoded = message
@@ -377,5 +385,5 @@ def _error_response(
     return (yield from error_response_in_steps(decoded, request.header.api_version, code, text))
 
 
-def _malformed(request: Request, entry: _Entry, error: DecodeError) -> str:
+def _malformed(request: Request, entry: _RegisteredApi, error: DecodeError) -> str:
     return f"malformed {entry.api.name} request version {request.header.api_version}: {error}"

@@ -1,8 +1,8 @@
 """The error response of each API: the error at the top level, or at every requested item.
 
-Most responses have a top-level `error_code`. The others, and some that have both, repeat what the request
-names (topics, partitions, groups, resources) with the error at the innermost level. `_MIRRORS` says for each
-API which array of the response repeats which array of the request.
+Most responses have a top-level `error_code`. The others, and some that have both, repeat the items of the
+request (topics, partitions, groups, resources) with the error at the innermost level. `_MIRRORS` defines for
+each API which array of the response repeats which array of the request.
 
 Source: the getErrorResponse methods of Apache Kafka 4.3's requests, for the shape only.
 """
@@ -25,7 +25,7 @@ class _Mirror:
 
     `response_array` repeats `request_array`, or several arrays whose names are separated by spaces. `copied`
     maps fields of the response's items to those of the request's items; "" is the item itself if the request
-    has plain values. `inner` mirrors the next level; `fixed` has the values that stand for "unknown".
+    has plain values. `inner` mirrors the next level; `fixed` has the values that mean "unknown".
     """
 
     response_array: str
@@ -36,50 +36,53 @@ class _Mirror:
     error: str = "error_code"
 
 
-def _same(*names: str) -> dict[str, str]:
+def _same_names(*names: str) -> dict[str, str]:
     return {name: name for name in names}
 
 
 _PARTITION_INDEX: Final = {"partition_index": "partition_index"}
 _PARTITIONS: Final = _Mirror("partitions", "partitions", _PARTITION_INDEX)
-_TOPICS: Final = _Mirror("topics", "topics", _same("name"), _PARTITIONS)
-_RESOURCE: Final = _same("resource_type", "resource_name")
+_TOPICS: Final = _Mirror("topics", "topics", _same_names("name"), _PARTITIONS)
+_RESOURCE: Final = _same_names("resource_type", "resource_name")
 _NO_NODE: Final = {"node_id": -1, "port": -1}
 _GROUP_IDS: Final = (_Mirror("groups", "group_ids", {"group_id": ""}),)
 
 _SHARE_STATE: Final = _Mirror(
-    "results", "topics", _same("topic_id"), _Mirror("partitions", "partitions", _same("partition"))
+    "results",
+    "topics",
+    _same_names("topic_id"),
+    _Mirror("partitions", "partitions", _same_names("partition")),
 )
 
-# The first whose arrays exist in the version in question is used.
+# The first mirror whose arrays exist in the version of the request is used.
 _MIRRORS: Final[Mapping[int, tuple[_Mirror, ...]]] = {
     ApiKey.PRODUCE: (
         _Mirror(
             "responses",
             "topic_data",
-            _same("name", "topic_id"),
-            _Mirror("partition_responses", "partition_data", _same("index"), fixed={"base_offset": -1}),
+            _same_names("name", "topic_id"),
+            _Mirror("partition_responses", "partition_data", _same_names("index"), fixed={"base_offset": -1}),
         ),
     ),
     ApiKey.FETCH: (
         _Mirror(
             "responses",
             "topics",
-            _same("topic", "topic_id"),
+            _same_names("topic", "topic_id"),
             _Mirror(
                 "partitions", "partitions", {"partition_index": "partition"}, fixed={"high_watermark": -1}
             ),
         ),
     ),
     ApiKey.LIST_OFFSETS: (_TOPICS,),
-    ApiKey.METADATA: (_Mirror("topics", "topics", _same("name", "topic_id")),),
-    ApiKey.OFFSET_COMMIT: (_Mirror("topics", "topics", _same("name", "topic_id"), _PARTITIONS),),
+    ApiKey.METADATA: (_Mirror("topics", "topics", _same_names("name", "topic_id")),),
+    ApiKey.OFFSET_COMMIT: (_Mirror("topics", "topics", _same_names("name", "topic_id"), _PARTITIONS),),
     ApiKey.OFFSET_FETCH: (
-        _Mirror("groups", "groups", _same("group_id")),
+        _Mirror("groups", "groups", _same_names("group_id")),
         _Mirror(
             "topics",
             "topics",
-            _same("name"),
+            _same_names("name"),
             _Mirror(
                 "partitions", "partition_indexes", {"partition_index": ""}, fixed={"committed_offset": -1}
             ),
@@ -87,27 +90,32 @@ _MIRRORS: Final[Mapping[int, tuple[_Mirror, ...]]] = {
     ),
     ApiKey.FIND_COORDINATOR: (_Mirror("coordinators", "coordinator_keys", {"key": ""}, fixed=_NO_NODE),),
     ApiKey.DESCRIBE_GROUPS: (_Mirror("groups", "groups", {"group_id": ""}),),
-    ApiKey.CREATE_TOPICS: (_Mirror("topics", "topics", _same("name")),),
+    ApiKey.CREATE_TOPICS: (_Mirror("topics", "topics", _same_names("name")),),
     ApiKey.DELETE_TOPICS: (
-        _Mirror("responses", "topics", _same("name", "topic_id")),
+        _Mirror("responses", "topics", _same_names("name", "topic_id")),
         _Mirror("responses", "topic_names", {"name": ""}),
     ),
     ApiKey.DELETE_RECORDS: (
         _Mirror(
             "topics",
             "topics",
-            _same("name"),
+            _same_names("name"),
             _Mirror("partitions", "partitions", _PARTITION_INDEX, fixed={"low_watermark": -1}),
         ),
     ),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (
-        _Mirror("topics", "topics", _same("topic"), _Mirror("partitions", "partitions", _same("partition"))),
+        _Mirror(
+            "topics",
+            "topics",
+            _same_names("topic"),
+            _Mirror("partitions", "partitions", _same_names("partition")),
+        ),
     ),
     ApiKey.ADD_PARTITIONS_TO_TXN: (
         _Mirror(
             "results_by_topic_v3_and_below",
             "v3_and_below_topics",
-            _same("name"),
+            _same_names("name"),
             _Mirror(
                 "results_by_partition", "partitions", {"partition_index": ""}, error="partition_error_code"
             ),
@@ -117,11 +125,11 @@ _MIRRORS: Final[Mapping[int, tuple[_Mirror, ...]]] = {
         _Mirror(
             "markers",
             "markers",
-            _same("producer_id"),
+            _same_names("producer_id"),
             _Mirror(
                 "topics",
                 "topics",
-                _same("name"),
+                _same_names("name"),
                 _Mirror("partitions", "partition_indexes", {"partition_index": ""}),
             ),
         ),
@@ -134,41 +142,33 @@ _MIRRORS: Final[Mapping[int, tuple[_Mirror, ...]]] = {
         _Mirror(
             "replica_election_results",
             "topic_partitions",
-            _same("topic"),
+            _same_names("topic"),
             _Mirror("partition_result", "partitions", {"partition_id": ""}),
         ),
     ),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (_Mirror("responses", "topics", _same("name"), _PARTITIONS),),
-    ApiKey.CREATE_PARTITIONS: (_Mirror("results", "topics", _same("name")),),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (_Mirror("responses", "topics", _same_names("name"), _PARTITIONS),),
+    ApiKey.CREATE_PARTITIONS: (_Mirror("results", "topics", _same_names("name")),),
     ApiKey.DELETE_GROUPS: (_Mirror("results", "groups_names", {"group_id": ""}),),
     ApiKey.DESCRIBE_PRODUCERS: (
         _Mirror(
             "topics",
             "topics",
-            _same("name"),
+            _same_names("name"),
             _Mirror("partitions", "partition_indexes", {"partition_index": ""}),
         ),
     ),
     ApiKey.DESCRIBE_TRANSACTIONS: (
         _Mirror("transaction_states", "transactional_ids", {"transactional_id": ""}),
     ),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (_Mirror("topics", "topics", _same("name")),),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (_Mirror("topics", "topics", _same_names("name")),),
     ApiKey.CONSUMER_GROUP_DESCRIBE: _GROUP_IDS,
     ApiKey.SHARE_GROUP_DESCRIBE: _GROUP_IDS,
     ApiKey.STREAMS_GROUP_DESCRIBE: _GROUP_IDS,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (_Mirror("results", "deletions upsertions", {"user": "name"}),),
-    ApiKey.ELECT_LEADERS: (
-        _Mirror(
-            "replica_election_results",
-            "topic_partitions",
-            _same("topic"),
-            _Mirror("partition_result", "partitions", {"partition_id": ""}),
-        ),
-    ),
-    ApiKey.ALTER_CLIENT_QUOTAS: (_Mirror("entries", "entries", _same("entity")),),
+    ApiKey.ALTER_CLIENT_QUOTAS: (_Mirror("entries", "entries", _same_names("entity")),),
     ApiKey.CREATE_ACLS: (_Mirror("results", "creations", {}),),
     ApiKey.DELETE_ACLS: (_Mirror("filter_results", "filters", {}),),
-    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (_Mirror("groups", "groups", _same("group_id")),),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (_Mirror("groups", "groups", _same_names("group_id")),),
     **dict.fromkeys(
         (
             ApiKey.INITIALIZE_SHARE_GROUP_STATE,
@@ -188,9 +188,9 @@ _kinds_of: Final[dict[type[Struct], dict[str, Kind]]] = {}
 def error_response_in_steps(
     request: ApiMessage, version: int, code: ErrorCode, message: str
 ) -> Steps[ApiMessage | None]:
-    """Return the response with `code` for everything in `request`; None if the API has no such response.
+    """Return the response with `code` for all items of `request`; None if the API has no such response.
 
-    Return None also for a produce request with acks=0, which has no response: as in Kafka, its connection is
+    Return None also for a produce request with acks=0, which has no response. As in Kafka, its connection is
     closed instead.
     """
     if request.api_key == ApiKey.PRODUCE and getattr(request, "acks", None) == 0:

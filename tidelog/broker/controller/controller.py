@@ -56,8 +56,8 @@ class Controller:
             clock,
             TaskIntervals.of(config),
         )
-        store.leadership.on_activation(self._on_activation)
-        store.leadership.on_resignation(self._tasks.stop)
+        store.leadership.add_activation_listener(self._on_activation)
+        store.leadership.add_resignation_listener(self._tasks.stop)
 
     def _on_activation(self, epoch: LeaderEpoch) -> None:
         services = self._services

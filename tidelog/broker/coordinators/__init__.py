@@ -1,1 +1,1 @@
-"""The coordinators of groups and transactions, and the machinery that they share."""
+"""The coordinators of groups and transactions, and their shared parts."""

@@ -48,7 +48,7 @@ class TransactionalOffsetsLog:
         self._clock = clock
         self._compression = compression
 
-    async def verified_producer(
+    async def verify_producer(
         self, partition: int, request: TxnOffsetCommitRequest, version: int
     ) -> TransactionalProducer:
         """Return the producer if the partition is part of its transaction. Raise KafkaError if it is not."""

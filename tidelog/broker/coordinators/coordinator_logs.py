@@ -27,10 +27,10 @@ from tidelog.storage.log.partition_log import AppendInfo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateTopic:
-    """The settings of an internal topic; `num_partitions` counts when the topic is created.
+    """The settings of an internal topic; `num_partitions` applies to the creation of the topic.
 
     `load_buffer_size` bytes are read at a time. If `loads_committed` is true, a coordinator that has loaded a
-    partition waits until all of its records are committed. It then never acts on a record that may be lost.
+    partition waits until all of its records are committed. It then never uses a record that may be lost.
     """
 
     name: str
@@ -118,7 +118,7 @@ def size_of_records(records: Sequence[tuple[bytes, bytes | None]]) -> int:
 def check_batch_size(leader: Partition, size_bytes: int, compression: Compression) -> None:
     """Raise MESSAGE_TOO_LARGE if keys and values of `size_bytes` do not fit into one batch of the log.
 
-    The log checks the size, too. This check spares building a batch of any size in one piece.
+    The log checks the size, too. This check avoids building a very large batch.
     """
     leader.require_leader()
     if compression is not Compression.NONE:

@@ -1,10 +1,10 @@
 """The records that the active controller has written, and which of them are committed.
 
-Commands see the image that earlier commands lead to, committed or not. The records of a command are one batch
-of the log, or several if they are too many and need not take effect together. They are encoded and applied to
-a copy of the metadata in steps, and then appended at once. The reply is sent when all of them are committed.
-When this node resigns, the object is dropped; what the next leader has committed of it is replayed from the
-log.
+A command is evaluated on the image with the records of all earlier commands applied, committed or not. Its
+records are appended as one batch, or as several if they exceed the batch size and need not be atomic. They
+are encoded and applied to a copy of the image in steps, and then appended at once. The reply is sent when all
+of them are committed. When this node resigns, the object is discarded; the records that the next leader
+commits are replayed from the log.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from tidelog.broker.metadata.batches import encode_records
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.image import MetadataImage
-from tidelog.cluster.metadata_loader import MetadataLoader, Published
+from tidelog.cluster.metadata_loader import MetadataLoader, PublishedChange
 from tidelog.cluster.quorum.effects import RecordsAppended
 from tidelog.protocol.batch import BATCH_OVERHEAD
 from tidelog.protocol.errors import KafkaError
@@ -61,7 +61,7 @@ class WrittenBatch(NamedTuple):
     """A batch that is not committed yet: its end, its changes of the metadata, and its command if any."""
 
     end_offset: Offset
-    steps: Sequence[Published]
+    steps: Sequence[PublishedChange]
     size_bytes: int
     submitted: SubmittedCommand | None
 
@@ -70,7 +70,7 @@ class PreparedBatch(NamedTuple):
     """A batch to append: its encoded records, its changes of the metadata, and the loader after them."""
 
     values: list[bytes]
-    steps: Sequence[Published]
+    steps: Sequence[PublishedChange]
     loader: MetadataLoader
 
 
@@ -100,7 +100,7 @@ class ActiveController:
         self._loader = loader
         self._end_offset = end_offset
         self._append = append
-        self._written: deque[WrittenBatch] = deque()
+        self._uncommitted_batches: deque[WrittenBatch] = deque()
 
     @property
     def image(self) -> MetadataImage:
@@ -108,14 +108,14 @@ class ActiveController:
         return self._loader.image
 
     @property
-    def transaction_open(self) -> bool:
+    def is_transaction_open(self) -> bool:
         """Whether a former leader began a transaction and did not end it."""
-        return self._loader.transaction_open
+        return self._loader.is_transaction_open
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything that was written is committed."""
-        return not self._written
+        """Whether all written records are committed."""
+        return not self._uncommitted_batches
 
     def perform(self, submitted: SubmittedCommand) -> Steps[PreparedCommand]:
         """Perform a command, and prepare its records.
@@ -123,7 +123,7 @@ class ActiveController:
         The caller runs the steps and calls `complete` or `fail`. No other command may be performed before
         that, so that the image that the steps read does not change.
         """
-        self._catch_up()
+        self._skip_control_records()
         result = submitted.command(self._loader.image)
         if isinstance(result, Generator):
             result = yield from result
@@ -133,7 +133,7 @@ class ActiveController:
         """Append the records of a command."""
         try:
             if prepared.base_offset != self._end_offset():
-                # The quorum has appended a control record meanwhile.
+                # The quorum has appended a control record since the preparation.
                 prepared = completed(self._prepare(prepared.result))
             submitted.reply = prepared.result.reply
             if prepared.batches:
@@ -141,9 +141,11 @@ class ActiveController:
                 for batch in earlier:
                     self._append_batch(batch)
                 self._append_batch(last, submitted)
-            elif self._written:
+            elif self._uncommitted_batches:
                 # The reply may depend on records that are not committed yet.
-                self._written.append(WrittenBatch(self._written[-1].end_offset, (), 0, submitted))
+                self._uncommitted_batches.append(
+                    WrittenBatch(self._uncommitted_batches[-1].end_offset, (), 0, submitted)
+                )
             else:
                 submitted.complete()
         except Exception as error:
@@ -163,7 +165,7 @@ class ActiveController:
 
     def _prepare(self, result: ControllerResult[Any]) -> Steps[PreparedCommand]:
         """Encode the records of `result`, and apply them to a copy of the metadata. Errors: KafkaError."""
-        self._catch_up()
+        self._skip_control_records()
         base_offset = end_offset = self._end_offset()
         loader = self._loader
         batches = []
@@ -180,24 +182,26 @@ class ActiveController:
         appended = self._append(batch.values, self.epoch)
         self._loader = batch.loader
         size_bytes = BATCH_OVERHEAD + sum(map(len, batch.values)) + _RECORD_OVERHEAD * len(batch.values)
-        self._written.append(WrittenBatch(appended.last_offset + 1, batch.steps, size_bytes, submitted))
+        self._uncommitted_batches.append(
+            WrittenBatch(appended.last_offset + 1, batch.steps, size_bytes, submitted)
+        )
 
     def take_committed(self, offset: Offset) -> list[WrittenBatch]:
         """Return the batches that are committed at the high watermark `offset`."""
         committed: list[WrittenBatch] = []
-        while self._written and self._written[0].end_offset <= offset:
-            committed.append(self._written.popleft())
+        while self._uncommitted_batches and self._uncommitted_batches[0].end_offset <= offset:
+            committed.append(self._uncommitted_batches.popleft())
         return committed
 
     def fail_all(self, error: KafkaError) -> None:
-        """Fail the commands that are not committed; whether they will be is unknown."""
-        for written in self._written:
+        """Fail the commands that are not committed; they may still be committed later."""
+        for written in self._uncommitted_batches:
             if written.submitted is not None:
                 written.submitted.fail(KafkaError(error.code, str(error)))
-        self._written.clear()
+        self._uncommitted_batches.clear()
 
-    def _catch_up(self) -> None:
+    def _skip_control_records(self) -> None:
         """Skip the control records that the quorum has appended, so that the image has the right offset."""
         end_offset = self._end_offset()
-        if self._loader.image.offset != end_offset - 1 and not self._loader.transaction_open:
+        if self._loader.image.offset != end_offset - 1 and not self._loader.is_transaction_open:
             self._loader.skip_control_records(end_offset - 1, self.epoch)

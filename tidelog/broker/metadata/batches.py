@@ -52,7 +52,7 @@ def encode_records(records: Sequence[MetadataRecord]) -> Steps[list[bytes]]:
     try:
         values = yield from each(encode_record, records)
     except ValueError as error:
-        # A text that is longer than Kafka's strings, because it was appended to.
+        # A config value may have become longer than Kafka's strings by APPEND operations.
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
     size = sum(map(len, values)) + len(values) * _RECORD_OVERHEAD
     if size > MAX_BATCH_BYTES:

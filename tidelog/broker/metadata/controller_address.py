@@ -23,7 +23,7 @@ class ControllerAddress:
         store: MetadataStore,
         leader_endpoints: Callable[[], Iterable[Endpoint]] = tuple,
     ) -> None:
-        """`leader_endpoints` returns the endpoints that the quorum has reported for its leader."""
+        """Create it; `leader_endpoints` returns the endpoints that the quorum has reported for its leader."""
         self._config = config
         self._store = store
         self._leader_endpoints = leader_endpoints

@@ -24,7 +24,7 @@ from tidelog.storage.disk.files import FileSystem
 logger = logging.getLogger(__name__)
 
 
-class Identity(NamedTuple):
+class NodeIdentity(NamedTuple):
     """The cluster id of a node, and the ids of its usable directories by path."""
 
     cluster_id: str
@@ -39,18 +39,18 @@ def prepare_directories(
     randomness: Randomness,
     *,
     may_be_new: bool = True,
-) -> Identity:
+) -> NodeIdentity:
     """Create the directories and write their `meta.properties`; return the identity.
 
-    `cluster_id` is for a new cluster; if it is None, a random id is chosen. Without `may_be_new` a cluster id
-    is required, because the other nodes have it already. A directory that cannot be used is logged and left
-    out; at least one must be usable.
+    `cluster_id` is for a new cluster; if it is None, a random id is generated. Without `may_be_new` a cluster
+    id is required, because the other nodes have it already. A directory that cannot be used is logged and
+    ignored; at least one must be usable.
     """
     found: dict[str, MetaProperties | None] = {}
     refused: list[str] = []
     for path in directories:
         try:
-            make_durably(fs, path)
+            create_directory_durably(fs, path)
             file = MetaPropertiesFile(fs, path)
             found[path] = file.read() if file.exists() else None
         except (OSError, StorageFailure) as error:
@@ -72,11 +72,11 @@ def prepare_directories(
             _check_node(path, properties, node_id)
         ids[path] = _write_properties(fs, path, properties, chosen, node_id, randomness)
     _check_distinct(ids)
-    return Identity(chosen, ids)
+    return NodeIdentity(chosen, ids)
 
 
-def make_durably(fs: FileSystem, path: str) -> None:
-    """Create a directory and its parents, so that a crash does not remove new names."""
+def create_directory_durably(fs: FileSystem, path: str) -> None:
+    """Create a directory and its parents, and fsync their parents, so that they survive a crash."""
     missing = []
     current = path.rstrip("/")
     while current and not fs.exists(current):

@@ -18,7 +18,7 @@ from uuid import UUID
 from tidelog.base.randomness import Randomness, new_uuid
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.config.quorum_config import controller_listener_name
-from tidelog.broker.metadata.directories import make_durably
+from tidelog.broker.metadata.directories import create_directory_durably
 from tidelog.broker.raft.log import metadata_directory
 from tidelog.broker.raft.snapshot_format import SnapshotHead, read_snapshot, snapshot_batches
 from tidelog.broker.raft.snapshots import BOOTSTRAP_SNAPSHOT, SnapshotFiles
@@ -110,7 +110,7 @@ def format_directories(
     for path in directories:
         if path in formatted:
             continue
-        make_durably(fs, path)
+        create_directory_durably(fs, path)
         directory_id = new_uuid(randomness)
         if path == config.metadata_log_directory:
             own = next((voter for voter in voters if voter.id == config.node_id), None)
@@ -140,7 +140,7 @@ def _is_formatted(fs: FileSystem, path: str, cluster_id: str, node_id: BrokerId)
 
 def _write_voters(fs: FileSystem, path: str, voters: VoterSet, now_ms: int) -> None:
     directory = metadata_directory(path)
-    make_durably(fs, directory)
+    create_directory_durably(fs, directory)
     head = SnapshotHead(now_ms, KRAFT_VERSION_DYNAMIC, voters.to_record())
     batches = snapshot_batches((), head, epoch=BOOTSTRAP_SNAPSHOT.epoch, now_ms=now_ms)
     SnapshotFiles(fs, directory).write(BOOTSTRAP_SNAPSHOT, batches)

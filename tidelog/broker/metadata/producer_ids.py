@@ -26,7 +26,7 @@ _TIMEOUT_MS: Final = 10_000
 
 
 class ProducerIds:
-    """Returns ids that are unique in the cluster; the rest of a block is lost when the broker stops."""
+    """Returns ids that are unique in the cluster; unused ids of a block are lost when the broker stops."""
 
     def __init__(
         self, channel: ControllerChannel, broker: BrokerId, broker_epoch: Callable[[], int], clock: Clock
@@ -54,6 +54,6 @@ class ProducerIds:
             block = await self._channel.request(request, AllocateProducerIdsResponse, deadline=deadline)
             raise_for(block.error_code, "allocating producer ids")
         except KafkaError as error:
-            logger.warning("Cannot allocate producer ids: %s", error)
+            logger.warning("Cannot allocate a block of producer ids: %s", error)
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
         return iter(range(block.producer_id_start, block.producer_id_start + block.producer_id_len))

@@ -1,4 +1,4 @@
-"""The controller's part of a node's configuration."""
+"""The configuration of the controller, from the node's configuration."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class SnapshotSettings:
 
 
 class Snapshotter:
-    """Counts what is applied to the metadata, and writes its snapshots."""
+    """Counts the applied records, and writes snapshots of the metadata."""
 
     def __init__(
         self,
@@ -55,9 +55,10 @@ class Snapshotter:
         voters_at: Callable[[Offset], tuple[int, VoterSet | None]],
         schedule: Callable[[Callback], None],
     ) -> None:
-        """`voters_at` returns kraft.version and the voters at an offset, which the snapshot contains.
+        """Create it without an image.
 
-        `schedule` calls a callback in the task of the driver, which owns the log.
+        `voters_at` returns kraft.version and the voters at an offset, for the snapshot. `schedule` calls a
+        callback in the task of the driver, which owns the log.
         """
         self.snapshots_written = 0
         """The number of snapshots that this node has written."""
@@ -70,64 +71,64 @@ class Snapshotter:
         self._voters_at = voters_at
         self._schedule = schedule
         self._is_closed = False
-        self._bytes = 0
+        self._changed_bytes = 0
         self._is_overdue = False
         self._image: MetadataImage | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._writing: asyncio.Task[None] | None = None
+        self._write_task: asyncio.Task[None] | None = None
 
     def on_applied(self, size_bytes: int) -> None:
         """Count applied records of `size_bytes`."""
-        self._bytes += size_bytes
+        self._changed_bytes += size_bytes
         interval_ms = self._settings.metadata_log_max_snapshot_interval_ms
         if self._timer is None and interval_ms > 0:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(interval_ms / 1000, self._on_interval_passed)
 
     def offer(self, image: MetadataImage) -> None:
-        """Keep an image that is complete at the end of a batch; write a snapshot of it now or later."""
+        """Store an image that is complete at the end of a batch; write a snapshot of it if necessary."""
         self._image = image
         self._write_if_needed()
 
     def on_snapshot_loaded(self, snapshot_id: SnapshotId) -> None:
-        """Forget the counted changes: the loaded snapshot contains them."""
+        """Reset the counters, because the loaded snapshot contains the changes."""
         logger.debug("Loaded the metadata snapshot at offset %d", snapshot_id.end_offset)
-        self._forget_changes()
+        self._reset_counters()
 
     async def close(self) -> None:
-        """Wait for the snapshot that is being written; begin no other."""
+        """Wait for the snapshot that is being written; start no other."""
         self._is_closed = True
-        self._forget_changes()
-        if self._writing is not None:
-            await asyncio.gather(self._writing, return_exceptions=True)
+        self._reset_counters()
+        if self._write_task is not None:
+            await asyncio.gather(self._write_task, return_exceptions=True)
 
     def _on_interval_passed(self) -> None:
         self._timer = None
         self._is_overdue = True
         self._write_if_needed()
 
-    def _forget_changes(self) -> None:
-        self._bytes, self._is_overdue = 0, False
+    def _reset_counters(self) -> None:
+        self._changed_bytes, self._is_overdue = 0, False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _write_if_needed(self) -> None:
         max_bytes = self._settings.metadata_log_max_record_bytes_between_snapshots
-        is_needed = self._is_overdue or self._bytes >= max_bytes
-        if not is_needed or self._image is None or self._writing is not None or self._is_closed:
+        is_needed = self._is_overdue or self._changed_bytes >= max_bytes
+        if not is_needed or self._image is None or self._write_task is not None or self._is_closed:
             return
         image = self._image
         snapshot_id = SnapshotId(image.offset + 1, image.epoch)
         latest = self._log.latest_snapshot()
-        self._forget_changes()
+        self._reset_counters()
         if latest is None or snapshot_id.end_offset > latest.end_offset:
-            self._writing = asyncio.create_task(self._write(snapshot_id, image), name="metadata-snapshot")
+            self._write_task = asyncio.create_task(self._write(snapshot_id, image), name="metadata-snapshot")
 
     async def _write(self, snapshot_id: SnapshotId, image: MetadataImage) -> None:
         end_offset = snapshot_id.end_offset
         try:
-            write = self._writer(snapshot_id, image)
+            write = self._create_write(snapshot_id, image)
             await asyncio.get_running_loop().run_in_executor(self._executor, write)
         except (OSError, KafkaError) as error:
             self.failures += 1
@@ -140,9 +141,9 @@ class Snapshotter:
             if not self._is_closed:
                 self._schedule(lambda: self._on_written(snapshot_id))
         finally:
-            self._writing = None
+            self._write_task = None
 
-    def _writer(self, snapshot_id: SnapshotId, image: MetadataImage) -> Callable[[], None]:
+    def _create_write(self, snapshot_id: SnapshotId, image: MetadataImage) -> Callable[[], None]:
         """Return a function that writes the snapshot; its header describes the log as it is now."""
         end_offset, epoch = snapshot_id
         kraft_version, voters = self._voters_at(end_offset)

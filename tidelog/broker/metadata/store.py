@@ -1,8 +1,8 @@
-"""The metadata of a node: one image for all its parts, and one way to change it.
+"""The metadata of a node: one image for all its parts, which only committed records change.
 
 `image` contains the committed records of the metadata log. Every change is published to the subscribers. A
-node that follows replays the log up to the high watermark. The active controller applies the records that it
-has written itself, when they are committed.
+follower replays the log up to the high watermark. The active controller applies its own records when they are
+committed.
 
 Bounds: the log is replayed in pieces of `READ_BYTES`, between which the event loop runs other callbacks.
 Errors: a committed record that cannot be applied ends the node (KAFKA-14275).
@@ -40,7 +40,7 @@ READ_BYTES: Final = 128 * 1024
 
 
 class MetadataStore:
-    """Owns the image and the position in the log; `start` before anything else, `close` at the end."""
+    """Owns the image and the position in the log; call `start` first and `close` last."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class MetadataStore:
         snapshotter: Snapshotter,
         on_fatal: Callable[[Exception], None],
     ) -> None:
-        """`on_fatal` is called when a committed record cannot be applied."""
+        """Create it with an empty image; `on_fatal` is called if a committed record cannot be applied."""
         self.image = MetadataImage(cluster_id=cluster_id)
         self.leadership = leadership
         self.snapshots_loaded = 0
@@ -63,15 +63,15 @@ class MetadataStore:
         self._loader = MetadataLoader(self.image)
         self._position: Offset = 0
         self._subscribers: list[Subscriber] = []
-        self._replay: asyncio.Task[None] | None = None
-        self._is_behind = asyncio.Event()
+        self._replay_task: asyncio.Task[None] | None = None
+        self._work_event = asyncio.Event()
         """Set when there may be records to apply, or a claim to complete."""
 
     # ---- for handlers and subscribers
 
     @property
     def controller_image(self) -> MetadataImage:
-        """What commands see: `image` and the records of earlier commands that are not committed yet."""
+        """The image that commands see, with the uncommitted records of earlier commands."""
         image = self.leadership.image
         return self.image if image is None else image
 
@@ -92,7 +92,7 @@ class MetadataStore:
 
     @property
     def failure(self) -> KafkaError | None:
-        """Why the metadata log cannot be written any more; None if it can."""
+        """The error after which the metadata log can no longer be written; None if it can."""
         return self.leadership.failure
 
     @property
@@ -116,7 +116,7 @@ class MetadataStore:
     # ---- start and stop
 
     def start(self) -> None:
-        """Load the latest snapshot, and apply what the quorum commits from now on.
+        """Load the latest snapshot, and apply committed records from now on.
 
         Errors: CorruptFile, KafkaError KAFKA_STORAGE_ERROR for a snapshot that cannot be decoded.
         """
@@ -125,37 +125,37 @@ class MetadataStore:
             self.on_snapshot_loaded(latest)
         else:
             self._position = self._log.start_offset
-        self._replay = asyncio.create_task(self._replay_committed(), name="metadata-replay")
+        self._replay_task = asyncio.create_task(self._replay_committed(), name="metadata-replay")
 
     async def finish(self) -> None:
-        """Wait until every submitted command is answered."""
+        """Wait until every submitted command has its reply."""
         await self.leadership.finish()
 
     async def close(self) -> None:
-        """Accept no more commands and apply no more records; commands that wait fail."""
+        """Accept no more commands and apply no more records; waiting commands fail."""
         self.leadership.close()
-        if self._replay is not None:
-            self._replay.cancel()
-            await asyncio.gather(self._replay, return_exceptions=True)
+        if self._replay_task is not None:
+            self._replay_task.cancel()
+            await asyncio.gather(self._replay_task, return_exceptions=True)
         await self._snapshotter.close()
 
     def fail(self, error: BaseException) -> None:
-        """Accept no more commands because the quorum has ended; commands that wait fail."""
+        """Accept no more commands because the quorum has failed; waiting commands fail."""
         self.leadership.fail(error)
 
     # ---- the quorum's listener, in the driver's task
 
     def on_leader_changed(self, epoch: LeaderEpoch, leader: BrokerId | None) -> None:
-        """Follow an election; None if there is no leader."""
+        """Apply an election; `leader` is None if there is no leader."""
         self.leadership.on_leader_changed(epoch, leader)
-        self._is_behind.set()
+        self._work_event.set()
 
     def on_committed(self, offset: Offset) -> None:
         """Apply the records up to the high watermark `offset`, now if this node has written them."""
-        if self.leadership.is_leading:
+        if self.leadership.is_log_leader:
             self._publish_written(self.leadership.take_committed(offset))
         else:
-            self._is_behind.set()
+            self._work_event.set()
 
     def on_snapshot_loaded(self, snapshot_id: SnapshotId) -> None:
         """Replace the image by that of a snapshot, and publish the difference as one change."""
@@ -177,13 +177,13 @@ class MetadataStore:
     async def _replay_committed(self) -> None:
         try:
             while True:
-                while not self.leadership.is_leading and self._position < self._log.high_watermark:
+                while not self.leadership.is_log_leader and self._position < self._log.high_watermark:
                     self._replay_piece()
                     await asyncio.sleep(0)
                 if self.leadership.can_activate(self._position):
                     self._quorum.schedule(lambda: self.leadership.activate(self._loader.fork()))
-                self._is_behind.clear()
-                await self._is_behind.wait()
+                self._work_event.clear()
+                await self._work_event.wait()
         except Exception as error:
             if self.failure is None:
                 self._on_fatal(error)
@@ -193,7 +193,7 @@ class MetadataStore:
         for batch in decode_batches(self._log.read(self._position, READ_BYTES, high_watermark)):
             if batch.records is None:
                 self._loader.skip_control_records(batch.last_offset, batch.epoch)
-                if not self._loader.transaction_open:
+                if not self._loader.is_transaction_open:
                     self.image = self._loader.image
             else:
                 self._load(self._loader, batch.records, batch.base_offset, batch.epoch, publish=True)
@@ -239,8 +239,8 @@ class MetadataStore:
             try:
                 subscriber(delta, image)
             except Exception:
-                logger.exception("A subscriber failed at metadata offset %d", image.offset)
+                logger.exception("A subscriber failed to apply metadata offset %d", image.offset)
 
     def _offer_snapshot(self) -> None:
-        if not self._loader.transaction_open:
+        if not self._loader.is_transaction_open:
             self._snapshotter.offer(self.image)

@@ -1,7 +1,7 @@
 """Creates topics that a request needs: of clients, if auto.create.topics.enable, and of coordinators.
 
-The request does not wait. It is answered that the topic does not exist yet, and the client repeats it, as
-with Kafka 4. The topics of the coordinators have their own number of partitions, replicas and configs.
+The request does not wait. Its response states that the topic does not exist yet, and the client repeats it,
+as in Kafka 4. The topics of the coordinators have their own number of partitions, replicas and configs.
 
 Bounds: a topic is requested once while its creation is in progress; at most `MAX_IN_FLIGHT` topics at a time,
 more are left to the next request. Source: AutoTopicCreationManager of Apache Kafka 4.3, and the topic configs

@@ -45,7 +45,7 @@ from tidelog.broker.api.handlers.services import Services
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.logs.descriptor_budget import process_budget, raise_open_file_limit
 from tidelog.broker.logs.directory_locks import DirectoryLocks
-from tidelog.broker.metadata.directories import Identity, prepare_directories
+from tidelog.broker.metadata.directories import NodeIdentity, prepare_directories
 from tidelog.broker.node.wiring.broker_part import BrokerPart, start_broker
 from tidelog.broker.node.wiring.node_context import NodeContext, NodeFailure, NodeThreads
 from tidelog.broker.node.wiring.observability import NodeObservability
@@ -211,7 +211,7 @@ async def _create_context(
 
 def _identity(
     config: BrokerConfig, fs: FileSystem, cluster_id: str | None, randomness: Randomness
-) -> Identity:
+) -> NodeIdentity:
     metadata = config.metadata_log_directory
     identity = prepare_directories(
         fs,

@@ -207,7 +207,7 @@ async def test_raw_and_parking_handlers_pass_a_full_channel() -> None:
 
     broker = Broker(limit=1)
     broker.dispatcher.register(ApiKey.CREATE_TOPICS, stuck)
-    broker.dispatcher.register(ApiKey.LIST_GROUPS, park, parks=True)
+    broker.dispatcher.register(ApiKey.LIST_GROUPS, park, uses_slot=False)
     broker.dispatcher.register_raw(ApiKey.HEARTBEAT, raw)
     async with running(broker):
         full, waiting, free = [await broker.connect() for _ in range(3)]
@@ -634,7 +634,7 @@ async def test_a_typed_handler_that_waits_keeps_neither_the_frame_nor_the_messag
         return await parked[-1]
 
     broker = Broker()
-    broker.dispatcher.register(ApiKey.JOIN_GROUP, park, parks=True)
+    broker.dispatcher.register(ApiKey.JOIN_GROUP, park, uses_slot=False)
     async with running(broker):
         answered, failed = await broker.connect(), await broker.connect()
         protocol = JoinGroupRequestProtocol(name="range", metadata=bytes(1_000_000))
@@ -706,7 +706,7 @@ async def test_a_client_that_goes_away_cancels_a_handler_that_only_waits_and_no_
         ends.append("completed")
         return HeartbeatResponse()
 
-    broker.dispatcher.register(ApiKey.HEARTBEAT, handle, parks=True, only_waits=only_waits)
+    broker.dispatcher.register(ApiKey.HEARTBEAT, handle, uses_slot=False, is_cancellable=only_waits)
     async with running(broker):
         client = await broker.connect()
         await send(client, HeartbeatRequest(), 4)

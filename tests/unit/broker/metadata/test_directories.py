@@ -12,7 +12,7 @@ from tests.support.disks.crash_points import crash_points
 from tests.support.metadata.images import CLUSTER_ID, SeededRandomness
 from tidelog.base.config_definition import ConfigError
 from tidelog.base.randomness import new_uuid
-from tidelog.broker.metadata.directories import Identity, prepare_directories
+from tidelog.broker.metadata.directories import NodeIdentity, prepare_directories
 from tidelog.protocol.ids import uuid_from_text, uuid_text
 from tidelog.storage.directories.meta_properties import MetaProperties, MetaPropertiesFile
 from tidelog.storage.disk.files import FileSystem
@@ -26,7 +26,7 @@ def prepare(
     cluster_id: str | None = None,
     node_id: int = 1,
     directories: tuple[str, ...] = DIRECTORIES,
-) -> Identity:
+) -> NodeIdentity:
     return prepare_directories(fs, directories, node_id, cluster_id, CHANCE)
 
 

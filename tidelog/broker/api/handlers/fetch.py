@@ -175,7 +175,7 @@ class FetchHandler:
         }
         operation = self._delayed_fetch(request, context, view, limits, requested)
         if not self._purgatory.try_complete_else_watch(operation, requested):
-            # `max_wait_ms` may be weeks: a client that reconnects often must not accumulate operations.
+            # `max_wait_ms` may be weeks: operations of a client that reconnects often must not accumulate.
             request.on_abandoned = lambda _: operation.cancel()
             request.release_frame()
 
@@ -326,7 +326,7 @@ class FetchHandler:
         traffic.failed_fetch_requests += sum(
             1 for _, r in results if r.error_code and r.error_code not in EXPECTED_OF_FETCH
         )
-        return self._name_leaders(request, results)
+        return self._set_current_leaders(request, results)
 
     def _complete_with_errors(self, request: Request, context: FetchContext, limits: FetchLimits) -> None:
         """Respond to a parked request that cannot be completed: an error for each of its partitions."""
@@ -334,7 +334,9 @@ class FetchHandler:
         results = [(requested, error) for requested in context.partitions]
         self._complete(request, context, FetchRead(results, is_final=True), limits)
 
-    def _name_leaders(self, request: Request, results: Sequence[FetchResult]) -> list[CurrentLeader | None]:
+    def _set_current_leaders(
+        self, request: Request, results: Sequence[FetchResult]
+    ) -> list[CurrentLeader | None]:
         """Set the current leader in the results of partitions with other leaders; return these leaders."""
         if request.header.api_version < FIRST_VERSION_WITH_NODE_ENDPOINTS:
             return []

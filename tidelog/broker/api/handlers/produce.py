@@ -1,13 +1,13 @@
 """Produce (key 0): append batches to their partitions (versions 3-13).
 
 A request with acks=0 gets no response. On an error its connection is closed, so that the producer refreshes
-its metadata. A request with acks=1 is answered as soon as the leader has appended the records. With acks=all
+its metadata. With acks=1 the response is sent as soon as the leader has appended the records. With acks=all
 the response waits in the produce purgatory until every in-sync replica has the records. From version 10 on,
-the response of a broker that is not the leader names the leader.
+the response of a broker that is not the leader contains the leader.
 
 A request with a transactional id may have to wait until its transaction coordinator has confirmed that the
-partitions are part of the transaction (`tidelog.broker.coordinators.verification`). It is not parked
-meanwhile: later requests of its connection wait, so that the order of batches is kept.
+partitions are part of the transaction (`tidelog.broker.coordinators.verification`). It is not parked during
+this time: later requests of its connection wait, so that batches stay in order.
 
 A request for many partitions, or with records that the log must validate, is appended in slices. The
 partition and its leader are looked up just before each append. If the client disconnects, nothing more is
@@ -74,7 +74,7 @@ class ProduceHandler:
         self._leaders = leaders
         self._verifier = verifier
         self._slices = slices
-        self._verifying: set[asyncio.Task[Verifications]] = set()
+        self._verification_tasks: set[asyncio.Task[Verifications]] = set()
 
     def handle(self, request: Request) -> None:
         """Append and respond, or park the request. Raise DecodeError if it is malformed."""
@@ -108,7 +108,7 @@ class ProduceHandler:
             request.on_lost = lambda _: work.cancel()
 
     def _append_in_transaction(self, request: Request, view: ProduceRequestView) -> None:
-        """Append at once if the transaction is open in every partition; otherwise verify it before."""
+        """Append at once if the transaction is open in every partition; otherwise verify it first."""
         support = ClientSupport.of_produce(request.header.api_version)
         found = transactional_batches(view, support, self._replicas)
         verifications = {} if found is None else self._verifier.begin(*found)
@@ -121,13 +121,13 @@ class ProduceHandler:
         self, request: Request, view: ProduceRequestView, found: TransactionalBatches
     ) -> None:
         verifying = asyncio.get_running_loop().create_task(self._verifier.verify_with_retries(*found))
-        self._verifying.add(verifying)
+        self._verification_tasks.add(verifying)
 
         def on_abandoned(_: Request) -> None:
             verifying.cancel()
 
         def on_verified(task: asyncio.Task[Verifications]) -> None:
-            self._verifying.discard(task)
+            self._verification_tasks.discard(task)
             if task.cancelled() or not request.is_open:
                 return  # The memory of the frame, and of the records in it, has been reused.
             request.on_abandoned = None
@@ -239,14 +239,14 @@ class ProduceHandler:
         version, correlation_id = request.header.api_version, request.header.correlation_id
         endpoints: tuple[NodeEndpoint, ...] = ()
         if version >= _NAMES_LEADERS:
-            endpoints = yield from self._name_leaders(request, results)
+            endpoints = yield from self._set_current_leaders(request, results)
         return (
             yield from encode_produce_response_in_steps(
                 version, correlation_id, results, node_endpoints=endpoints
             )
         )
 
-    def _name_leaders(self, request: Request, results: Results) -> Steps[tuple[NodeEndpoint, ...]]:
+    def _set_current_leaders(self, request: Request, results: Results) -> Steps[tuple[NodeEndpoint, ...]]:
         """Set the current leader in the results of other leaders' partitions; return the endpoints."""
         leaders: list[tuple[int, int] | None] = []
         for requested, result in results:
@@ -271,7 +271,7 @@ class ProduceHandler:
 
 
 def _distinct_partitions(partitions: list[ProducePartition]) -> Steps[list[ProducePartition]]:
-    """Return each partition of a request once. The last entry of a repeated one counts, as in Kafka."""
+    """Return each partition of a request once; the last entry of a repeated partition counts, as in Kafka."""
     latest: dict[tuple[str | UUID | None, int], ProducePartition] = {}
     for each in partitions:
         latest[each.topic or each.topic_id, each.partition] = each
@@ -280,6 +280,6 @@ def _distinct_partitions(partitions: list[ProducePartition]) -> Steps[list[Produ
 
 
 def _release_records(results: Results) -> None:
-    """Drop the views of the request frame: the records have been appended."""
+    """Drop the views of the request frame, because the records have been appended."""
     for requested, _ in results:
         requested.records = None

@@ -1,6 +1,6 @@
 """Appends the batches of a produce request to their partitions, one partition at a time.
 
-The records stay where the network read them: the log checks and stamps them in place. A batch whose records
+The records stay in the receive buffer: the log checks and stamps them in place. A batch whose records
 the log must check (`tidelog.storage.log.record_validation`) is validated in steps before it is appended.
 
 Source: KIP-98, KIP-467 (record errors), KIP-516 (topic ids).
@@ -95,7 +95,7 @@ class ProduceAppender:
         except InvalidRecords as error:
             result = self._invalid(request, requested, error, partition)
         except Exception as error:
-            # An error of any kind affects this partition only: the records of the others are appended.
+            # Any error affects this partition only: the records of the others are appended.
             result = self._failure(request, requested, error)
         else:
             if not info.is_duplicate:
@@ -115,7 +115,7 @@ class ProduceAppender:
         if self.append(request, requested, state):
             return
         assert requested.records is not None, "the partition was found"
-        # The error must not be kept: its traceback refers to the request, which would wait for the collector.
+        # The error must not be stored: its traceback refers to the request, which would form a cycle.
         try:
             partition = self._replicas.find(requested.topic, requested.topic_id, requested.partition)
             partition.require_leader()

@@ -158,8 +158,12 @@ def _register_groups(dispatcher: Dispatcher, services: Services) -> None:
     }
     find = FindCoordinatorHandler(coordinators, image, services.topic_creation)
     dispatcher.register(ApiKey.FIND_COORDINATOR, find.handle)
-    dispatcher.register(ApiKey.JOIN_GROUP, JoinGroupHandler(groups).handle, parks=True, only_waits=True)
-    dispatcher.register(ApiKey.SYNC_GROUP, SyncGroupHandler(groups).handle, parks=True, only_waits=True)
+    dispatcher.register(
+        ApiKey.JOIN_GROUP, JoinGroupHandler(groups).handle, uses_slot=False, is_cancellable=True
+    )
+    dispatcher.register(
+        ApiKey.SYNC_GROUP, SyncGroupHandler(groups).handle, uses_slot=False, is_cancellable=True
+    )
     dispatcher.register(ApiKey.HEARTBEAT, HeartbeatHandler(groups).handle)
     dispatcher.register(ApiKey.LEAVE_GROUP, LeaveGroupHandler(groups).handle)
     dispatcher.register(ApiKey.OFFSET_COMMIT, OffsetCommitHandler(groups, image, services.slices).handle)
@@ -182,9 +186,9 @@ def _register_parts_of_transactions(dispatcher: Dispatcher, services: Services) 
         services.config.request_timeout_ms,
         services.slices,
     )
-    dispatcher.register(ApiKey.WRITE_TXN_MARKERS, markers.handle, parks=True)
+    dispatcher.register(ApiKey.WRITE_TXN_MARKERS, markers.handle, uses_slot=False)
     committing = TxnOffsetCommitHandler(groups, services.image, services.slices)
-    dispatcher.register(ApiKey.TXN_OFFSET_COMMIT, committing.handle, parks=True)
+    dispatcher.register(ApiKey.TXN_OFFSET_COMMIT, committing.handle, uses_slot=False)
 
 
 def _register_transactions(dispatcher: Dispatcher, services: Services) -> None:
@@ -195,14 +199,14 @@ def _register_transactions(dispatcher: Dispatcher, services: Services) -> None:
     """
     transactions, groups = services.transactions, services.groups
     init_producer_id = InitProducerIdHandler(services.producer_ids.next, transactions)
-    dispatcher.register(ApiKey.INIT_PRODUCER_ID, init_producer_id.handle, parks=True)
+    dispatcher.register(ApiKey.INIT_PRODUCER_ID, init_producer_id.handle, uses_slot=False)
     adding = AddPartitionsToTxnHandler(transactions, services.image, services.slices)
-    dispatcher.register(ApiKey.ADD_PARTITIONS_TO_TXN, adding.handle, parks=True)
+    dispatcher.register(ApiKey.ADD_PARTITIONS_TO_TXN, adding.handle, uses_slot=False)
     adding_offsets = AddOffsetsToTxnHandler(
         transactions, groups.partition_for, services.image, services.topic_creation
     )
-    dispatcher.register(ApiKey.ADD_OFFSETS_TO_TXN, adding_offsets.handle, parks=True)
-    dispatcher.register(ApiKey.END_TXN, EndTxnHandler(transactions).handle, parks=True)
+    dispatcher.register(ApiKey.ADD_OFFSETS_TO_TXN, adding_offsets.handle, uses_slot=False)
+    dispatcher.register(ApiKey.END_TXN, EndTxnHandler(transactions).handle, uses_slot=False)
     dispatcher.register(ApiKey.DESCRIBE_TRANSACTIONS, DescribeTransactionsHandler(transactions).handle)
     dispatcher.register(ApiKey.LIST_TRANSACTIONS, ListTransactionsHandler(transactions).handle)
 
@@ -248,9 +252,9 @@ def _register_forwarded(dispatcher: Dispatcher, services: Services) -> None:
         return await forwarder.forward(context, request, IncrementalAlterConfigsResponse)
 
     altering = ConfigAlterationForwarder(ALTER_CONFIGS, image, config, alter, services.slices)
-    dispatcher.register(ApiKey.ALTER_CONFIGS, altering.handle, parks=True)
+    dispatcher.register(ApiKey.ALTER_CONFIGS, altering.handle, uses_slot=False)
     loggers = LoggerChanges(config.node_id, LoggerLevels())
     incremental = ConfigAlterationForwarder(
         INCREMENTAL_ALTER_CONFIGS, image, config, alter_incrementally, services.slices, loggers
     )
-    dispatcher.register(ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental.handle, parks=True)
+    dispatcher.register(ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental.handle, uses_slot=False)

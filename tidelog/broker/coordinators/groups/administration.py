@@ -94,7 +94,7 @@ class Administration:
     def _offset_keys(self, group_id: str) -> list[OffsetKey]:
         keys = {
             OffsetKey(group_id, topic, partition): None
-            for topic, partitions in self._offsets.latest.of_group(group_id).items()
+            for topic, partitions in self._offsets.latest.offsets_of_group(group_id).items()
             for partition in partitions
         }
         return list(keys | dict.fromkeys(self._offsets.keys_in_transactions(group_id)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-# How long a new member, which cannot send heartbeats yet, may wait to join. A constant in Kafka, too.
+# The time that a new member, which cannot send heartbeats yet, may wait to join. A constant in Kafka, too.
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 
 

@@ -80,7 +80,7 @@ class GroupCoordinator:
         else:
             if group is None:
                 group = self._groups.create(group_id, None)
-            group.persisted = record.value
+            group.last_record = record.value
 
     def replay_transaction_end(self, producer_id: ProducerId, is_commit: bool, record_offset: Offset) -> None:
         """Apply the end marker of a transaction."""
@@ -112,7 +112,7 @@ class GroupCoordinator:
         return self._deadlines.next_deadline_ms()
 
     def tick(self, now: Moment) -> list[Writes]:
-        """Act on the deadlines that have expired, at most `DEADLINES_PER_TICK_MAX` in one call."""
+        """Handle the deadlines that have expired, at most `DEADLINES_PER_TICK_MAX` in one call."""
         writes = []
         for _ in range(DEADLINES_PER_TICK_MAX):
             key = self._deadlines.pop_expired(now.monotonic_ms)
@@ -137,11 +137,13 @@ class GroupCoordinator:
         self._deadlines.clear()
         for group in self._groups:
             for member in group.members.values():
-                group.parked.complete_join(
+                group.parked_requests.complete_join(
                     member,
                     JoinGroupResponse(member_id=member.member_id, error_code=ErrorCode.NOT_COORDINATOR),
                 )
-                group.parked.complete_sync(member, SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR))
+                group.parked_requests.complete_sync(
+                    member, SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR)
+                )
             group.transition(GroupState.DEAD, None)
         self._groups.clear()
 

@@ -44,7 +44,7 @@ class JoinPhase:
 
 
 class Group:
-    """The members and the rebalance state of one group; `persisted` is its last record in the log."""
+    """The members and the rebalance state of one group; `last_record` is its last record in the log."""
 
     def __init__(self, group_id: str, memory: MemberMemory, state: GroupState = GroupState.EMPTY) -> None:
         self.group_id = group_id
@@ -59,7 +59,7 @@ class Group:
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
         self.subscribed_topics: frozenset[str] | None = None
-        self.persisted: GroupMetadataValue | None = None
+        self.last_record: GroupMetadataValue | None = None
         # Ids that were given to clients (KIP-394) which have not joined with them yet.
         # Dictionaries are used as ordered sets, so that runs are repeatable.
         self.pending_members: dict[str, None] = {}
@@ -67,7 +67,7 @@ class Group:
         self.join_phase = JoinPhase()
         # The last generation whose leader has sent the assignment.
         self.assigned_generation = -1
-        self.parked = ParkedRequests()
+        self.parked_requests = ParkedRequests()
         self._protocols = ProtocolSupport()
 
     # State
@@ -198,7 +198,7 @@ class Group:
     @property
     def all_members_joined(self) -> bool:
         """Whether every member waits in JoinGroup and no pending member is expected."""
-        return len(self.members) == self.parked.join_count and not self.pending_members
+        return len(self.members) == self.parked_requests.join_count and not self.pending_members
 
     def generation_reply(self, member: Member, *, skip_assignment: bool = False) -> JoinGroupResponse:
         """Return the response to a join in the current generation. Only the leader gets the members."""

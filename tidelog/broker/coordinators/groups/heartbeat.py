@@ -1,4 +1,4 @@
-"""Heartbeat: a member renews its session and learns whether it must join again."""
+"""Heartbeat: renews the session of a member, and returns whether it must join again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""JoinGroup: how members join and rejoin.
+"""JoinGroup: members join and rejoin.
 
 A dynamic member without an id first gets an id, with which it must join again (KIP-394, from version 4 on).
-So a client that gives up does not leave a member behind. A static member without an id replaces its earlier
+A client that stops before that therefore adds no member. A static member without an id replaces its earlier
 instance (KIP-345, `static_join`).
 
 Source: GroupMetadataManager of Apache Kafka; KIP-394, KIP-800 (reasons are logged).
@@ -70,7 +70,9 @@ class JoinCommand:
         except KafkaError as error:
             logger.info("Group %s rejected a join: %s", request.group_id, error)
             return Outcome(
-                Pending.of(JoinGroupResponse(member_id=_id_in(error, request), error_code=error.code))
+                Pending.of(
+                    JoinGroupResponse(member_id=_member_id_for_error(error, request), error_code=error.code)
+                )
             )
         return Outcome(reply, writes)
 
@@ -101,7 +103,7 @@ class JoinCommand:
         member = group.members.get(member_id)
         if group.state is GroupState.PREPARING_REBALANCE:
             has_place = member is not None and member.awaiting_join is not None
-            taken = group.parked.join_count
+            taken = group.parked_requests.join_count
         else:
             has_place = member is not None
             taken = len(group.members)
@@ -132,7 +134,9 @@ class JoinCommand:
         def follow_up(error: ErrorCode, now: Moment) -> Writes:
             if error is not ErrorCode.NONE:
                 for member in group.members.values():
-                    group.parked.complete_join(member, JoinGroupResponse(error_code=error_of_append(error)))
+                    group.parked_requests.complete_join(
+                        member, JoinGroupResponse(error_code=error_of_append(error))
+                    )
                 self._groups.remove(group)
             return NOTHING
 
@@ -161,7 +165,7 @@ class JoinCommand:
         if version < MEMBER_ID_REQUIRED_FROM_VERSION:
             return self._add(group, client, request, member_id, reply, now)
         group.add_pending(member_id)
-        self._rebalance.expect(group, member_id, now, request.session_timeout_ms)
+        self._rebalance.set_session_deadline(group, member_id, now, request.session_timeout_ms)
         reply.complete(JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED))
         return NOTHING
 
@@ -193,7 +197,7 @@ class JoinCommand:
             return NOTHING
         # A leader that rejoins a stable group requests a new assignment, for example because topics changed.
         group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
-        group.parked.park_join(member, reply)
+        group.parked_requests.park_join(member, reply)
         role = "leader" if is_leader else "member"
         return self._rebalance.start_or_complete(group, f"{role} {member_id} joined: {_reason(request)}", now)
 
@@ -232,6 +236,6 @@ def _inconsistent(request: JoinGroupRequest) -> KafkaError:
     )
 
 
-def _id_in(error: KafkaError, request: JoinGroupRequest) -> str:
-    """Return the member id of an error response: none for a member that was rejected for lack of room."""
+def _member_id_for_error(error: KafkaError, request: JoinGroupRequest) -> str:
+    """Return the member id of an error response: none if the group has no room for the member."""
     return UNKNOWN_MEMBER_ID if error.code is ErrorCode.GROUP_MAX_SIZE_REACHED else request.member_id

@@ -1,4 +1,4 @@
-"""LeaveGroup: members leave at once; their sessions need not expire.
+"""LeaveGroup: members leave at once, before their sessions expire.
 
 An administrator may identify a static member by its instance id alone. Versions below 3 have one member in a
 field of its own, and its error is that of the response.
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 BATCH_FROM_VERSION = 3
 UNKNOWN_MEMBER_ID = ""
 MEMBERS_NAMED_MAX: Final = 20
-"""The number of members that the reason of a rebalance names."""
+"""The number of members that the reason of a rebalance lists."""
 
 PreparedLeave: TypeAlias = list[tuple[MemberIdentity, MemberResponse | None]]
 """The identities of a request; the result is None if the identity is that of a member."""
@@ -99,7 +99,8 @@ class LeaveCommand:
         assert group is not None, "it has the member"
         self._rebalance.evict(group, member_id)
         left.append(member_id)
-        logger.info("Group %s: %s left: %s", group.group_id, member_id, identity.reason or "not provided")
+        reason = identity.reason or "not provided"
+        logger.info("Member %s has left group %s: %s", member_id, group.group_id, reason)
         return _result(identity, ErrorCode.NONE)
 
 

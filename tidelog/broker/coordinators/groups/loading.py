@@ -59,7 +59,7 @@ def _replay(coordinator: GroupCoordinator, header: BatchHeader, record: Record) 
         return
     decoded = decode_record(record.key, record.value)
     if decoded is None:
-        logger.debug("The record at offset %s belongs to another type of group; it is ignored", record.offset)
+        logger.debug("Ignoring the record at offset %s of another type of group", record.offset)
         return
     producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
     coordinator.replay(decoded, record.offset, producer_id)

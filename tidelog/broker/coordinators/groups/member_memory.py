@@ -1,9 +1,9 @@
 """The bound on the memory of the members of all classic groups of a node, in bytes.
 
-A member keeps its metadata for each protocol, and its assignment, until it leaves or its session expires,
-which may take half an hour; Apache Kafka bounds only the number of members. A group may use a quarter of
-what the other groups leave of the limit. So one group cannot use all memory, and small groups fit when large
-ones do not.
+The metadata of a member for each protocol, and its assignment, are stored until it leaves or its session
+expires, which may take half an hour. Apache Kafka bounds only the number of members. A group may use a
+quarter of the memory that the other groups do not use. One group therefore cannot use all memory, and small
+groups are accepted when large ones are not.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.join_group import JoinGroupRequestProtocol
 
 MEMBER_BYTES: Final = 1_000
-"""The bytes of a member, or of a pending member id, besides its own data: objects, keys, a deadline."""
+"""The overhead of a member, or of a pending member id, in bytes: objects, keys, a deadline."""
 PROTOCOL_BYTES: Final = 250
-"""The bytes of a protocol of a member besides its name and metadata."""
+"""The overhead of a member's protocol in bytes, without its name and metadata."""
 _SHARE: Final = 4
 
 
 def size_of(member: Member) -> int:
-    """Return the bytes that a member keeps."""
+    """Return the memory of a member in bytes."""
     names = len(member.member_id) + len(member.group_instance_id or "") + len(member.client.client_id)
     return MEMBER_BYTES + names + _size_of_protocols(member.protocols) + len(member.assignment)
 

@@ -56,7 +56,7 @@ class Membership:
         return self._heartbeat.heartbeat(request, now)
 
     def prepare_leave(self, request: LeaveGroupRequest, version: int) -> Steps[PreparedLeave]:
-        """Return what `leave` needs of a large request, in steps; see `LeaveCommand.prepare`."""
+        """Prepare a large request for `leave`, in steps; see `LeaveCommand.prepare`."""
         return self._leave.prepare(request, version)
 
     def leave(

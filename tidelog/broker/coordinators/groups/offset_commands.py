@@ -58,7 +58,7 @@ _END_OF_TIME_MS = 2**63 - 1
 
 
 class PreparedCommit(NamedTuple):
-    """The response and the records of a commit, for the case that its sender may commit."""
+    """The response and the records of a commit, if its sender is allowed to commit."""
 
     response: OffsetCommitResponse
     writes: Writes
@@ -87,7 +87,7 @@ class OffsetCommands:
                 if len(partition.committed_metadata or "") > self._config.offset_metadata_max_bytes:
                     error = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 else:
-                    committed = _committed(request, topic, partition, now)
+                    committed = _committed_offset(request, topic, partition, now)
                     record = offset_commit(request.group_id, topic.name, partition.partition_index, committed)
                     records.append(record)
                     encoded.append(encode_record(record))
@@ -188,7 +188,7 @@ def ids_differ(left: UUID, right: UUID) -> bool:
     return ZERO_UUID not in (left, right) and left != right
 
 
-def _committed(
+def _committed_offset(
     request: OffsetCommitRequest,
     topic: OffsetCommitRequestTopic,
     partition: OffsetCommitRequestPartition,

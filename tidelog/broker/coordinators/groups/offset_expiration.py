@@ -1,4 +1,4 @@
-"""Offsets that are not needed any more expire, and then their group.
+"""Removes offsets that are no longer needed, and then their groups.
 
 An offset is kept for `offsets.retention.minutes` (KIP-211)
 - after the group became empty, or after the commit if it is unknown when the group became empty;
@@ -67,7 +67,7 @@ class OffsetExpiration:
     def _expire_offsets(self, group: Group, now: Moment, records: list[CoordinatorRecord]) -> bool:
         """Add the tombstones of a group to `records`. Return whether all of its offsets have expired."""
         all_expired = True
-        for topic, partitions in self._offsets.latest.of_group(group.group_id).items():
+        for topic, partitions in self._offsets.latest.offsets_of_group(group.group_id).items():
             for partition, committed in partitions.items():
                 key = OffsetKey(group.group_id, topic, partition)
                 if self._is_expired(group, key, committed, now):

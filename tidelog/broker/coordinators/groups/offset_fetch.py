@@ -61,7 +61,7 @@ class OffsetFetch:
         If two topics had the same name, only the offsets of the topic of the last commit are returned.
         """
         topics = []
-        for topic, partitions in list(self._offsets.committed.of_group(group_id).items()):
+        for topic, partitions in list(self._offsets.committed.offsets_of_group(group_id).items()):
             topics.append((yield from self._topic(group_id, topic, dict(partitions), require_stable)))
             yield None
         return tuple(topics)

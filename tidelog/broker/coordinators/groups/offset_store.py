@@ -51,7 +51,7 @@ class OffsetTable:
         if not topics:
             self._groups.pop(key.group_id, None)
 
-    def of_group(self, group_id: str) -> dict[str, dict[int, CommittedOffset]]:
+    def offsets_of_group(self, group_id: str) -> dict[str, dict[int, CommittedOffset]]:
         """Return the offsets of one group by topic and partition. The caller must not change them."""
         return self._groups.get(group_id, {})
 

@@ -1,4 +1,4 @@
-"""A reply that comes later: a join waits for the other members, a sync for the leader's assignment."""
+"""A reply that is completed later: a join waits for other members, a sync for the leader's assignment."""
 
 from __future__ import annotations
 

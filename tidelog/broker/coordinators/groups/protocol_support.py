@@ -9,7 +9,7 @@ from tidelog.broker.coordinators.groups.member import Member
 
 
 class ProtocolSupport:
-    """Counts how many members support each protocol.
+    """Counts the members that support each protocol.
 
     Invariant: a protocol that no member supports has no entry.
     """
@@ -22,7 +22,7 @@ class ProtocolSupport:
         self._member_counts.update(member.protocol_names())
 
     def remove(self, member: Member) -> None:
-        """Count the protocols of a member no more."""
+        """Stop counting the protocols of a member."""
         for name in member.protocol_names():
             self._member_counts[name] -= 1
             if self._member_counts[name] == 0:

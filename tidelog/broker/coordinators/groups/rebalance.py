@@ -1,4 +1,4 @@
-"""The rebalance: when it starts, how long members may take to join, and when it is complete.
+"""The rebalance: its start, the time for members to join, and its completion.
 
 The first rebalance of a group waits `group.initial.rebalance.delay.ms` for more members. Whenever a member
 has joined, it waits that long again, up to the rebalance timeout. Later rebalances complete when all members
@@ -39,11 +39,11 @@ class Rebalance:
 
     def keep_alive(self, group: Group, member: Member, now: Moment, timeout_ms: int | None = None) -> None:
         """Restart the session of `member`."""
-        self.expect(
+        self.set_session_deadline(
             group, member.member_id, now, member.session_timeout_ms if timeout_ms is None else timeout_ms
         )
 
-    def expect(self, group: Group, member_id: str, now: Moment, timeout_ms: int) -> None:
+    def set_session_deadline(self, group: Group, member_id: str, now: Moment, timeout_ms: int) -> None:
         """Set the deadline of a member or pending member, which the next request moves."""
         self._deadlines.set(_session(group, member_id), now.monotonic_ms + timeout_ms)
 
@@ -54,7 +54,7 @@ class Rebalance:
         if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
             group.join_phase.has_new_member = True
         group.add(member)
-        group.parked.park_join(member, reply)
+        group.parked_requests.park_join(member, reply)
         self.keep_alive(group, member, now, NEW_MEMBER_JOIN_TIMEOUT_MS)
         return self.start_or_complete(group, reason, now)
 
@@ -62,8 +62,12 @@ class Rebalance:
         """Remove a member or pending member. Its waiting requests get UNKNOWN_MEMBER_ID."""
         member = group.members.get(member_id)
         if member is not None:
-            group.parked.complete_join(member, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
-            group.parked.complete_sync(member, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+            group.parked_requests.complete_join(
+                member, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+            )
+            group.parked_requests.complete_sync(
+                member, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+            )
         group.remove(member_id)
         self._deadlines.cancel(_session(group, member_id))
 
@@ -73,10 +77,10 @@ class Rebalance:
         No other client depends on it, and its metadata would stay in memory for minutes. In Kafka it stays
         until its session expires. Other members stay: their clients may reconnect.
         """
-        member = group.parked.member_of_join(reply)
+        member = group.parked_requests.member_of_join(reply)
         if member is None or not member.is_new or member.is_static:
             return NOTHING
-        logger.info("Group %s: new member %s has disconnected", group.group_id, member.member_id)
+        logger.info("Removing new member %s of group %s: disconnected", member.member_id, group.group_id)
         self.evict(group, member.member_id)
         return self.complete_if_all_joined(group, now)
 
@@ -107,7 +111,12 @@ class Rebalance:
         group.join_phase.has_new_member = False
         is_initial = group.state is GroupState.EMPTY
         group.transition(GroupState.PREPARING_REBALANCE, now)
-        logger.info("Group %s rebalances after generation %s: %s", group.group_id, group.generation, reason)
+        logger.info(
+            "Preparing to rebalance group %s with old generation %s: %s",
+            group.group_id,
+            group.generation,
+            reason,
+        )
         if is_initial:
             delay_ms = self._config.group_initial_rebalance_delay_ms
             remaining_ms = max(group.rebalance_timeout_ms() - delay_ms, 0)
@@ -148,24 +157,29 @@ class Rebalance:
         for member_id in late:
             self.evict(group, member_id)
         if late:
-            logger.info("Group %s: removed members that did not join again: %s", group.group_id, late)
+            logger.info("Removed members of group %s that did not rejoin: %s", group.group_id, late)
         if group.members and not group.elect_joined_leader():
-            logger.warning("Group %s: no static member has joined again; waiting", group.group_id)
+            logger.warning(
+                "Group %s could not complete its rebalance: no member rejoined; waiting", group.group_id
+            )
             self._wait_for_joins(group, now, group.rebalance_timeout_ms(), None)
             return NOTHING
         group.start_next_generation(now)
         if group.state is GroupState.EMPTY:
-            logger.info("Group %s is empty in generation %s", group.group_id, group.generation)
+            logger.info("Group %s with generation %s is now empty", group.group_id, group.generation)
             return Writes((group_metadata(group, {}),), _log_failure(group))
         self._complete_joins(group, now)
         return NOTHING
 
     def _complete_joins(self, group: Group, now: Moment) -> None:
         logger.info(
-            "Group %s has generation %s with %s members", group.group_id, group.generation, len(group.members)
+            "Stabilized group %s, generation %s, with %s members",
+            group.group_id,
+            group.generation,
+            len(group.members),
         )
         for member in group.members.values():
-            group.parked.complete_join(member, group.generation_reply(member))
+            group.parked_requests.complete_join(member, group.generation_reply(member))
             self.keep_alive(group, member, now)
             member.is_new = False
             group.pending_sync[member.member_id] = None
@@ -203,7 +217,7 @@ class Rebalance:
         assert group.state is GroupState.COMPLETING_REBALANCE, group.state
         for member in group.members.values():
             group.assign(member, b"")
-            if group.parked.complete_sync(member, SyncGroupResponse(error_code=error)):
+            if group.parked_requests.complete_sync(member, SyncGroupResponse(error_code=error)):
                 self.keep_alive(group, member, now)
 
     # Sessions
@@ -212,7 +226,9 @@ class Rebalance:
         """Remove a member whose session has expired, and rebalance."""
         if member_id in group.pending_members:
             self.evict(group, member_id)
-            logger.info("Group %s: pending member %s did not join in time", group.group_id, member_id)
+            logger.info(
+                "Removed pending member %s of group %s: it did not join in time", member_id, group.group_id
+            )
             if group.state is GroupState.PREPARING_REBALANCE and group.all_members_joined:
                 return self.complete(group, now)
             return NOTHING
@@ -223,7 +239,7 @@ class Rebalance:
         reason = f"the session of {member_id} has expired"
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             return self.start(group, reason, now)
-        logger.info("Group %s: %s", group.group_id, reason)
+        logger.info("Removed a member of group %s: %s", group.group_id, reason)
         if group.state is GroupState.PREPARING_REBALANCE and group.all_members_joined:
             return self.complete(group, now)
         return NOTHING
@@ -246,7 +262,7 @@ def _log_failure(group: Group) -> FollowUp:
         # The previous generation stays in the log. Its members have left, so after a restart
         # their sessions would just expire.
         if error is not ErrorCode.NONE:
-            logger.warning("Group %s: cannot write the empty generation: %s", group.group_id, error.name)
+            logger.warning("Cannot write the empty generation of group %s: %s", group.group_id, error.name)
         return NOTHING
 
     return follow_up

@@ -13,29 +13,29 @@ UNKNOWN_TIMEOUT = -1
 
 
 def restore(group: Group) -> None:
-    """Restore the generation and the members of `group.persisted`.
+    """Restore the generation and the members of `group.last_record`.
 
     A group without a record has only offsets: it belongs to a simple consumer. Records of old versions lack
     the timestamp of the state; then it is unknown (KAFKA-8069).
     """
-    persisted = group.persisted
-    if persisted is None:
+    record = group.last_record
+    if record is None:
         return
-    group.generation = persisted.generation
-    group.protocol_name = persisted.protocol
-    stamp = persisted.current_state_timestamp
+    group.generation = record.generation
+    group.protocol_name = record.protocol
+    stamp = record.current_state_timestamp
     group.state_wall_ms = None if stamp == UNKNOWN_TIMESTAMP else stamp
-    for entry in persisted.members:
-        group.add(_member(entry, persisted))
-    group.protocol_type = persisted.protocol_type or None
+    for entry in record.members:
+        group.add(_member(entry, record))
+    group.protocol_type = record.protocol_type or None
     if group.members:
         group.state = GroupState.STABLE
-        if persisted.leader in group.members:
-            group.leader_id = persisted.leader
+        if record.leader in group.members:
+            group.leader_id = record.leader
     group.update_subscribed_topics()
 
 
-def _member(entry: MemberMetadata, persisted: GroupMetadataValue) -> Member:
+def _member(entry: MemberMetadata, record: GroupMetadataValue) -> Member:
     known_timeout = entry.rebalance_timeout != UNKNOWN_TIMEOUT
     return Member(
         member_id=entry.member_id,
@@ -43,7 +43,7 @@ def _member(entry: MemberMetadata, persisted: GroupMetadataValue) -> Member:
         client=Client(entry.client_id, entry.client_host),
         rebalance_timeout_ms=entry.rebalance_timeout if known_timeout else entry.session_timeout,
         session_timeout_ms=entry.session_timeout,
-        protocol_type=persisted.protocol_type,
-        protocols=(JoinGroupRequestProtocol(name=persisted.protocol or "", metadata=entry.subscription),),
+        protocol_type=record.protocol_type,
+        protocols=(JoinGroupRequestProtocol(name=record.protocol or "", metadata=entry.subscription),),
         assignment=entry.assignment,
     )

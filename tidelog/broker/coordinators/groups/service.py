@@ -103,7 +103,7 @@ class GroupService:
         self._shards.on_leadership(partition)
 
     def on_resignation(self, partition: int) -> None:
-        """Unload `partition`, of which this node is not the leader any more."""
+        """Unload `partition`, because this node is no longer its leader."""
         self._shards.on_resignation(partition)
 
     # Finding the coordinator
@@ -112,7 +112,7 @@ class GroupService:
         """Return the partition of `__consumer_offsets` that stores a group."""
         return self._shards.partition_for(group_id)
 
-    def _shard_of_named(self, group_id: str) -> Shard[GroupCoordinator]:
+    def _require_shard(self, group_id: str) -> Shard[GroupCoordinator]:
         """Return the shard that serves a group. Raise INVALID_GROUP_ID for an empty id."""
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
@@ -126,7 +126,7 @@ class GroupService:
         If the future is cancelled, the client has disconnected, and a new member is removed.
         """
         try:
-            shard = self._shard_of_named(request.group_id)
+            shard = self._require_shard(request.group_id)
         except KafkaError as error:
             return _completed(JoinGroupResponse(member_id=request.member_id, error_code=error.code))
         outcome = shard.coordinator.membership.join(client, request, version, shard.now())
@@ -145,7 +145,7 @@ class GroupService:
     def sync(self, request: SyncGroupRequest) -> Awaitable[SyncGroupResponse]:
         """Return a future that completes with the leader's assignment; errors are in the reply."""
         try:
-            shard = self._shard_of_named(request.group_id)
+            shard = self._require_shard(request.group_id)
         except KafkaError as error:
             return _completed(SyncGroupResponse(error_code=error.code))
         outcome = shard.coordinator.membership.sync(request, shard.now())
@@ -155,7 +155,7 @@ class GroupService:
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
         """Restart the session of a member. While the group is loading, the response has no error."""
         try:
-            shard = self._shard_of_named(request.group_id)
+            shard = self._require_shard(request.group_id)
         except KafkaError as error:
             if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 return HeartbeatResponse()
@@ -166,10 +166,10 @@ class GroupService:
 
     async def leave(self, request: LeaveGroupRequest, version: int) -> LeaveGroupResponse:
         """Remove members from a group. Their errors are in the reply; other errors raise KafkaError."""
-        shard = self._shard_of_named(request.group_id)
+        shard = self._require_shard(request.group_id)
         prepared = await self._slices.complete(shard.coordinator.membership.prepare_leave(request, version))
         # The group may have moved, and its members may have changed: from here on, all is one step.
-        shard = self._shard_of_named(request.group_id)
+        shard = self._require_shard(request.group_id)
         outcome = shard.coordinator.membership.leave(request, version, shard.now(), prepared)
         await self._shards.write(shard, outcome.writes)
         return outcome.reply
@@ -210,7 +210,7 @@ class GroupService:
         return found
 
     async def _confirm(self, shard: _GroupShard, require_stable: bool) -> ErrorCode:
-        """Return NONE if the offsets of a shard are certain, or the error."""
+        """Return NONE if the offsets of a shard are confirmed, or the error."""
         try:
             await self._shards.confirm(shard)
             if require_stable and shard.has_uncommitted:
@@ -244,7 +244,7 @@ class GroupService:
 
     async def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         """Delete offsets. Errors of single partitions are in the reply; other errors raise KafkaError."""
-        shard = self._shard_of_named(request.group_id)
+        shard = self._require_shard(request.group_id)
         outcome = shard.coordinator.offsets.delete(request)
         await self._shards.write(shard, outcome.writes)
         return outcome.reply
@@ -329,7 +329,7 @@ class GroupService:
                     shard.perform(writes)
                 await asyncio.sleep(0)
             if count:
-                logger.info("Partition %s: %s records have expired", shard.partition, count)
+                logger.info("Removed %s expired records from partition %s", count, shard.partition)
 
 
 def _offsets_in(

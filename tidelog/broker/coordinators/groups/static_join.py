@@ -57,7 +57,7 @@ class StaticJoin:
         group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         member.is_new = False
         self._rebalance.keep_alive(group, member, now)
-        group.parked.park_join(member, reply)
+        group.parked_requests.park_join(member, reply)
         logger.info("Group %s: %s replaces %s", group.group_id, member_id, old_id)
         reason = f"static member {request.group_instance_id} rejoined: {request.reason or 'not provided'}"
         if group.state is GroupState.COMPLETING_REBALANCE:
@@ -71,12 +71,12 @@ class StaticJoin:
                 return NOTHING
             if error is not ErrorCode.NONE:
                 response = _error_response(group, leader_before, error_of_append(error))
-                group.parked.complete_join(member, response)
+                group.parked_requests.complete_join(member, response)
                 if group.members.get(member_id) is member:
                     self._restore(group, member, old_id, before, then)
             elif group.state is GroupState.STABLE:
                 response = _unchanged_generation(group, member, version, leader_before)
-                group.parked.complete_join(member, response)
+                group.parked_requests.complete_join(member, response)
                 # The session may have expired while the member waited for the commit.
                 self._rebalance.keep_alive(group, member, then)
             return NOTHING
@@ -86,7 +86,7 @@ class StaticJoin:
 
     def _fence(self, group: Group, member: Member) -> None:
         """Complete the waiting requests of the earlier instance with FENCED_INSTANCE_ID."""
-        group.parked.complete_join(
+        group.parked_requests.complete_join(
             member,
             JoinGroupResponse(
                 member_id=member.member_id,
@@ -95,7 +95,9 @@ class StaticJoin:
                 leader=NO_LEADER,
             ),
         )
-        group.parked.complete_sync(member, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+        group.parked_requests.complete_sync(
+            member, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID)
+        )
         self._rebalance.cancel_session(group, member.member_id)
 
     def _restore(self, group: Group, member: Member, old_id: str, before: _Settings, now: Moment) -> None:

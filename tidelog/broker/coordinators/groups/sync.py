@@ -46,7 +46,7 @@ class SyncCommand:
         if group.state is GroupState.STABLE:
             return Outcome(Pending.of(_assignment(group, member)))
         reply: SyncReply = Pending()
-        group.parked.park_sync(member, reply)
+        group.parked_requests.park_sync(member, reply)
         if member.member_id != group.leader_id or group.assigned_generation == group.generation:
             # A leader that repeats its request waits for its first assignment, which is being written.
             return Outcome(reply)
@@ -97,7 +97,7 @@ class SyncCommand:
         """Send every member its assignment and restart the sessions: waiting members sent no heartbeats."""
         for member in group.members.values():
             group.assign(member, assignments[member.member_id])
-            if group.parked.complete_sync(member, _assignment(group, member)):
+            if group.parked_requests.complete_sync(member, _assignment(group, member)):
                 self._rebalance.keep_alive(group, member, now)
         group.transition(GroupState.STABLE, now)
 

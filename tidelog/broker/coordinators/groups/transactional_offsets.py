@@ -67,7 +67,7 @@ class TransactionalOffsetCommit:
                 if len(partition.committed_metadata or "") > self._config.offset_metadata_max_bytes:
                     error = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 else:
-                    committed = _committed(partition, topic_id, now)
+                    committed = _committed_offset(partition, topic_id, now)
                     record = offset_commit(request.group_id, topic.name, index, committed)
                     records.append(record)
                     encoded.append(encode_record(record))
@@ -92,7 +92,9 @@ class TransactionalOffsetCommit:
         return Outcome(prepared.response, prepared.writes)
 
 
-def _committed(partition: TxnOffsetCommitRequestPartition, topic_id: UUID, now: Moment) -> CommittedOffset:
+def _committed_offset(
+    partition: TxnOffsetCommitRequestPartition, topic_id: UUID, now: Moment
+) -> CommittedOffset:
     return CommittedOffset(
         offset=partition.committed_offset,
         leader_epoch=partition.committed_leader_epoch,

@@ -47,7 +47,7 @@ class EndOfTransaction(NamedTuple):
 class TransactionalLog(Protocol):
     """The partitions of `__consumer_offsets` that this node leads, for writes of transactions."""
 
-    async def verified_producer(
+    async def verify_producer(
         self, partition: int, request: TxnOffsetCommitRequest, version: int
     ) -> TransactionalProducer:
         """Return the producer when `partition` is verified to be part of its transaction.
@@ -88,15 +88,15 @@ class GroupTransactions:
 
         Errors of single partitions are in the reply; other errors raise KafkaError.
         """
-        shard = self._shard_of_named(request.group_id)
+        shard = self._require_shard(request.group_id)
         partition, offsets = shard.partition, shard.coordinator.transactional_offsets
         prepared = await self._slices.complete(offsets.prepare(request, topic_ids, shard.now()))
         try:
-            producer = await self._log.verified_producer(partition, request, version)
+            producer = await self._log.verify_producer(partition, request, version)
         except KafkaError as error:
             raise KafkaError(error_of_append(error.code), str(error)) from error
         # The partition may have another leader now, or may have been loaded again.
-        shard = self._shard_of_named(request.group_id)
+        shard = self._require_shard(request.group_id)
         outcome = shard.coordinator.transactional_offsets.commit(request, prepared)
         records, encoded = outcome.writes.records, outcome.writes.encoded
         assert encoded is not None, "the commit was prepared"
@@ -138,7 +138,7 @@ class GroupTransactions:
         if error is not ErrorCode.NONE:
             raise KafkaError(error, f"partition {partition}: {error.text}")
 
-    def _shard_of_named(self, group_id: str) -> Shard[GroupCoordinator]:
+    def _require_shard(self, group_id: str) -> Shard[GroupCoordinator]:
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         return self._shards.active_shard(group_id)

@@ -1,4 +1,4 @@
-"""The result of a command: a reply, the records that must be committed before, and a follow-up."""
+"""The result of a command: a reply, the records that must be committed first, and a follow-up."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Coordinator(Protocol):
         ...
 
     def tick(self, now: Moment, /) -> Sequence[Writes[Any]]:
-        """Act on the deadlines that have expired. Return what must be written."""
+        """Handle the deadlines that have expired. Return the records to write."""
         ...
 
     def resign(self) -> None:
@@ -75,7 +75,7 @@ class TimerHandle(Protocol):
     """A scheduled call."""
 
     def cancel(self) -> None:
-        """Cancel the call; do nothing if it has been made."""
+        """Cancel the call; has no effect after the call."""
 
 
 class Timer(Protocol):
@@ -105,7 +105,7 @@ class _InFlight(NamedTuple):
 
 
 class Shard(Generic[CoordinatorT]):
-    """Writes what the commands of its coordinator return.
+    """Appends and replays the records that the commands of its coordinator return.
 
     `on_diverged` is called if records that have been replayed are not committed: the state in memory is then
     ahead of the log, and the partition must be loaded again.
@@ -155,7 +155,7 @@ class Shard(Generic[CoordinatorT]):
                 return
             following = self.coordinator.finish_loading(self.now())
         except Exception as error:
-            # Any error: otherwise clients would get COORDINATOR_LOAD_IN_PROGRESS for ever.
+            # Any error: otherwise clients would get COORDINATOR_LOAD_IN_PROGRESS forever.
             bug = None if isinstance(error, KafkaError | OSError | ValueError) else error
             logger.error("Cannot load partition %s: %s", self.partition, error, exc_info=bug)
             if self.state is ShardState.LOADING:
@@ -166,7 +166,7 @@ class Shard(Generic[CoordinatorT]):
             self.perform(writes)
         self.schedule_tick()
         took_ms = self._clock.monotonic_ms() - started_ms
-        logger.info("Partition %s: loaded %s records in %s ms", self.partition, count, took_ms)
+        logger.info("Loaded partition %s: %s records in %s ms", self.partition, count, took_ms)
 
     async def _replay_log(self) -> tuple[int, Offset]:
         """Replay the log until its end or until the shard is closed. Return record count and end offset."""
@@ -249,10 +249,10 @@ class Shard(Generic[CoordinatorT]):
         except KafkaError as error:
             # The storage logs its own errors, and on a full disk every append fails.
             level = logging.DEBUG if error.code is ErrorCode.KAFKA_STORAGE_ERROR else logging.WARNING
-            logger.log(level, "Partition %s: records are not appended: %s", self.partition, error)
+            logger.log(level, "Cannot append records to partition %s: %s", self.partition, error)
             return error.code
         except (OSError, ValueError) as error:
-            logger.error("Partition %s: records cannot be appended: %s", self.partition, error)
+            logger.error("Cannot append records to partition %s: %s", self.partition, error)
             return ErrorCode.UNKNOWN_SERVER_ERROR
         replay(appended.base_offset)
         committed = asyncio.ensure_future(appended.committed)
@@ -376,7 +376,7 @@ def _outcome_of(committed: asyncio.Future[None]) -> ErrorCode:
     if error is None:
         return ErrorCode.NONE
     code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
-    # Leadership moves whenever a node is stopped: this is not an error.
+    # The leader changes whenever a node is stopped, so this is not an error.
     level = logging.INFO if code is ErrorCode.NOT_LEADER_OR_FOLLOWER else logging.ERROR
     logger.log(level, "Appended records are not committed: %s", error)
     return code

@@ -38,7 +38,7 @@ LOADS_AT_ONCE_MAX: Final = 4
 class Shards(Generic[CoordinatorT]):
     """The shards of one internal topic.
 
-    `name` is what the coordinators coordinate, for logs. `create_coordinator` creates the coordinator of a
+    `name` is the kind of coordinator, for log lines. `create_coordinator` creates the coordinator of a
     partition.
     """
 
@@ -62,7 +62,7 @@ class Shards(Generic[CoordinatorT]):
         self._commit_timeout_ms = commit_timeout_ms
         self._shards: dict[int, Shard[CoordinatorT]] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
-        self._loads = asyncio.Semaphore(LOADS_AT_ONCE_MAX)
+        self._load_permits = asyncio.Semaphore(LOADS_AT_ONCE_MAX)
         self._is_running = False
         self._has_stopped = False
 
@@ -87,7 +87,7 @@ class Shards(Generic[CoordinatorT]):
     def on_leadership(self, partition: int) -> None:
         """Load `partition`, of which this node has become the leader.
 
-        A partition that is served already stays as it is. One that could not be loaded is loaded again.
+        A partition that is already served is unchanged. One that could not be loaded is loaded again.
         """
         known = self._shards.get(partition)
         if self._has_stopped or (known is not None and known.state is not ShardState.FAILED):
@@ -97,10 +97,10 @@ class Shards(Generic[CoordinatorT]):
             partition, coordinator, self._record_format, self._log, self._timer, self._clock, self._reload
         )
         self._shards[partition] = shard
-        self.spawn(shard.load(self._loads))
+        self.spawn(shard.load(self._load_permits))
 
     def on_resignation(self, partition: int) -> None:
-        """Unload `partition`, of which this node is not the leader any more."""
+        """Unload `partition`, because this node is no longer its leader."""
         shard = self._shards.pop(partition, None)
         if shard is not None:
             shard.close()
@@ -109,7 +109,9 @@ class Shards(Generic[CoordinatorT]):
         """Load a partition again, because its state in memory differs from its log."""
         if self._shards.get(shard.partition) is shard:
             logger.error(
-                "The append to partition %s of %s failed; loading it again", shard.partition, self._name
+                "Append to partition %s of %s failed; loading the partition again",
+                shard.partition,
+                self._name,
             )
             self.on_resignation(shard.partition)
             if self._is_running:
@@ -143,20 +145,20 @@ class Shards(Generic[CoordinatorT]):
             return shard
         if shard is not None and shard.state is ShardState.LOADING:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"partition {partition} is loading")
-        raise KafkaError(ErrorCode.NOT_COORDINATOR, f"this node does not lead partition {partition}")
+        raise KafkaError(ErrorCode.NOT_COORDINATOR, f"this node is not the leader of partition {partition}")
 
     def _check_leadership(self, partition: int) -> None:
-        """Raise NOT_COORDINATOR if another node may lead the partition, or if its log is not available.
+        """Raise NOT_COORDINATOR if another node may be the leader, or if the log is not available.
 
-        The log of a failed disk is lost before the metadata moves the leadership. Clients of a coordinator
-        do not expect KAFKA_STORAGE_ERROR.
+        The log of a failed disk is lost before the metadata has a new leader. Clients of a coordinator do not
+        expect KAFKA_STORAGE_ERROR.
         """
         try:
             is_likely_leader = self._log.is_likely_leader(partition)
         except KafkaError as error:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, str(error)) from error
         if not is_likely_leader:
-            text = f"the leadership of partition {partition} is not confirmed; another node may lead it"
+            text = f"the leadership of partition {partition} is not confirmed; it may have another leader"
             raise KafkaError(ErrorCode.NOT_COORDINATOR, text)
 
     def loaded_shards(self) -> list[Shard[CoordinatorT]]:
@@ -172,13 +174,13 @@ class Shards(Generic[CoordinatorT]):
         return [shard for _, shard in sorted(self._shards.items()) if shard.state is ShardState.ACTIVE]
 
     def get(self, partition: int) -> Shard[CoordinatorT] | None:
-        """Return the shard of a partition in any state; None if this node does not lead the partition."""
+        """Return the shard of a partition in any state; None if this node is not the leader."""
         return self._shards.get(partition)
 
     # Reads and writes
 
     async def confirm(self, shard: Shard[CoordinatorT]) -> None:
-        """Return when it is certain that no other coordinator had the shard at the time of this call.
+        """Wait until it is certain that no other node was the coordinator at the time of this call.
 
         Raise KafkaError NOT_COORDINATOR otherwise.
         """

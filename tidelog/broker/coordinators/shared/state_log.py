@@ -1,4 +1,4 @@
-"""The log that stores a coordinator's state, as the coordinator uses it."""
+"""The port to the log that stores a coordinator's state."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StateLog(Protocol):
         ...
 
     async def confirm_leadership(self, partition: int) -> None:
-        """Return when it is certain that no other node led the partition at the time of this call.
+        """Wait until it is certain that no other node was the leader at the time of this call.
 
         Raise KafkaError if that cannot be determined.
         """
@@ -62,8 +62,8 @@ class StateLog(Protocol):
         ...
 
     async def wait_until_committed(self, partition: int, end_offset: Offset) -> None:
-        """Return when the records below `end_offset` may be used, which can take any time.
+        """Wait, without a time limit, until the records below `end_offset` may be used.
 
-        Raise KafkaError if this node does not lead the partition any more.
+        Raise KafkaError if this node is no longer the leader of the partition.
         """
         ...

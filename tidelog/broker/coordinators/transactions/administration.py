@@ -54,11 +54,11 @@ class Administration:
         For a prepared transaction, only the partitions without a marker are returned.
         """
         entry = self._registry.get(transactional_id)
-        if entry is None or entry.committed is None:
+        if entry is None or entry.committed_metadata is None:
             return describe_transactions.TransactionState(
                 transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
             )
-        metadata = entry.committed
+        metadata = entry.committed_metadata
         partitions = entry.partitions_without_marker if metadata.state.is_prepared else metadata.partitions
         return describe_transactions.TransactionState(
             transactional_id=transactional_id,
@@ -77,7 +77,7 @@ class Administration:
         found = []
         for entry in list(self._registry):
             yield None
-            metadata = entry.committed
+            metadata = entry.committed_metadata
             if metadata is not None and filter_by.matches(metadata, now.wall_ms):
                 found.append(
                     list_transactions.TransactionState(

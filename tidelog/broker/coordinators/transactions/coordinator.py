@@ -9,8 +9,8 @@ A transaction is prepared when that record is committed. Then `on_prepared` is c
 must be written, and `on_markers_written` must be called with the partitions that have them. The last one
 completes the transaction. The completion is written and retried until it is in the log. A new coordinator
 does the same with the transactions that it finds prepared (KAFKA-16352). It also aborts timed-out
-transactions at once: its first regular check comes after a whole interval, and a coordinator that moves often
-would never reach it. An abort that cannot be written is retried soon, too.
+transactions at once: its first regular check is after a whole interval, which a coordinator that moves often
+would never reach. An abort that cannot be written is retried soon, too.
 
 I/O: none. Errors: commands raise KafkaError where their docstring says so.
 """
@@ -29,7 +29,7 @@ from tidelog.broker.coordinators.transactions.administration import Administrati
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.end_transaction import EndTransactionCommand
 from tidelog.broker.coordinators.transactions.init_producer import InitProducerCommand
-from tidelog.broker.coordinators.transactions.marking import Marking
+from tidelog.broker.coordinators.transactions.prepared_transaction import PreparedTransaction
 from tidelog.broker.coordinators.transactions.records import TransactionRecord
 from tidelog.broker.coordinators.transactions.registry import TransactionEntry, TransactionRegistry
 from tidelog.broker.coordinators.transactions.states import TransactionState
@@ -52,14 +52,14 @@ class TransactionCoordinator:
         coordinator_epoch: int,
         config: TransactionConfig,
         transaction_version: Callable[[], int],
-        on_prepared: Callable[[Marking], None],
+        on_prepared: Callable[[PreparedTransaction], None],
     ) -> None:
         self.partition = partition
         self.coordinator_epoch = coordinator_epoch
         self.registry = TransactionRegistry()
         self._on_prepared = on_prepared
         self._is_loaded = False
-        self._markings: dict[str, Marking] = {}
+        self._prepared_transactions: dict[str, PreparedTransaction] = {}
         self._completable: dict[str, None] = {}
         """Ids whose markers are all written, and that must be completed at `_retry_deadline_ms`."""
         self._retry_deadline_ms: int | None = None
@@ -101,13 +101,13 @@ class TransactionCoordinator:
     def _write_markers_of_prepared(self) -> None:
         """Start the markers of every transaction that the previous coordinator had prepared."""
         for entry in self.registry:
-            if entry.committed is not None and entry.committed.state.is_prepared:
+            if entry.committed_metadata is not None and entry.committed_metadata.state.is_prepared:
                 self._write_markers(entry)
 
     def _write_markers(self, entry: TransactionEntry) -> None:
-        metadata = entry.committed
+        metadata = entry.committed_metadata
         assert metadata is not None
-        marking = Marking(
+        transaction = PreparedTransaction(
             transactional_id=metadata.transactional_id,
             state_partition=self.partition,
             coordinator_epoch=self.coordinator_epoch,
@@ -117,28 +117,28 @@ class TransactionCoordinator:
             transaction_version=metadata.client_transaction_version,
             partitions=frozenset(entry.partitions_without_marker),
         )
-        self._markings[metadata.transactional_id] = marking
-        if marking.partitions:
-            self._on_prepared(marking)
+        self._prepared_transactions[metadata.transactional_id] = transaction
+        if transaction.partitions:
+            self._on_prepared(transaction)
         else:
             self._completable[metadata.transactional_id] = None
             self._retry_deadline_ms = 0
 
     def on_markers_written(
-        self, marking: Marking, partitions: Iterable[TopicPartition], now: Moment
+        self, transaction: PreparedTransaction, partitions: Iterable[TopicPartition], now: Moment
     ) -> Writes[TransactionRecord]:
         """Remove partitions that have their marker or have been deleted; the last completes the transaction.
 
         A call for a transaction that has ended, or of another coordinator, has no effect.
         """
-        entry = self.registry.get(marking.transactional_id)
-        if self._markings.get(marking.transactional_id) is not marking or entry is None:
+        entry = self.registry.get(transaction.transactional_id)
+        if self._prepared_transactions.get(transaction.transactional_id) is not transaction or entry is None:
             return NOTHING
         without_marker = entry.partitions_without_marker
         if not without_marker:
             return NOTHING
         without_marker.difference_update(partitions)
-        return NOTHING if without_marker else self._complete(marking.transactional_id, now)
+        return NOTHING if without_marker else self._complete(transaction.transactional_id, now)
 
     def _complete(self, transactional_id: str, now: Moment) -> Writes[TransactionRecord]:
         metadata = self.registry.committed_metadata(transactional_id)
@@ -147,7 +147,7 @@ class TransactionCoordinator:
 
         def follow_up(error: ErrorCode, _: Moment) -> Writes[TransactionRecord]:
             if error is ErrorCode.NONE:
-                self._markings.pop(transactional_id, None)
+                self._prepared_transactions.pop(transactional_id, None)
             else:
                 # The next leader of the partition completes it; until then this node retries.
                 self._completable[transactional_id] = None
@@ -194,9 +194,9 @@ class TransactionCoordinator:
 
     def resign(self) -> None:
         """Cancel all markers, because another node leads the partition, and drop the state."""
-        for marking in self._markings.values():
-            marking.is_cancelled = True
-        self._markings.clear()
+        for transaction in self._prepared_transactions.values():
+            transaction.is_cancelled = True
+        self._prepared_transactions.clear()
         self._completable.clear()
         self._retry_deadline_ms = self._abort_deadline_ms = None
         self.registry.clear()

@@ -135,7 +135,7 @@ class EndTransactionCommand:
             raise _fenced(metadata, producer)
 
     def _allows_previous_epoch(self, metadata: TransactionMetadata) -> bool:
-        """Return whether a retry of EndTxn may be answered: no other transaction has begun since."""
+        """Return whether a retry of EndTxn is accepted: no other transaction has begun since."""
         return metadata.state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 

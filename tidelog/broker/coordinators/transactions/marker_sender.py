@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 
 from tidelog.broker.channels.broker_channel import BrokerChannel
 from tidelog.broker.coordinators.shared.shard import Timer, TimerHandle
-from tidelog.broker.coordinators.transactions.marking import Marking
+from tidelog.broker.coordinators.transactions.prepared_transaction import PreparedTransaction
 from tidelog.cluster.image import NO_LEADER, MetadataImage
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, ProducerId, TopicPartition
@@ -44,17 +44,17 @@ PARTITIONS_PER_REQUEST: Final = 10_000
 RETRY_MS: Final = 50
 REQUESTS_IN_FLIGHT: Final = 4
 
-_WRITTEN: Final = frozenset(
+_WRITTEN_CODES: Final = frozenset(
     {ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}
 )
 
-WrittenCallback = Callable[[Marking, Iterable[TopicPartition]], None]
+WrittenCallback = Callable[[PreparedTransaction, Iterable[TopicPartition]], None]
 
 
 class _Markers(NamedTuple):
     """Partitions that all need the same marker."""
 
-    marking: Marking
+    transaction: PreparedTransaction
     partitions: tuple[TopicPartition, ...]
 
 
@@ -74,26 +74,26 @@ class MarkerSender:
         self._on_written = on_written
         self._queues: dict[BrokerId, deque[_Markers]] = {}
         self._tasks: dict[BrokerId, set[asyncio.Task[None]]] = {}
-        self._new: list[_Markers] = []
-        self._waiting: list[_Markers] = []
+        self._new_markers: list[_Markers] = []
+        self._waiting_markers: list[_Markers] = []
         """Markers without a leader or with an error, which wait for a retry."""
         self._retry_handle: TimerHandle | None = None
-        self._closed = False
+        self._is_closed = False
 
     @property
     def transactions_without_leader(self) -> int:
         """The number of transactions that wait for the leader of a partition."""
-        return len(self._waiting)
+        return len(self._waiting_markers)
 
-    def send(self, marking: Marking) -> None:
+    def send(self, transaction: PreparedTransaction) -> None:
         """Queue the markers of a transaction. Return at once, before any callback."""
-        if not self._new:
+        if not self._new_markers:
             asyncio.get_running_loop().call_soon(self._queue_new)
-        self._new.append(_Markers(marking, tuple(sorted(marking.partitions))))
+        self._new_markers.append(_Markers(transaction, tuple(sorted(transaction.partitions))))
 
     async def close(self) -> None:
         """Cancel all requests and send no more."""
-        self._closed = True
+        self._is_closed = True
         if self._retry_handle is not None:
             self._retry_handle.cancel()
         tasks = [task for of_broker in self._tasks.values() for task in of_broker]
@@ -104,47 +104,49 @@ class MarkerSender:
     # Queues
 
     def _queue_new(self) -> None:
-        new, self._new = self._new, []
+        new, self._new_markers = self._new_markers, []
         self._queue_all(new)
 
     def _retry_later(self, markers: _Markers) -> None:
-        if markers.marking.is_cancelled or self._closed:
+        if markers.transaction.is_cancelled or self._is_closed:
             return
-        self._waiting.append(markers)
+        self._waiting_markers.append(markers)
         if self._retry_handle is None:
             self._retry_handle = self._timer.schedule(RETRY_MS, self._retry)
 
     def _retry(self) -> None:
         self._retry_handle = None
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting_markers = self._waiting_markers, []
         self._queue_all(waiting)
 
     def _queue_all(self, batch: Iterable[_Markers]) -> None:
-        for marking, partitions in batch:
-            if not marking.is_cancelled and not self._closed:
-                self._queue(marking, partitions)
+        for transaction, partitions in batch:
+            if not transaction.is_cancelled and not self._is_closed:
+                self._queue(transaction, partitions)
         for broker, queue in self._queues.items():
             if queue:
                 self._start(broker)
 
-    def _queue(self, marking: Marking, partitions: Iterable[TopicPartition]) -> None:
+    def _queue(self, transaction: PreparedTransaction, partitions: Iterable[TopicPartition]) -> None:
         image = self._image()
         by_leader: defaultdict[BrokerId | None, list[TopicPartition]] = defaultdict(list)
         for partition in partitions:
             by_leader[_leader_of(image, partition)].append(partition)
         deleted = by_leader.pop(None, None)
         for leader, of_leader in by_leader.items():
-            markers = _Markers(marking, tuple(of_leader))
+            markers = _Markers(transaction, tuple(of_leader))
             if leader == NO_LEADER:
                 self._retry_later(markers)
             elif leader is not None:
                 self._queues.setdefault(leader, deque()).append(markers)
         if deleted:
-            logger.info("%s needs no markers for deleted partitions %s", marking.transactional_id, deleted)
-            self._on_written(marking, deleted)
+            logger.info(
+                "%s needs no markers for deleted partitions %s", transaction.transactional_id, deleted
+            )
+            self._on_written(transaction, deleted)
 
     def _start(self, broker: BrokerId) -> None:
-        """Start another request if one more may be in flight. It takes the markers that are queued then."""
+        """Start another request, with the queued markers, if one more may be in flight."""
         tasks = self._tasks.setdefault(broker, set())
         if len(tasks) < REQUESTS_IN_FLIGHT:
             name = f"markers-to-{broker}"
@@ -160,10 +162,10 @@ class MarkerSender:
                 try:
                     await self._write(broker, batch)
                 except KafkaError as error:
-                    # Other brokers may lead these partitions now: the rest of the queue is retried, too.
+                    # These partitions may have new leaders: the rest of the queue is retried, too.
                     batch += queue
                     queue.clear()
-                    logger.info("Cannot write markers of %d transactions; retrying: %s", len(batch), error)
+                    logger.info("Cannot write markers of %d transactions: %s; retrying", len(batch), error)
                     self._retry_all_later(batch)
                 except Exception:
                     logger.exception("Cannot send markers to broker %s; retrying", broker)
@@ -182,15 +184,17 @@ class MarkerSender:
         error_codes = _error_codes(await self._brokers.request(broker, request, WriteTxnMarkersResponse))
         missing: list[_Markers] = []
         errors: set[int | None] = set()
-        for marking, partitions in batch:
-            codes = error_codes.get(marking.producer_id, {})
-            written = [each for each in partitions if codes.get(each) in _WRITTEN]
+        for transaction, partitions in batch:
+            codes = error_codes.get(transaction.producer_id, {})
+            written = [each for each in partitions if codes.get(each) in _WRITTEN_CODES]
             if len(written) < len(partitions):
-                failed = {each: codes.get(each) for each in partitions if codes.get(each) not in _WRITTEN}
-                missing.append(_Markers(marking, tuple(failed)))
+                failed = {
+                    each: codes.get(each) for each in partitions if codes.get(each) not in _WRITTEN_CODES
+                }
+                missing.append(_Markers(transaction, tuple(failed)))
                 errors.update(failed.values())
-            if written and not marking.is_cancelled:
-                self._on_written(marking, written)
+            if written and not transaction.is_cancelled:
+                self._on_written(transaction, written)
         if missing:
             _log_missing(missing, errors)
             self._retry_all_later(missing)
@@ -216,35 +220,35 @@ def _take(queue: deque[_Markers]) -> list[_Markers]:
     size = 0
     while queue and (not batch or size + len(queue[0].partitions) <= PARTITIONS_PER_REQUEST):
         markers = queue.popleft()
-        if not markers.marking.is_cancelled:
+        if not markers.transaction.is_cancelled:
             batch.append(markers)
             size += len(markers.partitions)
     return batch
 
 
 def _log_missing(missing: list[_Markers], errors: Iterable[int | None]) -> None:
-    """Log one line for all transactions: it is repeated with every attempt, which may be for hours."""
-    marking, partitions = missing[0]
+    """Log one line for all transactions, because it is repeated with every attempt, maybe for hours."""
+    transaction, partitions = missing[0]
     logger.info(
-        "Markers of %d transactions are missing (errors %s); retrying; one is of %r in %s",
-        len(missing), errors, marking.transactional_id, partitions[0],
+        "Markers of %d transactions are missing (errors %s), one of them of %r in %s; retrying",
+        len(missing), errors, transaction.transactional_id, partitions[0],
     )  # fmt: skip
 
 
-def _message(marking: Marking, partitions: Iterable[TopicPartition]) -> WritableTxnMarker:
+def _message(transaction: PreparedTransaction, partitions: Iterable[TopicPartition]) -> WritableTxnMarker:
     topics: defaultdict[str, list[int]] = defaultdict(list)
     for topic, index in partitions:
         topics[topic].append(index)
     return WritableTxnMarker(
-        producer_id=marking.producer_id,
-        producer_epoch=marking.producer_epoch,
-        transaction_result=marking.is_commit,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        transaction_result=transaction.is_commit,
         topics=tuple(
             WritableTxnMarkerTopic(name=topic, partition_indexes=tuple(indexes))
             for topic, indexes in topics.items()
         ),
-        coordinator_epoch=marking.coordinator_epoch,
-        transaction_version=marking.transaction_version,
+        coordinator_epoch=transaction.coordinator_epoch,
+        transaction_version=transaction.transaction_version,
     )
 
 

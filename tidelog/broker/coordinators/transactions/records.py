@@ -116,7 +116,7 @@ def replay_batches(
             except DecodeError as error:
                 raise DecodeError(f"record at offset {record.offset}: {error}") from error
             if decoded is None:
-                logger.warning("The record at offset %s is of an unknown type; it is ignored", record.offset)
+                logger.warning("Ignoring the record at offset %s: its type is unknown", record.offset)
             else:
                 registry.replay(decoded.transactional_id, decoded.metadata, record.offset)
             if number % RECORDS_BETWEEN_PAUSES == 0:

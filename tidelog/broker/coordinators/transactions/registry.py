@@ -19,16 +19,16 @@ from tidelog.protocol.ids import Offset, TopicPartition
 class TransactionEntry:
     """One transactional id.
 
-    `committed` is None until its first transition is committed. `partitions_without_marker` are the
+    `committed_metadata` is None until its first transition is committed. `partitions_without_marker` are the
     partitions of a prepared transaction whose marker is not known to be written. They are not stored in the
     log: a new coordinator writes all markers again.
     """
 
-    __slots__ = ("appended", "committed", "partitions_without_marker", "pending_offset")
+    __slots__ = ("appended_metadata", "committed_metadata", "partitions_without_marker", "pending_offset")
 
     def __init__(self) -> None:
-        self.committed: TransactionMetadata | None = None
-        self.appended: TransactionMetadata | None = None
+        self.committed_metadata: TransactionMetadata | None = None
+        self.appended_metadata: TransactionMetadata | None = None
         self.pending_offset: Offset | None = None
         self.partitions_without_marker: set[TopicPartition] = set()
 
@@ -37,7 +37,7 @@ class TransactionEntry:
         """Whether a transition is not committed, or markers must be written before the next transition."""
         if self.pending_offset is not None:
             return True
-        return self.committed is not None and self.committed.state.is_prepared
+        return self.committed_metadata is not None and self.committed_metadata.state.is_prepared
 
 
 class TransactionRegistry:
@@ -54,7 +54,7 @@ class TransactionRegistry:
     def committed_metadata(self, transactional_id: str) -> TransactionMetadata | None:
         """Return the committed metadata of an id; None if there is none."""
         entry = self._entries.get(transactional_id)
-        return None if entry is None else entry.committed
+        return None if entry is None else entry.committed_metadata
 
     def waits_only_for_commit(self, transactional_id: str) -> bool:
         """Return whether the next transition waits for the commit of the last one, but not for markers."""
@@ -62,8 +62,8 @@ class TransactionRegistry:
         return (
             entry is not None
             and entry.pending_offset is not None
-            and entry.appended is not None
-            and not entry.appended.state.is_prepared
+            and entry.appended_metadata is not None
+            and not entry.appended_metadata.state.is_prepared
         )
 
     def metadata_to_change(self, transactional_id: str) -> TransactionMetadata:
@@ -80,8 +80,8 @@ class TransactionRegistry:
         if entry.is_pending:
             text = f"another transition of {transactional_id!r} is pending"
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, text)
-        assert entry.committed is not None
-        return entry.committed
+        assert entry.committed_metadata is not None
+        return entry.committed_metadata
 
     def __iter__(self) -> Iterator[TransactionEntry]:
         return iter(list(self._entries.values()))
@@ -96,7 +96,7 @@ class TransactionRegistry:
         entry = self._entries.get(transactional_id)
         if entry is None:
             entry = self._entries[transactional_id] = TransactionEntry()
-        entry.appended, entry.pending_offset = metadata, record_offset
+        entry.appended_metadata, entry.pending_offset = metadata, record_offset
         self._uncommitted.append((record_offset, transactional_id))
 
     def advance(self, high_watermark: Offset) -> list[TransactionEntry]:
@@ -108,14 +108,16 @@ class TransactionRegistry:
             if entry is None or entry.pending_offset != offset:
                 continue
             entry.pending_offset = None
-            if entry.appended is None:
+            if entry.appended_metadata is None:
                 del self._entries[transactional_id]
                 continue
-            entry.committed, entry.appended = entry.appended, None
+            entry.committed_metadata, entry.appended_metadata = entry.appended_metadata, None
             entry.partitions_without_marker = (
-                set(entry.committed.partitions) if entry.committed.state.is_prepared else set()
+                set(entry.committed_metadata.partitions)
+                if entry.committed_metadata.state.is_prepared
+                else set()
             )
-            if entry.committed.state.is_prepared:
+            if entry.committed_metadata.state.is_prepared:
                 prepared.append(entry)
         return prepared
 
@@ -126,4 +128,6 @@ class TransactionRegistry:
 
     def state_counts(self) -> Counter[TransactionState]:
         """Return the number of ids in each state."""
-        return Counter(entry.committed.state for entry in self._entries.values() if entry.committed)
+        return Counter(
+            entry.committed_metadata.state for entry in self._entries.values() if entry.committed_metadata
+        )

@@ -1,4 +1,4 @@
-"""The transaction coordinator of a node: finds the partition that keeps an id, and waits for its log.
+"""The transaction coordinator of a node: finds the partition that stores an id, and waits for its log.
 
 The partitions of `__transaction_state` that this node leads are `tidelog.broker.coordinators.shared.shards`.
 A partition that this node leads in a new leader epoch is loaded again, because that epoch is the
@@ -25,7 +25,7 @@ from tidelog.broker.coordinators.transactions.administration import TransactionF
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.coordinator import TransactionCoordinator
 from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch, ProducerIdNeeded
-from tidelog.broker.coordinators.transactions.marking import Marking
+from tidelog.broker.coordinators.transactions.prepared_transaction import PreparedTransaction
 from tidelog.broker.coordinators.transactions.records import encode_record, replay_batches
 from tidelog.broker.coordinators.transactions.states import TransactionState
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -49,7 +49,7 @@ class TransactionPorts:
     leader_epoch: Callable[[int], int]
     transaction_version: Callable[[], int]
     new_producer_id: Callable[[], Awaitable[ProducerId]]
-    send_markers: Callable[[Marking], None]
+    send_markers: Callable[[PreparedTransaction], None]
 
 
 class TransactionService:
@@ -103,7 +103,7 @@ class TransactionService:
         self._shards.on_leadership(partition)
 
     def on_resignation(self, partition: int) -> None:
-        """Unload `partition`, of which this node is not the leader any more."""
+        """Unload `partition`, because this node is no longer its leader."""
         self._shards.on_resignation(partition)
 
     def partition_for(self, transactional_id: str) -> int:
@@ -199,11 +199,13 @@ class TransactionService:
 
     # Markers
 
-    def on_markers_written(self, marking: Marking, partitions: Iterable[TopicPartition]) -> None:
+    def on_markers_written(
+        self, transaction: PreparedTransaction, partitions: Iterable[TopicPartition]
+    ) -> None:
         """Remove partitions that have the marker of a transaction, or have been deleted."""
-        shard = self._shards.get(marking.state_partition)
+        shard = self._shards.get(transaction.state_partition)
         if shard is not None and shard.state is ShardState.ACTIVE:
-            shard.perform(shard.coordinator.on_markers_written(marking, partitions, shard.now()))
+            shard.perform(shard.coordinator.on_markers_written(transaction, partitions, shard.now()))
 
     # Administration
 

@@ -4,7 +4,7 @@
     Ongoing -> Ongoing                                     more are added
     Ongoing -> PrepareCommit, PrepareAbort                 EndTxn
     Ongoing -> PrepareEpochFence -> PrepareAbort           in one step: a new producer, or the timeout
-    Empty, CompleteCommit, CompleteAbort -> PrepareAbort   an abort of nothing, from transaction.version 2 on
+    Empty, CompleteCommit, CompleteAbort -> PrepareAbort   abort without a transaction, from version 2 on
     PrepareCommit -> CompleteCommit                        every partition has its marker
     PrepareAbort -> CompleteAbort
     Empty, CompleteCommit, CompleteAbort -> Empty          InitProducerId
@@ -52,12 +52,12 @@ STATE_OF_STATUS: Final[Mapping[int, TransactionState]] = MappingProxyType(
     {number: state for state, number in _STATUS.items()}
 )
 
-AT_REST: Final = frozenset(
+STATES_WITHOUT_TRANSACTION: Final = frozenset(
     {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 )
 """The states without a transaction; an id in one of them may expire."""
 
-_FROM_REST: Final = frozenset(
+_NEXT_WITHOUT_TRANSACTION: Final = frozenset(
     {
         TransactionState.EMPTY,
         TransactionState.ONGOING,
@@ -68,7 +68,7 @@ _FROM_REST: Final = frozenset(
 
 NEXT_STATES: Final[Mapping[TransactionState, frozenset[TransactionState]]] = MappingProxyType(
     {
-        **dict.fromkeys(AT_REST, _FROM_REST),
+        **dict.fromkeys(STATES_WITHOUT_TRANSACTION, _NEXT_WITHOUT_TRANSACTION),
         TransactionState.ONGOING: frozenset(
             {
                 TransactionState.ONGOING,

@@ -15,7 +15,7 @@ from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.metadata import TransactionMetadata
 from tidelog.broker.coordinators.transactions.records import TransactionRecord
 from tidelog.broker.coordinators.transactions.registry import TransactionRegistry
-from tidelog.broker.coordinators.transactions.states import AT_REST, TransactionState
+from tidelog.broker.coordinators.transactions.states import STATES_WITHOUT_TRANSACTION, TransactionState
 
 logger = logging.getLogger(__name__)
 
@@ -40,10 +40,10 @@ class TransactionTimeouts:
         """Return the records that abort timed-out transactions and fence their producers."""
         records = []
         for entry in self._registry:
-            metadata = entry.committed
+            metadata = entry.committed_metadata
             if metadata is None or entry.is_pending or not _has_timed_out(metadata, now.wall_ms):
                 continue
-            logger.info("Aborting the transaction of %r: it has timed out", metadata.transactional_id)
+            logger.info("Aborting the transaction of %r, which has timed out", metadata.transactional_id)
             aborted = metadata.prepare_fence().prepare_end(
                 TransactionState.PREPARE_ABORT, self._transaction_version(), now.wall_ms
             )
@@ -54,12 +54,12 @@ class TransactionTimeouts:
         """Return the tombstones of the ids that have not been used for `transactional.id.expiration.ms`."""
         oldest_ms = now.wall_ms - self._config.transactional_id_expiration_ms
         records = tuple(
-            TransactionRecord(entry.committed.transactional_id, None)
+            TransactionRecord(entry.committed_metadata.transactional_id, None)
             for entry in self._registry
-            if entry.committed is not None
+            if entry.committed_metadata is not None
             and not entry.is_pending
-            and entry.committed.state in AT_REST
-            and entry.committed.last_update_wall_ms <= oldest_ms
+            and entry.committed_metadata.state in STATES_WITHOUT_TRANSACTION
+            and entry.committed_metadata.last_update_wall_ms <= oldest_ms
         )
         return Writes(records, may_split=True) if records else NOTHING
 

@@ -246,17 +246,17 @@ class AddPartitionsToTxnManager:
         except KafkaError as error:
             if error.code is ErrorCode.UNSUPPORTED_VERSION:
                 logger.warning(
-                    "Broker %d cannot verify transactions; they are not verified: %s", broker, error
+                    "Broker %d does not support verification: %s; accepting its transactions", broker, error
                 )
                 for addition in additions:
                     if addition.transaction.support is not ClientSupport.ADDS_PARTITIONS:
                         addition.complete({})
             else:
-                logger.warning("Broker %d did not verify transactions: %s", broker, error)
+                logger.warning("Cannot verify transactions with broker %d: %s", broker, error)
         except Exception:
             logger.exception("Cannot verify transactions with broker %d", broker)
         finally:
-            # After any failure, no caller may wait for ever.
+            # After any failure, no caller may wait forever.
             for addition in additions:
                 addition.fail(failure)
 

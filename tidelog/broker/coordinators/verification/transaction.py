@@ -1,4 +1,4 @@
-"""The transaction that a request writes to, and which errors its client supports.
+"""The transaction that a request writes to, and the errors that its client supports.
 
 | support | Produce | TxnOffsetCommit | the client |
 |---|---|---|---|
@@ -23,7 +23,7 @@ _TXN_OFFSET_COMMIT_ADDS_PARTITIONS: Final = 5
 
 
 class ClientSupport(Enum):
-    """The level of a client's transaction support; see the table of the module."""
+    """The level of a client's transaction support; the table at the head of the file describes each."""
 
     INVALID_STATE = 0
     ABORTABLE = 1

@@ -1,7 +1,7 @@
 """Verifies that partitions are in a transaction before its first batch is appended there (KIP-890).
 
-The log keeps the state of an open verification (`tidelog.storage.producers.verification`), and accepts the
-batch only if no marker was written meanwhile. For clients of transaction.version 2 the coordinator adds the
+The log stores the state of an open verification (`tidelog.storage.producers.verification`), and accepts the
+batch only if no marker was written in between. For clients of transaction.version 2 the coordinator adds the
 partitions. While the previous transaction is ending, it returns CONCURRENT_TRANSACTIONS. Then the request is
 retried for a short time, because a retry of the client costs more.
 

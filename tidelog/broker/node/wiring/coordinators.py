@@ -16,7 +16,7 @@ from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.coordinators.shared.shard import Timer
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.marker_sender import MarkerSender
-from tidelog.broker.coordinators.transactions.marking import Marking
+from tidelog.broker.coordinators.transactions.prepared_transaction import PreparedTransaction
 from tidelog.broker.coordinators.transactions.service import TransactionPorts, TransactionService
 from tidelog.broker.metadata.producer_ids import ProducerIds
 from tidelog.broker.partitions.leadership_lease import LeadershipLease
@@ -89,8 +89,10 @@ class Coordinators:
         await self.transactions.stop()
         await self.groups.stop()
 
-    def _on_markers_written(self, marking: Marking, partitions: Iterable[TopicPartition]) -> None:
-        self.transactions.on_markers_written(marking, partitions)
+    def _on_markers_written(
+        self, transaction: PreparedTransaction, partitions: Iterable[TopicPartition]
+    ) -> None:
+        self.transactions.on_markers_written(transaction, partitions)
 
     def _state_log(self, topic: StateTopic) -> TopicStateLog:
         ports = self._ports

@@ -79,7 +79,7 @@ def _create_access(context: NodeContext, raft: RaftNode, dispatcher: Dispatcher)
         local=controller.in_process if config.is_controller else None,
         environment=context.environment,
     )
-    raft.store.leadership.on_leader_change(access.on_controller_changed)
+    raft.store.leadership.add_leader_change_listener(access.on_controller_changed)
     return access
 
 

@@ -20,7 +20,7 @@ from tidelog.broker.api.handlers.describe_transactions import DescribeTransactio
 from tidelog.broker.api.handlers.end_txn import EndTxnHandler
 from tidelog.broker.api.handlers.init_producer_id import InitProducerIdHandler
 from tidelog.broker.api.handlers.list_transactions import ListTransactionsHandler
-from tidelog.broker.coordinators.transactions.marking import Marking
+from tidelog.broker.coordinators.transactions.prepared_transaction import PreparedTransaction
 from tidelog.broker.coordinators.transactions.service import TransactionPorts, TransactionService
 from tidelog.broker.network.request import ClientInformation
 from tidelog.broker.network.request_context import RequestContext
@@ -76,7 +76,7 @@ class Bench:
         async def next_id() -> int:
             return next(ids)
 
-        self.markings: list[Marking] = []
+        self.markings: list[PreparedTransaction] = []
         self.service = TransactionService(
             transaction_config(),
             MemoryStateLog(1),

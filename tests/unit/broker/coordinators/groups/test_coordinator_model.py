@@ -349,7 +349,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
 def check_bookkeeping(group: Group) -> None:
     members = group.members.values()
     assert (group.leader_id in group.members) if group.members else group.leader_id is None
-    assert group.parked.join_count == sum(member.awaiting_join is not None for member in members)
+    assert group.parked_requests.join_count == sum(member.awaiting_join is not None for member in members)
     supporters = Counter(name for member in members for name in member.protocol_names())
     assert group._protocols._member_counts == supporters
     assert group.static_members == {

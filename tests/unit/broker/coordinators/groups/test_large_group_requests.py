@@ -212,7 +212,7 @@ class VerifiedLog:
     def __init__(self, log: MemoryStateLog) -> None:
         self._log = log
 
-    async def verified_producer(
+    async def verify_producer(
         self, partition: int, request: TxnOffsetCommitRequest, version: int
     ) -> TransactionalProducer:
         return TransactionalProducer(request.producer_id, request.producer_epoch, None)

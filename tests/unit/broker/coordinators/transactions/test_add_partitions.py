@@ -8,7 +8,11 @@ from tests.support.transactions.coordinator import STARTED_MS, A, B, Transaction
 from tidelog.broker.coordinators.transactions.states import TransactionState
 from tidelog.protocol.errors import ErrorCode
 
-AT_REST = [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]
+STATES_WITHOUT_TRANSACTION = [
+    TransactionState.EMPTY,
+    TransactionState.COMPLETE_COMMIT,
+    TransactionState.COMPLETE_ABORT,
+]
 PREPARED = [TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT]
 
 
@@ -18,7 +22,7 @@ def bench_in(state: TransactionState, **fields: object) -> TransactionBench:
     return bench.start()
 
 
-@pytest.mark.parametrize("state", AT_REST)
+@pytest.mark.parametrize("state", STATES_WITHOUT_TRANSACTION)
 @pytest.mark.parametrize("version", [0, 2])
 def test_the_first_partition_begins_the_transaction(state: TransactionState, version: int) -> None:
     bench = bench_in(state, start_wall_ms=STARTED_MS)
@@ -43,7 +47,7 @@ def test_partitions_that_take_part_already_are_not_written_again() -> None:
     assert len(bench.log) == written
 
 
-@pytest.mark.parametrize("state", [*AT_REST, TransactionState.ONGOING])
+@pytest.mark.parametrize("state", [*STATES_WITHOUT_TRANSACTION, TransactionState.ONGOING])
 def test_another_producer_is_refused(state: TransactionState) -> None:
     bench = bench_in(state)
     assert refusal(lambda: bench.add((8, 3), A)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -68,7 +72,7 @@ def test_partitions_that_were_added_are_verified_and_others_must_be_aborted() ->
     assert bench.verify((7, 3), A, B) == [ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE]
 
 
-@pytest.mark.parametrize("state", AT_REST)
+@pytest.mark.parametrize("state", STATES_WITHOUT_TRANSACTION)
 def test_without_a_transaction_nothing_is_verified(state: TransactionState) -> None:
     assert bench_in(state).verify((7, 3), A) == [ErrorCode.TRANSACTION_ABORTABLE]
 

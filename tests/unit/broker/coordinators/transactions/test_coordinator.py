@@ -8,9 +8,9 @@ from tests.support.configs import transaction_config
 from tests.support.transactions.coordinator import ID, TIMEOUT_MS, A, B, TransactionBench, refusal
 from tidelog.broker.coordinators.transactions.coordinator import ABORT_RETRY_MS, COMPLETION_RETRY_MS
 from tidelog.broker.coordinators.transactions.states import (
-    AT_REST,
     NEXT_STATES,
     STATE_OF_STATUS,
+    STATES_WITHOUT_TRANSACTION,
     TransactionState,
 )
 from tidelog.broker.coordinators.transactions.timeouts import TIMEOUT_OF_TWO_PHASE_COMMIT
@@ -205,10 +205,10 @@ def test_a_transaction_of_two_phases_has_no_time_out() -> None:
     assert bench.state is S.ONGOING
 
 
-STATES_AT_REST = sorted(AT_REST, key=lambda state: state.status)
+STATES_WITHOUT = sorted(STATES_WITHOUT_TRANSACTION, key=lambda state: state.status)
 
 
-@pytest.mark.parametrize("state", STATES_AT_REST)
+@pytest.mark.parametrize("state", STATES_WITHOUT)
 def test_an_id_that_nobody_uses_expires(state: TransactionState) -> None:
     bench = TransactionBench(transaction_config(transactional_id_expiration_ms=1_000))
     bench.put(state=state)

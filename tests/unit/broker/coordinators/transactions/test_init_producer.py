@@ -10,7 +10,11 @@ from tidelog.broker.coordinators.transactions.metadata import EPOCH_MAX
 from tidelog.broker.coordinators.transactions.states import TransactionState
 from tidelog.protocol.errors import ErrorCode
 
-AT_REST = [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]
+STATES_WITHOUT_TRANSACTION = [
+    TransactionState.EMPTY,
+    TransactionState.COMPLETE_COMMIT,
+    TransactionState.COMPLETE_ABORT,
+]
 
 
 def test_a_new_id_begins_with_epoch_zero_whatever_its_producer_had() -> None:
@@ -18,7 +22,7 @@ def test_a_new_id_begins_with_epoch_zero_whatever_its_producer_had() -> None:
     assert TransactionBench().start().init((55, 9)) == (101, 0)
 
 
-@pytest.mark.parametrize("state", AT_REST)
+@pytest.mark.parametrize("state", STATES_WITHOUT_TRANSACTION)
 def test_a_second_producer_gets_the_next_epoch_and_fences_the_first(state: TransactionState) -> None:
     bench = TransactionBench()
     bench.put(state=state, last_producer_epoch=2)
@@ -29,7 +33,7 @@ def test_a_second_producer_gets_the_next_epoch_and_fences_the_first(state: Trans
     assert refusal(lambda: bench.init((7, 3))) is ErrorCode.PRODUCER_FENCED
 
 
-@pytest.mark.parametrize("state", AT_REST)
+@pytest.mark.parametrize("state", STATES_WITHOUT_TRANSACTION)
 def test_a_producer_that_goes_on_gets_the_next_epoch_and_may_ask_again(state: TransactionState) -> None:
     bench = TransactionBench()
     bench.put(state=state)

@@ -18,7 +18,7 @@ from tidelog.broker.coordinators.transactions.marker_sender import (
     RETRY_MS,
     MarkerSender,
 )
-from tidelog.broker.coordinators.transactions.marking import Marking
+from tidelog.broker.coordinators.transactions.prepared_transaction import PreparedTransaction
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.write_txn_markers import (
@@ -88,11 +88,11 @@ class Bench:
         channel: Any = self.brokers
         self.sender = MarkerSender(channel, self.brokers.image, self.time, self._on_marked)
 
-    def _on_marked(self, marking: Marking, partitions: Iterable[TopicPartition]) -> None:
+    def _on_marked(self, marking: PreparedTransaction, partitions: Iterable[TopicPartition]) -> None:
         self.marked.append((marking.transactional_id, set(partitions)))
 
-    def send(self, *partitions: TopicPartition, producer_id: int = 7) -> Marking:
-        marking = Marking(
+    def send(self, *partitions: TopicPartition, producer_id: int = 7) -> PreparedTransaction:
+        marking = PreparedTransaction(
             transactional_id=f"id-{producer_id}",
             state_partition=0,
             coordinator_epoch=3,

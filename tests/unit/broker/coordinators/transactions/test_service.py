@@ -19,7 +19,7 @@ from tidelog.broker.coordinators.shared.regular_expression import RegularExpress
 from tidelog.broker.coordinators.transactions.administration import TransactionFilter
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch
-from tidelog.broker.coordinators.transactions.marking import Marking
+from tidelog.broker.coordinators.transactions.prepared_transaction import PreparedTransaction
 from tidelog.broker.coordinators.transactions.service import TransactionPorts, TransactionService
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.steps import completed
@@ -35,7 +35,7 @@ class Bench:
     def __init__(self, config: TransactionConfig = CONFIG) -> None:
         self.log = MemoryStateLog(1)
         self.timer = VirtualTime()
-        self.markings: list[Marking] = []
+        self.markings: list[PreparedTransaction] = []
         self.epoch = 3
         self.ids = iter(range(100, 200))
         self.service = TransactionService(

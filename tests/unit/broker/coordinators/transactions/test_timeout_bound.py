@@ -16,7 +16,7 @@ from tests.support.configs import transaction_config
 from tests.support.groups.state_log import MemoryStateLog
 from tests.support.transactions.coordinator import ID, A
 from tests.support.transactions.transactional_node import turns
-from tidelog.broker.coordinators.transactions.marking import Marking
+from tidelog.broker.coordinators.transactions.prepared_transaction import PreparedTransaction
 from tidelog.broker.coordinators.transactions.service import TransactionPorts, TransactionService
 
 TIMEOUT_MS = 20_000
@@ -39,7 +39,7 @@ class Coordinators:
 
     def __init__(self) -> None:
         self.time = VirtualTime()
-        self.markings: list[Marking] = []
+        self.markings: list[PreparedTransaction] = []
         self._log = MemoryStateLog(1)
         self._epoch = 0
         self._nodes = [self._node() for _ in range(NODES)]

@@ -8,8 +8,8 @@ from tidelog.protocol.ids import ProducerId, TopicPartition
 
 
 @dataclass(slots=True, eq=False)
-class Marking:
-    """The markers of one transaction; compared by identity.
+class PreparedTransaction:
+    """One prepared transaction, whose markers are being written; compared by identity.
 
     `state_partition` is the partition of `__transaction_state` that stores the transaction, and
     `coordinator_epoch` the leader epoch of that partition. `is_cancelled` is true if another coordinator
