@@ -6,7 +6,7 @@ Source: GroupMetadataManager of Apache Kafka 4.3; KIP-518 (states filter), KIP-8
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from tidelog.broker.coordinators.groups.group import Group
 from tidelog.broker.coordinators.groups.offset_store import OffsetKey, OffsetStore
@@ -19,7 +19,7 @@ from tidelog.protocol.errors import ErrorCode, KafkaError, shortened
 from tidelog.protocol.messages.delete_groups import DeletableGroupResult
 from tidelog.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from tidelog.protocol.messages.list_groups import ListedGroup
-from tidelog.protocol.steps import Steps
+from tidelog.protocol.steps import Steps, each
 
 CLASSIC_GROUP_TYPE = "Classic"
 NOT_FOUND_FROM_VERSION = 6
@@ -32,10 +32,10 @@ class Administration:
         self._groups = groups
         self._offsets = offsets
 
-    def list_groups(self, states: Iterable[str], types: Iterable[str]) -> Steps[list[ListedGroup]]:
-        """Return the groups with one of `states` and one of `types`, ignoring case; no filter selects all."""
-        state_filter = {state.strip().lower() for state in states}
-        type_filter = {kind.strip().lower() for kind in types}
+    def list_groups(
+        self, state_filter: Collection[str], type_filter: Collection[str]
+    ) -> Steps[list[ListedGroup]]:
+        """Return the groups that both filters select; `filter_of` returns a filter."""
         if type_filter and CLASSIC_GROUP_TYPE.lower() not in type_filter:
             return []
         found = []
@@ -98,6 +98,11 @@ class Administration:
             for partition in partitions
         }
         return list(keys | dict.fromkeys(self._offsets.keys_in_transactions(group_id)))
+
+
+def filter_of(names: Iterable[str]) -> Steps[frozenset[str]]:
+    """Return the filter that selects these states or types, ignoring case; without a name it selects all."""
+    return frozenset((yield from each(lambda name: name.strip().lower(), names)))
 
 
 def _describe_members(group: Group, protocol_name: str | None) -> tuple[DescribedGroupMember, ...]:

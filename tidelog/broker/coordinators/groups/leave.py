@@ -9,7 +9,7 @@ Source: GroupMetadataManager of Apache Kafka; KIP-345, KIP-571, KIP-800.
 from __future__ import annotations
 
 import logging
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple
 
 from tidelog.broker.coordinators.groups.group import Group
 from tidelog.broker.coordinators.groups.outcome import Writes
@@ -34,8 +34,15 @@ UNKNOWN_MEMBER_ID = ""
 MEMBERS_NAMED_MAX: Final = 20
 """The number of members that the reason of a rebalance lists."""
 
-PreparedLeave: TypeAlias = list[tuple[MemberIdentity, MemberResponse | None]]
-"""The identities of a request; the result is None if the identity is that of a member."""
+
+class PreparedLeave(NamedTuple):
+    """The results of a request: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID, or NONE for each of `members`.
+
+    `members` has the identities of members, by their position in `results`.
+    """
+
+    results: list[MemberResponse]
+    members: dict[int, MemberIdentity]
 
 
 class LeaveCommand:
@@ -46,24 +53,27 @@ class LeaveCommand:
         self._rebalance = rebalance
 
     def prepare(self, request: LeaveGroupRequest, version: int) -> Steps[PreparedLeave]:
-        """Return the identities with the results of those that identify no member, in steps.
+        """Return the results of the identities that identify no member, and the other identities, in steps.
 
         If several identify the same member, the first one removes it. `leave` looks up the members again,
         because the group may change between the steps.
         """
         group = self._groups.get(request.group_id)
         found: set[str] = set()
-        prepared: PreparedLeave = []
-        for identity in _identities(request, version):
+        prepared = PreparedLeave([], {})
+        for position, identity in enumerate(_identities(request, version)):
+            code = ErrorCode.NONE
             try:
                 member_id = _find(group, identity)
             except KafkaError as error:
-                prepared.append((identity, _result(identity, error.code)))
+                code = error.code
             else:
-                is_repeated = member_id in found
+                if member_id in found:
+                    code = ErrorCode.UNKNOWN_MEMBER_ID
+                else:
+                    prepared.members[position] = identity
                 found.add(member_id)
-                unknown = _result(identity, ErrorCode.UNKNOWN_MEMBER_ID) if is_repeated else None
-                prepared.append((identity, unknown))
+            prepared.results.append(_result(identity, code))
             yield None
         return prepared
 
@@ -80,11 +90,13 @@ class LeaveCommand:
             prepared = completed(self.prepare(request, version))
         group = self._groups.get(request.group_id)
         left: list[str] = []
-        results = tuple(result or self._remove(group, identity, left) for identity, result in prepared)
+        results = prepared.results
+        for position, identity in prepared.members.items():
+            results[position] = self._remove(group, identity, left)
         writes = NOTHING if group is None or not left else self._rebalance_without(group, left, now)
         if version < BATCH_FROM_VERSION:
             return Outcome(LeaveGroupResponse(error_code=results[0].error_code), writes)
-        return Outcome(LeaveGroupResponse(members=results), writes)
+        return Outcome(LeaveGroupResponse(members=tuple(results)), writes)
 
     def _rebalance_without(self, group: Group, left: list[str], now: Moment) -> Writes:
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):

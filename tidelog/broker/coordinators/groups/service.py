@@ -18,6 +18,7 @@ from typing import TypeAlias, TypeVar
 from uuid import UUID
 
 from tidelog.base.clock import Clock
+from tidelog.broker.coordinators.groups.administration import filter_of
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.groups.loading import replay_batches
@@ -261,14 +262,15 @@ class GroupService:
     # Administration
 
     def list_groups(self, states: Iterable[str], types: Iterable[str]) -> Steps[list[ListedGroup]]:
-        """Return the groups of all partitions.
+        """Return the groups of all partitions with one of `states` and one of `types`, ignoring case.
 
-        Raise KafkaError COORDINATOR_LOAD_IN_PROGRESS while a partition is being loaded.
+        An empty filter selects all. Raise KafkaError COORDINATOR_LOAD_IN_PROGRESS while a partition is being
+        loaded.
         """
-        states, types = tuple(states), tuple(types)
+        state_filter, type_filter = (yield from filter_of(states)), (yield from filter_of(types))
         found: list[ListedGroup] = []
         for shard in self._shards.loaded_shards():
-            found += yield from shard.coordinator.administration.list_groups(states, types)
+            found += yield from shard.coordinator.administration.list_groups(state_filter, type_filter)
         return found
 
     def describe_group(self, group_id: str, version: int) -> DescribedGroup:

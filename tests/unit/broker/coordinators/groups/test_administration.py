@@ -5,14 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tests.support.groups.coordinator import GroupBench
+from tidelog.broker.coordinators.groups.administration import filter_of
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.steps import completed
 
 
 def listed(bench: GroupBench, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> dict[str, str]:
+    filters = (completed(filter_of(names)) for names in (states, types))
     return {
         group.group_id: group.group_state
-        for group in completed(bench.coordinator.administration.list_groups(states, types))
+        for group in completed(bench.coordinator.administration.list_groups(*filters))
     }
 
 

@@ -150,6 +150,15 @@ async def test_very_many_groups_are_deleted_in_slices(bench: Bench) -> None:
     assert await bench.fetch_everything("g7") == [(0, 0)]
 
 
+async def test_groups_are_listed_with_very_many_filters_in_slices(bench: Bench) -> None:
+    await bench.join("g")
+    before = bench.slices.count
+    states = (*(f"Unknown-{number}" for number in range(MANY)), " completingREBALANCE")
+    listed = await bench.slices.complete(bench.service.list_groups(states, ("Classic",) * MANY))
+    assert [group.group_id for group in listed] == ["g"]
+    assert bench.slices.count - before >= 2 * SLICES_OF_MANY
+
+
 async def test_very_many_members_leave_in_slices_and_each_member_leaves_once(bench: Bench) -> None:
     joined = await bench.join("g")
     identities = [MemberIdentity(member_id=f"unknown-{number}") for number in range(MANY)]
