@@ -33,8 +33,7 @@ PUBLIC_METHOD_EXCEPTIONS = {
     # The methods of a client are its public API, as in Kafka: Admin delegates each to the class of its area.
     "tidelog.clients.admin.admin:Admin": 41,
     "tidelog.clients.consumer.consumer:Consumer": 25,
-    "tidelog.storage.directories.log_manager:LogManager": 26,
-    "tidelog.storage.log.partition_log:PartitionLog": 61,
+    "tidelog.storage.log.partition_log:PartitionLog": 48,
     "tidelog.storage.segment.segment:LogSegment": 30,
 }
 

@@ -91,7 +91,7 @@ def _compacted_per_second(log: PartitionLog) -> float:
     cleaner = GroupCleaner(plan, offsets, _unpaced)
     for group in groups_to_clean(plan, end_offset):
         cleaned = cleaner.clean(group, last_records(log))
-        log.replace_segments(cleaned, [source.segment for source in group], _NOW_MS)
+        log.replacement.replace(cleaned, [source.segment for source in group], _NOW_MS)
     return size_bytes / (time.perf_counter() - began) / MEGA
 
 

@@ -248,7 +248,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(timestamp=st.integers(NOW_MS - 60, NOW_MS + 200))
     def look_up_timestamp(self, timestamp: int) -> None:
-        place = completed(self.log.offset_for_timestamp(timestamp))
+        place = completed(self.log.timestamps.first_record_from(timestamp))
         wanted = next((row for row in self.rows() if row[1] >= timestamp), None)
         assert (place and (place.offset, place.timestamp)) == (wanted and wanted[:2])
 

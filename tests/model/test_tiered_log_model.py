@@ -81,16 +81,16 @@ class TieredLogMachine(RuleBasedStateMachine):
         end = bases[int(how_much * (len(bases) - 1))]
         for offset in range(self.log.local_log_start_offset, end):
             self.remote[offset] = self.records[offset]
-        self.log.note_highest_offset_in_remote_storage(max(end - 1, -1))
+        self.log.remote_border.raise_highest_offset(max(end - 1, -1))
 
     @rule()
     def another_role(self) -> None:
-        self.log.forget_remote_log()
+        self.log.remote_border.forget()
 
     @rule()
     def retain(self) -> None:
         log, start = self.log, self.log.log_start_offset
-        was_known, local_start = log.is_remote_log_known, log.local_log_start_offset
+        was_known, local_start = log.remote_border.is_remote_log_known, log.local_log_start_offset
         log.apply_retention(NOW_MS)
         if self.is_tiered and not log.config.remote_log_copy_disable:
             assert log.log_start_offset == start, "local retention leaves the log start where it is"

@@ -53,11 +53,19 @@ class SimProducers:
         """See ProducerStateManager."""
 
 
+class SimRemoteBorder:
+    """What is reported about the tier is not simulated here."""
+
+    def forget(self) -> None:
+        """See RemoteBorder."""
+
+
 class SimLog:
     """The log of one replica. What is below `synced_end` survives a crash; leader epochs always do."""
 
     def __init__(self, min_insync_replicas: int) -> None:
         self.producers = SimProducers()
+        self.remote_border = SimRemoteBorder()
         self.config = log_config(min_insync_replicas=min_insync_replicas)
         self.log_start_offset = 0
         self.entries: list[Entry] = []
@@ -108,9 +116,6 @@ class SimLog:
             entry.batches.append(BatchMetadata(0, last_offset, 0, 0))
             entries.append(entry)
         return encode_snapshot(entries)
-
-    def forget_remote_log(self) -> None:
-        """The role has changed."""
 
     def delete_local(self, offset: int) -> None:
         """Have what is below `offset` in the tier only."""

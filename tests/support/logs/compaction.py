@@ -90,7 +90,7 @@ def compact(
     cleaner = GroupCleaner(plan, offsets, pace)
     for group in groups_to_clean(plan, end_offset):
         cleaned = cleaner.clean(group, last_records(log))
-        log.replace_segments(cleaned, [source.segment for source in group], now_ms)
+        log.replacement.replace(cleaned, [source.segment for source in group], now_ms)
     log.set_first_dirty_offset(end_offset)
     return Round(cleanable, end_offset, cleaner.bytes_read, cleaner.bytes_written)
 

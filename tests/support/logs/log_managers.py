@@ -51,11 +51,11 @@ def found(manager: LogManager, topic_partition: TopicPartition = EVENTS) -> Part
 def remove_deleted_files(manager: LogManager, now_ms: int) -> int:
     """Remove the files and directories that were deleted file.delete.delay.ms ago; return their number."""
     removed = 0
-    for work in manager.planned_removals(now_ms):
+    for work in manager.maintenance.planned_removals(now_ms):
         try:
             outcome = work.run()
         except (OSError, StorageFailure) as error:
-            manager.work_failed(work, error)
+            manager.maintenance.work_failed(work, error)
         else:
             assert isinstance(outcome, int)
             removed += outcome
@@ -64,8 +64,8 @@ def remove_deleted_files(manager: LogManager, now_ms: int) -> int:
 
 def write_checkpoint(manager: LogManager, kind: CheckpointKind) -> None:
     """Write a checkpoint in every directory where it has changed."""
-    for work in manager.planned_checkpoints(kind):
+    for work in manager.maintenance.planned_checkpoints(kind):
         try:
             work.run()
         except (OSError, StorageFailure) as error:
-            manager.work_failed(work, error)
+            manager.maintenance.work_failed(work, error)

@@ -42,5 +42,5 @@ def three_segments(
         append(log, f"{first}", f"{first + 1}")
         log.roll(NOW_MS)
     if highest_remote is not None:
-        log.note_highest_offset_in_remote_storage(highest_remote)
+        log.remote_border.raise_highest_offset(highest_remote)
     return log

@@ -50,7 +50,7 @@ class FakeTier:
 
 def move_to_remote(log: PartitionLog, end_offset: Offset, now_ms: int) -> None:
     """Have everything below `end_offset`, where a segment must end, in remote storage only."""
-    log.note_highest_offset_in_remote_storage(end_offset - 1)
+    log.remote_border.raise_highest_offset(end_offset - 1)
     log.apply_retention(now_ms)
     assert log.local_log_start_offset == end_offset, f"the local log starts at {log.local_log_start_offset}"
 

@@ -108,7 +108,7 @@ class Driver:
     def retention(self) -> None:
         self.log.advance_high_watermark(self.log.log_end_offset)
         self.progress.append(("start", self.log.log_end_offset))
-        self.manager.apply_retention(NOW_MS)
+        self.manager.maintenance.apply_retention(NOW_MS)
         remove_deleted_files(self.manager, NOW_MS + self.random.choice([0, 5_000]))
 
     def roll(self) -> None:

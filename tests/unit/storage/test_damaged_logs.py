@@ -78,10 +78,10 @@ class TestDamage:
 
     def test_a_damaged_partition_can_be_put_aside_and_made_anew(self, disk: CrashFileSystem) -> None:
         manager = self.damaged(disk)
-        assert manager.set_damaged_aside(EVENTS, NOW_MS)
+        assert manager.retire_damaged(EVENTS, NOW_MS)
         assert create(manager).log_end_offset == 0
         assert any(name.endswith("-stray") for name in disk.listdir("/a"))
-        assert not manager.set_damaged_aside(EVENTS, NOW_MS)
+        assert not manager.retire_damaged(EVENTS, NOW_MS)
 
     def test_a_damaged_topic_id_of_a_flushed_partition_is_refused(self, disk: CrashFileSystem) -> None:
         manager = started(disk, "/a")
@@ -119,7 +119,7 @@ class TestDamage:
         try:
             plan.run()
         except KafkaError as error:
-            manager.disk_failed(first, error)
+            manager.directories.disk_failed(first, error)
         assert manager.get(EVENTS) is None
         assert found(manager, TopicPartition("other", 0)) is second
         assert "/a goes offline: fsync of /a/events-0" in caplog.text
@@ -138,7 +138,7 @@ class TestDamage:
         disk.fail_next_fsync(".log")
         with pytest.raises(KafkaError):
             log.truncate_to(1, below_high_watermark=True)
-        assert [directory.path for directory in manager.take_failed_offline()] == ["/a"]
+        assert [directory.path for directory in manager.directories.take_failed_offline()] == ["/a"]
         assert manager.get(EVENTS) is None
 
     def test_a_checkpoint_that_cannot_be_written_takes_the_directory_offline(
@@ -148,7 +148,7 @@ class TestDamage:
         append(create(manager), "a")
         disk.fail_next_fsync("/a/replication-offset-checkpoint")
         write_checkpoint(manager, CheckpointKind.HIGH_WATERMARK)
-        assert [directory.path for directory in manager.online_directories] == ["/b"]
+        assert [directory.path for directory in manager.directories.online] == ["/b"]
 
     def test_an_active_segment_that_lost_its_batches_goes_on_without_the_entries_of_them(
         self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
@@ -165,7 +165,7 @@ class TestDamage:
         manager.shutdown(NOW_MS)
         log = found(started(disk, "/a"))
         assert values_of(log) == ["c"]
-        assert completed(log.offset_for_timestamp(NOW_MS - 9)) == (NOW_MS - 5, 0, 0)
+        assert completed(log.timestamps.first_record_from(NOW_MS - 9)) == (NOW_MS - 5, 0, 0)
 
     @pytest.mark.parametrize("is_flushed", [False, True])
     def test_a_base_offset_beyond_its_segment_is_damage_that_no_checksum_shows(

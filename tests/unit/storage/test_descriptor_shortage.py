@@ -66,7 +66,7 @@ class World:
     def check_online(self) -> None:
         manager = getattr(self, "manager", None)
         if manager is not None:
-            manager.take_failed_offline()
+            manager.directories.take_failed_offline()
             assert [each.offline_reason for each in manager.directories] == [None]
 
     @property
@@ -96,11 +96,11 @@ class World:
 
     def checkpoint_all(self) -> None:
         for kind in CheckpointKind:
-            for work in self.manager.planned_checkpoints(kind):
+            for work in self.manager.maintenance.planned_checkpoints(kind):
                 try:
                     work.run()
                 except OSError as error:
-                    self.manager.work_failed(work, error)
+                    self.manager.maintenance.work_failed(work, error)
         self.check_online()
 
     def restart(self) -> None:
@@ -198,7 +198,7 @@ def test_reads_of_sealed_segments_are_refused_and_succeed_later() -> None:
         world.do(lambda: visible(world.log))
         aborted = world.do(lambda: world.log.aborted_transactions(0, world.log.log_end_offset))
         assert [one.producer_id for one in aborted] == [5]
-        assert world.do(lambda: world.log.offset_for_timestamp(NOW_MS)) is not None
+        assert world.do(lambda: world.log.timestamps.first_record_from(NOW_MS)) is not None
 
     for world, moment in every_shortage(history, flushed_segments):
         check(world, moment, EXPECTED)
@@ -276,14 +276,14 @@ def test_retention_and_the_removal_of_files_are_done_later() -> None:
     def history(world: World) -> None:
         world.log.update_config(replace(world.config, retention_bytes=400))
         for _ in range(5):
-            world.manager.apply_retention(NOW_MS)
+            world.manager.maintenance.apply_retention(NOW_MS)
             world.check_online()
         for number in range(5):
-            for work in world.manager.planned_removals(NOW_MS + 60_000 * (number + 1)):
+            for work in world.manager.maintenance.planned_removals(NOW_MS + 60_000 * (number + 1)):
                 try:
                     work.run()
                 except OSError as error:
-                    world.manager.work_failed(work, error)
+                    world.manager.maintenance.work_failed(work, error)
 
     for world, moment in every_shortage(history, flushed_segments):
         assert world.log.log_start_offset > 0, moment
@@ -303,11 +303,11 @@ def test_a_deleted_partition_goes_and_one_of_its_name_comes() -> None:
         world.manager.on_created(creation, world.do(creation.run))
         world.append("new")
         for number in range(5):
-            for work in world.manager.planned_removals(NOW_MS + 60_000 * (number + 1)):
+            for work in world.manager.maintenance.planned_removals(NOW_MS + 60_000 * (number + 1)):
                 try:
                     work.run()
                 except OSError as error:
-                    world.manager.work_failed(work, error)
+                    world.manager.maintenance.work_failed(work, error)
 
     for world, moment in every_shortage(history, flushed_segments):
         assert not [name for name in world.disk.listdir("/a") if name.endswith("-delete")], moment

@@ -36,11 +36,11 @@ def test_a_full_disk_is_reported_once_then_in_numbers_until_it_has_room(
         assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     text = "append of /a/events-{} failed: [Errno 28] No space left on device: '/a/events-{}/{:020d}.log'"
     assert lines(caplog) == [f"ERROR log directory /a: {text.format(0, 0, 0)}"]
-    manager.report_faults()
+    manager.maintenance.report_faults()
     assert lines(caplog) == [f"ERROR log directory /a: 59 more failures, the last: {text.format(2, 2, 0)}"]
     disk.free_bytes = None
     append(logs[0], "after")
-    manager.report_faults()
+    manager.maintenance.report_faults()
     assert lines(caplog) == ["INFO log directory /a: no more failures after 60"]
 
 
@@ -54,8 +54,8 @@ def test_a_directory_that_goes_offline_says_so_in_a_line_of_its_own(caplog: pyte
     caplog.clear()
     with pytest.raises(KafkaError):
         log.flush(0)
-    manager.take_failed_offline()
-    manager.report_faults()
+    manager.directories.take_failed_offline()
+    manager.maintenance.report_faults()
     (line,) = lines(caplog)
     assert line.startswith("ERROR log directory /a goes offline: fsync of /a/events-0/")
 

@@ -88,7 +88,7 @@ def test_a_directory_of_kafka_opens_with_all_of_its_state(tmp_path: Path, clean:
     assert all_records(log) == all_records(ours)
     assert log.aborted_transactions(0, log.log_end_offset) == ours.aborted_transactions(0, log.log_end_offset)
     assert log.aborted_transactions(0, log.log_end_offset)
-    assert completed(log.max_timestamp_offset()) == completed(ours.max_timestamp_offset())
+    assert completed(log.timestamps.newest_record()) == completed(ours.timestamps.newest_record())
     check_log(log)
 
 

@@ -86,7 +86,7 @@ class TestDeletion:
         for name in ("kept", "unknown", "replaced"):
             create(manager, name)
         expected = {TopicPartition("kept", 0): TOPIC_ID, TopicPartition("replaced", 0): UUID(int=9)}
-        strays = manager.set_strays_aside(expected, NOW_MS)
+        strays = manager.retire_strays(expected, NOW_MS)
         assert sorted(topic for topic, _ in strays) == ["replaced", "unknown"]
         assert [log.topic_partition.topic for log in manager.logs] == ["kept"]
         assert len([name for name in disk.listdir("/a") if name.endswith("-stray")]) == 2
@@ -148,7 +148,7 @@ class TestTakingAway:
         append(manager.get_or_create(EVENTS, new, CONFIG, NOW_MS), "new")
         manager.shutdown(NOW_MS)
         manager = started(disk, "/a", "/b")
-        assert manager.set_strays_aside({EVENTS: new}, NOW_MS) == [EVENTS]
+        assert manager.retire_strays({EVENTS: new}, NOW_MS) == [EVENTS]
         log = manager.get_or_create(EVENTS, new, CONFIG, NOW_MS)
         assert log.directory == "/b/events-0"
         assert values_of(log) == ["new"]
@@ -192,7 +192,7 @@ class TestTakingAway:
             rename(old, new)
 
         monkeypatch.setattr(disk, "rename", noted)
-        assert manager.apply_retention(NOW_MS + 2_000) == 20
+        assert manager.maintenance.apply_retention(NOW_MS + 2_000) == 20
         assert done[0] == "checkpoint"
         assert done.count("checkpoint") == 1
         assert {log.log_start_offset for log in manager.logs} == {1}
@@ -205,18 +205,18 @@ class TestTakingAway:
         append(log, "a")
         append(log, "b")
         log.flush(NOW_MS)
-        (late,) = manager.planned_checkpoints(CheckpointKind.RECOVERY_POINT)
+        (late,) = manager.maintenance.planned_checkpoints(CheckpointKind.RECOVERY_POINT)
         log.truncate_to(1, NOW_MS, below_high_watermark=True)
         late.run()
         assert disk.read("/a/recovery-point-offset-checkpoint") == b"0\n1\nevents 0 1\n"
-        assert manager.planned_checkpoints(CheckpointKind.RECOVERY_POINT) == []
+        assert manager.maintenance.planned_checkpoints(CheckpointKind.RECOVERY_POINT) == []
 
     def test_a_failed_checkpoint_of_a_thread_takes_its_directory_offline(self, disk: CrashFileSystem) -> None:
         manager = started(disk, "/a")
         append(create(manager), "a")
-        (work,) = manager.planned_checkpoints(CheckpointKind.HIGH_WATERMARK)
+        (work,) = manager.maintenance.planned_checkpoints(CheckpointKind.HIGH_WATERMARK)
         disk.fail_next_fsync("replication-offset-checkpoint")
         with pytest.raises(KafkaError) as caught:
             work.run()
-        manager.work_failed(work, caught.value)
-        assert manager.online_directories == []
+        manager.maintenance.work_failed(work, caught.value)
+        assert manager.directories.online == []

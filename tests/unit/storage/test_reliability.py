@@ -110,7 +110,7 @@ def test_kafka_15352_the_log_start_is_durable_before_any_segment_is_touched() ->
     def retain(disk: CrashFileSystem, _: list[Any]) -> None:
         manager = new_log_manager(disk, ["/data"])
         manager.start(NOW_MS, lambda _: config)
-        assert manager.apply_retention(NOW_MS) > 1
+        assert manager.maintenance.apply_retention(NOW_MS) > 1
         remove_deleted_files(manager, NOW_MS)
 
     for point in crash_points(prepare, retain, (*EVERY_SURVIVAL, 1, 2, 3, 4, 5)):
@@ -194,7 +194,7 @@ def test_a_decompression_bomb_is_stored_unopened_and_refused_where_it_must_be_op
     log.append_as_leader(bytearray(batch(["before"], timestamps=NOW_MS - 9)), 0, NOW_MS)
     log.append_as_leader(bytearray(bomb), 0, NOW_MS)
     # Looking for a moment in it finds it as a whole, unopened.
-    found = completed(log.offset_for_timestamp(NOW_MS))
+    found = completed(log.timestamps.first_record_from(NOW_MS))
     assert found is not None and found.offset == 1
     compacted = open_log(CrashFileSystem(), log_config(cleanup_policy=("compact",)))
     with pytest.raises(KafkaError) as caught:

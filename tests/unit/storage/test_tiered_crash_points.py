@@ -111,10 +111,10 @@ class Driver:
                 epoch = self.log.leader_epochs.epoch_for_offset(record.offset)
                 assert epoch is not None
                 self.tier.records[record.offset] = (epoch, (record.value or b"").decode())
-        self.log.note_highest_offset_in_remote_storage(sealed[-1] - 1)
+        self.log.remote_border.raise_highest_offset(sealed[-1] - 1)
 
     def retain(self) -> None:
-        self.manager.apply_retention(NOW_MS)
+        self.manager.maintenance.apply_retention(NOW_MS)
         remove_deleted_files(self.manager, NOW_MS + self.random.choice([0, 5_000]))
 
     def truncate(self) -> None:
@@ -171,7 +171,7 @@ class Driver:
         self.manager = manager_on(self.disk)
         log = self.manager.get(TOPIC_PARTITION)
         assert log is not None
-        log.note_highest_offset_in_remote_storage(self.log.highest_offset_in_remote_storage)
+        log.remote_border.raise_highest_offset(self.log.highest_offset_in_remote_storage)
         self.log = log
 
 

@@ -71,11 +71,11 @@ class Flusher:
         except Exception as error:
             # After an error of any kind, no caller may wait forever or assume that its records are durable.
             if is_descriptor_shortage(error):
-                _fail(done, log.storage_error("flush", error))
+                _fail(done, log.failures.storage_error("flush", error))
                 return
             failure = _storage_failure(log, error)
             self._on_failure(log, failure)
-            _fail(done, log.storage_error("flush", failure, is_final=True))
+            _fail(done, log.failures.storage_error("flush", failure, is_final=True))
         else:
             log.flushed(plan, self._clock.wall_ms())
             if not done.done():
@@ -91,7 +91,7 @@ class Flusher:
                 if not is_descriptor_shortage(error) or self._closing.is_set():
                     raise
                 # The log directory reports it.
-                log.storage_error("flush", error)
+                log.failures.storage_error("flush", error)
             else:
                 return plan
             with suppress(TimeoutError):

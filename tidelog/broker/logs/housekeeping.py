@@ -93,7 +93,7 @@ class Housekeeping:
                 self._remove_expired_producers,
             ),
         ]
-        self._jobs.append(("disk faults", FAULTS_INTERVAL_MS, logs.report_faults))
+        self._jobs.append(("disk faults", FAULTS_INTERVAL_MS, logs.maintenance.report_faults))
         if check_isrs is not None:
             interval_ms = max(1, config.replica_lag_time_max_ms // 2)
             self._jobs.append(("in-sync replicas", interval_ms, check_isrs))
@@ -126,15 +126,15 @@ class Housekeeping:
             # The log directory reports an error that prevents a roll.
             with suppress(KafkaError):
                 log.maybe_roll(now_ms)
-        deleted = self._logs.apply_retention(now_ms)
+        deleted = self._logs.maintenance.apply_retention(now_ms)
         if deleted:
             logger.info("Retention deleted %d segments", deleted)
 
     def _delete_expired(self) -> None:
-        self._in_background("removal", lambda: self._logs.planned_removals(self._clock.wall_ms()))
+        self._in_background("removal", lambda: self._logs.maintenance.planned_removals(self._clock.wall_ms()))
 
     def _checkpoint(self, kind: CheckpointKind) -> None:
-        self._in_background(kind.value, lambda: self._logs.planned_checkpoints(kind))
+        self._in_background(kind.value, lambda: self._logs.maintenance.planned_checkpoints(kind))
 
     def _in_background(self, name: str, plan: Callable[[], list[DirectoryWork]]) -> None:
         """Run disk operations in a thread unless the last run continues; report its failures."""
@@ -144,17 +144,17 @@ class Housekeeping:
                 return
             del self._running[name]
             for work, error in running.result():
-                self._logs.work_failed(work, error)
+                self._logs.maintenance.work_failed(work, error)
         works = plan()
         if works:
             self._running[name] = self._executor.submit(_run_all, works)
 
     def _flush_sealed(self) -> None:
-        for log in self._logs.logs_to_flush(self._clock.wall_ms()):
+        for log in self._logs.maintenance.logs_to_flush(self._clock.wall_ms()):
             self._flusher.flush(log)
 
     def _remove_expired_producers(self) -> None:
-        self._logs.remove_expired_producers(self._clock.wall_ms())
+        self._logs.maintenance.remove_expired_producers(self._clock.wall_ms())
 
 
 def _deleted_files_interval_ms(config: BrokerConfig) -> int:

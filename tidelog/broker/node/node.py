@@ -109,7 +109,7 @@ class BrokerNode:
                 broker = await context.failure.cancel_on_failure(starting)
                 logs = broker.services.logs
                 context.observability.health_checks.append(
-                    lambda: None if logs.online_directories else "every log directory is offline"
+                    lambda: None if logs.directories.online else "every log directory is offline"
                 )
             await stages.start(Stage(name="metrics endpoint", start=[context.observability.start]))
             abandon = [quorum.raft.abandon, quorum.registration.close, quorum.access.close]

@@ -95,7 +95,7 @@ class Partition:
         is_new_epoch = partition_image.leader_epoch > self.leader_epoch
         if is_new_epoch:
             self._note_leader_epoch(partition_image.leader_epoch)
-            self.log.forget_remote_log()
+            self.log.remote_border.forget()
         leader = self.leader or shared.create_leader_state(self.log.config.min_insync_replicas)
         leader.apply_metadata(partition_image, self.log.log_end_offset, shared.clock.monotonic_ms())
         self._set_metadata(partition_image)
@@ -116,7 +116,7 @@ class Partition:
             return False
         is_new_epoch = partition_image.leader_epoch > self.leader_epoch
         if is_new_epoch:
-            self.log.forget_remote_log()
+            self.log.remote_border.forget()
         self._set_metadata(partition_image)
         self.leader = None
         self.log.producers.forget_verifications()

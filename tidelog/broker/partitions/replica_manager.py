@@ -371,7 +371,7 @@ class ReplicaManager:
         required = (partition_image.leader, *partition_image.isr, *partition_image.eligible_leader_replicas)
         if partition_image.leader == NO_LEADER or self.node_id in required:
             return
-        if self.logs.set_damaged_aside(topic_partition, now_ms):
+        if self.logs.retire_damaged(topic_partition, now_ms):
             logger.warning(
                 "Quarantining the damaged log of partition %s; fetching it again from broker %d",
                 topic_partition,

@@ -249,7 +249,7 @@ class MetadataLog:
         self, snapshot_id: SnapshotId, position: int, chunk: bytes | memoryview
     ) -> None:
         """Append a piece to a snapshot that is being fetched."""
-        with self._log.storage_errors("fetch of a snapshot"):
+        with self._log.failures.storage_errors("fetch of a snapshot"):
             self.snapshots.append_chunk(snapshot_id, position, chunk)
 
     def finish_snapshot(self, snapshot_id: SnapshotId) -> bool:
@@ -257,7 +257,7 @@ class MetadataLog:
 
         Return False if it is damaged; it is deleted then, and may be fetched again.
         """
-        with self._log.storage_errors("fetch of a snapshot", is_final=True):
+        with self._log.failures.storage_errors("fetch of a snapshot", is_final=True):
             path, data = self.snapshots.read_fetched(snapshot_id)
             try:
                 require_whole_snapshot(path, data)
@@ -333,7 +333,7 @@ class MetadataLog:
 
     def on_sync_failed(self, error: OSError | KafkaError) -> KafkaError:
         """Record that an fsync failed, and return the error; the log accepts no more writes."""
-        return self._log.storage_error("flush", error, is_final=True)
+        return self._log.failures.storage_error("flush", error, is_final=True)
 
     def close(self, *, clean: bool) -> None:
         """Close the files; `clean` flushes them first unless a flush has failed before."""

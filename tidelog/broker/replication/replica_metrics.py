@@ -70,7 +70,7 @@ def _report_counts(metrics: BrokerMetrics, replicas: ReplicaManager) -> None:
     metrics.gauge(
         "kafka_log_logmanager_offlinelogdirectorycount",
         "Log directories that cannot be used.",
-        lambda: len(replicas.logs.directories) - len(replicas.logs.online_directories),
+        lambda: len(replicas.logs.directories) - len(replicas.logs.directories.online),
     )
 
 

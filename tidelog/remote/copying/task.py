@@ -138,7 +138,7 @@ class CopyTask:
         self._clear_unfinished(copy)
         if self._role.is_current:
             log = self._role.replica.log
-            log.note_highest_offset_in_remote_storage(copy.metadata.end_offset)
+            log.remote_border.raise_highest_offset(copy.metadata.end_offset)
             self._context.faults(FaultPoint.AFTER_COPY_NOTED)
             self._update_lag(local_segments(log))
 

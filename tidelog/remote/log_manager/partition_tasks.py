@@ -109,7 +109,7 @@ class PartitionTasks:
 
     def _disregard_remote_log(self) -> None:
         if self.role.is_current:
-            self.role.replica.log.lose_remote_log()
+            self.role.replica.log.remote_border.on_remote_log_deleted()
 
     def _unless_deletion_pending(self, run: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
         async def run_unless_pending() -> None:

@@ -32,7 +32,7 @@ def update_copied_offset(context: RemoteLogContext, replica: TieredReplica) -> O
         log.log_end_offset,
         partial(context.metadata.highest_offset_for_epoch, partition),
     )
-    log.note_highest_offset_in_remote_storage(copied_offset)
+    log.remote_border.raise_highest_offset(copied_offset)
     return copied_offset
 
 

@@ -43,7 +43,7 @@ class Cleanable(NamedTuple):
 
 def is_cleaned(log: PartitionLog) -> bool:
     """Return whether a log is compacted at all; as in Kafka, not if it may have a remote part."""
-    return log.config.is_compacted and not log.may_have_remote_part
+    return log.config.is_compacted and not log.remote_border.may_have_remote_part
 
 
 def is_due(log: PartitionLog, cleanable: Cleanable) -> bool:
@@ -75,7 +75,7 @@ def find_cleanable(log: PartitionLog, now_ms: int) -> Cleanable:
         else:
             clean_bytes += segment.size_bytes
     dirty = [segment for segment, end in zip(sealed, ends, strict=False) if end > first_dirty_offset]
-    with log.storage_errors("compaction"):
+    with log.failures.storage_errors("compaction"):
         delay_ms = _delay_ms(log, dirty, now_ms)
     return Cleanable(first_dirty_offset, end_offset, clean_bytes, dirty_bytes, delay_ms)
 

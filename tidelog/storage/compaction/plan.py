@@ -46,7 +46,7 @@ def plan_cleaning(log: PartitionLog, cleanable: Cleanable, now_ms: int, io_buffe
     segments = [segment for segment in log.segments if segment.base_offset < cleanable.end_offset]
     ends = [segment.base_offset for segment in segments[1:]] + [cleanable.end_offset]
     sources = [SourceSegment.of(segment, end) for segment, end in zip(segments, ends, strict=True)]
-    with log.storage_errors("compaction"):
+    with log.failures.storage_errors("compaction"):
         aborted = aborted_transactions(log.segments, segments[0].base_offset, cleanable.end_offset)
     return CleaningPlan(
         fs=log.fs,

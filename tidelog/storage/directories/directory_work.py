@@ -14,7 +14,7 @@ from tidelog.storage.log.partition_log import PartitionLog
 class DirectoryWork(NamedTuple):
     """Slow work on the disk of a log directory: `run` blocks, and may run in any thread.
 
-    Errors of `run`: OSError, StorageFailure; the caller passes them to `LogManager.work_failed`.
+    Errors of `run`: OSError, StorageFailure; the caller passes them to `LogMaintenance.work_failed`.
     """
 
     directory: LogDirectory

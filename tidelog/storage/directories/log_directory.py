@@ -412,7 +412,7 @@ class LogDirectory:
         self.faults.forget()
         self.lost = frozenset((*self.logs, *self.damaged, *self.in_creation))
         for log in self.logs.values():
-            log.fail(StorageFailure(self.path, "use", reason))
+            log.failures.fail(StorageFailure(self.path, "use", reason))
             log.retire()
         self.logs.clear()
 

@@ -23,6 +23,8 @@ from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.protocol.record_skim import RecordSkimmer
 from tidelog.protocol.steps import Steps, aside, heavily
+from tidelog.storage.log.failures import LogFailures
+from tidelog.storage.log.log_offsets import LogOffsets
 from tidelog.storage.log.record_bounds import LOOKED_UP_BYTES_MAX, RECORDS_MAX, SMALL_BYTES
 from tidelog.storage.segment.segment import LogSegment
 from tidelog.storage.segment.segments import Segments
@@ -41,6 +43,45 @@ class FoundBatch(NamedTuple):
 
     header: BatchHeader
     data: bytes | memoryview
+
+
+class TimestampLookup:
+    """Finds records of the local part of one log by timestamp, for ListOffsets."""
+
+    __slots__ = ("_failures", "_offsets", "_segments")
+
+    def __init__(self, segments: Segments, offsets: LogOffsets, failures: LogFailures) -> None:
+        self._segments = segments
+        self._offsets = offsets
+        self._failures = failures
+
+    def first_record_from(
+        self, timestamp: int, upper_bound: Offset | None = None
+    ) -> Steps[RecordPlace | None]:
+        """Return the first record at or after `timestamp`; None if there is none below `upper_bound`.
+
+        The log may be appended to and truncated between the steps. The record existed when its batch was
+        found.
+        """
+        offset = self._offsets.local_log_start_offset
+        while True:
+            with self._failures.storage_errors("look-up by timestamp"):
+                batch = batch_at_or_after(self._segments, timestamp, offset)
+            if batch is None or (upper_bound is not None and batch.header.base_offset >= upper_bound):
+                return None
+            place = yield from first_place(batch, timestamp, offset)
+            if place is not None:
+                return None if upper_bound is not None and place.offset >= upper_bound else place
+            offset = max(batch.header.next_offset, self._offsets.local_log_start_offset)
+            yield None
+
+    def newest_record(self) -> Steps[RecordPlace | None]:
+        """Return the first record with the largest timestamp (KIP-734); None in a log without timestamps."""
+        with self._failures.storage_errors("look-up by timestamp"):
+            batch = newest_batch(self._segments)
+        if batch is None:
+            return None
+        return (yield from first_place(batch, batch.header.max_timestamp, batch.header.base_offset))
 
 
 def batch_at_or_after(segments: Segments, timestamp: int, offset: Offset) -> FoundBatch | None:

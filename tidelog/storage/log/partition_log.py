@@ -10,6 +10,9 @@
 | Durability | the recovery point and what a flush syncs |
 | LogFailures | whether the files are in a known state, and interrupted changes |
 
+Operations that concern several parts are methods of PartitionLog. For others, callers use the public parts:
+`segments`, `producers`, `remote_border`, `failures`, `timestamps` and `replacement`.
+
 One thread owns a log. Only `FlushPlan.run` and reads of a `FileSlice` run in other threads.
 
 Errors: KafkaError with the code for the response. A write that fails leaves the log as it was and raises
@@ -33,23 +36,22 @@ from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.leader_epoch import LeaderEpochCache
-from tidelog.storage.log import lookup as log_lookup
 from tidelog.storage.log import read as log_read
-from tidelog.storage.log import segment_replacement
 from tidelog.storage.log.append import AppendInfo, read_assigned_batches
 from tidelog.storage.log.appender import LogAppender
 from tidelog.storage.log.durability import Durability
-from tidelog.storage.log.failures import LogFailures, StorageErrors
+from tidelog.storage.log.failures import LogFailures
 from tidelog.storage.log.flush import FlushPlan
 from tidelog.storage.log.leader_epoch_file_cache import LeaderEpochFileCache
 from tidelog.storage.log.log_offsets import LogOffsets
 from tidelog.storage.log.log_segments import LogSegments
-from tidelog.storage.log.lookup import RecordPlace
+from tidelog.storage.log.lookup import RecordPlace, TimestampLookup
 from tidelog.storage.log.observer import LogObserver, NoObserver
 from tidelog.storage.log.opening import CheckpointedState, LogLocation, LogOptions
 from tidelog.storage.log.read import ReadResult
 from tidelog.storage.log.remote_border import RemoteBorder
 from tidelog.storage.log.retention import LogBounds, RetentionLimits, expired_segments
+from tidelog.storage.log.segment_replacement import SegmentReplacement
 from tidelog.storage.log.settings import LogSettings
 from tidelog.storage.log.tiered_retention import has_remote_part, local_retention
 from tidelog.storage.log.truncation import LogTruncation, RemoteState
@@ -90,7 +92,7 @@ class PartitionLog:
         self.segments: Segments = loaded.segments
         self.producers: ProducerStateManager = loaded.producers
         self._settings = LogSettings(config)
-        self._failures = LogFailures(directory, observer)
+        self.failures = LogFailures(directory, observer)
         self._offsets = LogOffsets(
             topic_partition,
             observer,
@@ -100,14 +102,14 @@ class PartitionLog:
             log_end_offset=loaded.log_end_offset,
             first_dirty_offset=checkpointed.first_dirty_offset,
         )
-        self._border = RemoteBorder(
+        self.remote_border = RemoteBorder(
             topic_partition,
             self._settings,
             self._offsets,
             is_system_enabled=options.remote_storage_system_enable,
         )
         self._epochs = LeaderEpochFileCache(
-            loaded.leader_epochs, loaded.leader_epoch_checkpoint, self._border
+            loaded.leader_epochs, loaded.leader_epoch_checkpoint, self.remote_border
         )
         self._durability = Durability(
             fs, directory, topic_partition, self._settings, observer, loaded.recovery_point, now_ms
@@ -120,8 +122,10 @@ class PartitionLog:
             loaded.producers,
             self._durability,
         )
+        self.timestamps = TimestampLookup(loaded.segments, self._offsets, self.failures)
+        self.replacement = SegmentReplacement(self._log_segments, self.failures)
         self._appender = LogAppender(
-            self._settings, self._failures, self._offsets, self._log_segments, self._epochs, loaded.producers
+            self._settings, self.failures, self._offsets, self._log_segments, self._epochs, loaded.producers
         )
 
     @classmethod
@@ -172,7 +176,7 @@ class PartitionLog:
     @property
     def failure(self) -> StorageFailure | None:
         """Why the log refuses writes. Unless a change is interrupted, its directory must go offline."""
-        return self._failures.failure
+        return self.failures.failure
 
     @property
     def size_bytes(self) -> int:
@@ -227,33 +231,23 @@ class PartitionLog:
     @property
     def remote_log_enabled(self) -> bool:
         """Whether the log is tiered now."""
-        return self._border.remote_log_enabled
-
-    @property
-    def may_have_remote_part(self) -> bool:
-        """Whether records may be in remote storage, also while the log is compacted by a broker's default."""
-        return self._border.may_have_remote_part
+        return self.remote_border.remote_log_enabled
 
     @property
     def highest_offset_in_remote_storage(self) -> Offset:
         """The last offset (inclusive) up to which the log is in remote storage; -1 if none is known."""
-        return self._border.highest_offset_in_remote_storage
-
-    @property
-    def is_remote_log_known(self) -> bool:
-        """Whether that offset was reported since this replica became leader or follower (KAFKA-20732)."""
-        return self._border.is_remote_log_known
+        return self.remote_border.highest_offset_in_remote_storage
 
     def update_config(self, config: LogConfig) -> None:
         """Use changed settings from the next operation on.
 
         A log that is no longer tiered starts where its local part starts: its remote part is deleted.
         """
-        had_remote_part = self._border.may_have_remote_part
+        had_remote_part = self.remote_border.may_have_remote_part
         self._settings.update(config)
-        self._border.update_settings()
-        if had_remote_part and not self._border.may_have_remote_part:
-            self._border.on_remote_log_deleted()
+        self.remote_border.update_settings()
+        if had_remote_part and not self.remote_border.may_have_remote_part:
+            self.remote_border.on_remote_log_deleted()
             self.advance_log_start_offset(self.local_log_start_offset)
 
     def assign_topic_id(self, topic_id: UUID) -> None:
@@ -293,8 +287,8 @@ class PartitionLog:
         Errors: KafkaError, see tidelog.storage.log.validation, tidelog.storage.producers.producer_entry and
         the module.
         """
-        if self._failures.failure is not None:
-            self._failures.refuse_after_failure()
+        if self.failures.failure is not None:
+            self.failures.refuse_after_failure()
         if origin is _RAFT:
             return self._append_assigned(records, leader_epoch, now_ms)
         if validated is None:
@@ -322,7 +316,7 @@ class PartitionLog:
         Batches of an epoch above `leader_epoch` are left out, unless it is None.
         Errors: KafkaError CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE if offsets do not continue the log.
         """
-        self._failures.refuse_after_failure()
+        self.failures.refuse_after_failure()
         assigned = read_assigned_batches(records, self.topic_partition, self.log_end_offset, leader_epoch)
         if not assigned.batches:
             return None
@@ -359,7 +353,7 @@ class PartitionLog:
         An empty active segment that already starts there remains the active one.
         """
         log_end_offset = self.log_end_offset
-        with self._failures.storage_errors("roll"):
+        with self.failures.storage_errors("roll"):
             return self._log_segments.roll(max(log_end_offset, next_offset or 0), log_end_offset, now_ms)
 
     def maybe_roll(self, now_ms: int) -> bool:
@@ -404,7 +398,7 @@ class PartitionLog:
         records: FileSlice | None = None
         aborted: list[AbortedTransaction] | None = [] if with_aborted_transactions else None
         if offset < upper_bound:
-            with self._failures.storage_errors("read"):
+            with self.failures.storage_errors("read"):
                 found = log_read.find_range(self.segments, offset, max_bytes, upper_bound, at_least_one)
                 if found is not None and found.end > found.start:
                     file = found.segment.file
@@ -419,42 +413,13 @@ class PartitionLog:
         """Return the bytes of the batches from `offset` to `upper_bound` (exclusive), over all segments."""
         if offset >= upper_bound:
             return 0
-        with self._failures.storage_errors("read"):
+        with self.failures.storage_errors("read"):
             return log_read.readable_bytes(self.segments, offset, upper_bound)
 
     def aborted_transactions(self, start: Offset, upper_bound: Offset) -> list[AbortedTransaction]:
         """Return the aborted transactions that overlap [`start`, `upper_bound`)."""
-        with self._failures.storage_errors("read"):
+        with self.failures.storage_errors("read"):
             return log_read.aborted_transactions(self.segments, start, upper_bound)
-
-    def offset_for_timestamp(
-        self, timestamp: int, upper_bound: Offset | None = None
-    ) -> Steps[RecordPlace | None]:
-        """Return the first local record at or after `timestamp`; None if there is none below `upper_bound`.
-
-        The log may be appended to and truncated between the steps. The record existed when its batch was
-        found.
-        """
-        offset = self.local_log_start_offset
-        while True:
-            with self._failures.storage_errors("look-up by timestamp"):
-                batch = log_lookup.batch_at_or_after(self.segments, timestamp, offset)
-            if batch is None or (upper_bound is not None and batch.header.base_offset >= upper_bound):
-                return None
-            place = yield from log_lookup.first_place(batch, timestamp, offset)
-            if place is not None:
-                return None if upper_bound is not None and place.offset >= upper_bound else place
-            offset = max(batch.header.next_offset, self.local_log_start_offset)
-            yield None
-
-    def max_timestamp_offset(self) -> Steps[RecordPlace | None]:
-        """Return the first record with the largest timestamp (KIP-734); None in a log without timestamps."""
-        with self._failures.storage_errors("look-up by timestamp"):
-            batch = log_lookup.newest_batch(self.segments)
-        if batch is None:
-            return None
-        header = batch.header
-        return (yield from log_lookup.first_place(batch, header.max_timestamp, header.base_offset))
 
     # -- the log start and remote storage
 
@@ -466,7 +431,7 @@ class PartitionLog:
         is_in_local_part = offset >= self._offsets.local_log_start_offset
         if not self._offsets.advance_log_start(offset):
             return False
-        self._border.on_log_start_advanced(is_in_local_part=is_in_local_part)
+        self.remote_border.on_log_start_advanced(is_in_local_part=is_in_local_part)
         self._epochs.truncate_from_start(offset)
         self.producers.on_log_start_offset_incremented(offset)
         self._offsets.update_first_unstable_offset()
@@ -480,21 +445,6 @@ class PartitionLog:
         """
         return self.remote_log_enabled and self.advance_log_start_offset(offset)
 
-    def note_highest_offset_in_remote_storage(self, offset: Offset) -> None:
-        """Record that the log is in remote storage up to `offset` (inclusive; -1: nothing is).
-
-        The offset never falls. A follower that has not replicated that far records its own last offset.
-        """
-        self._border.raise_highest_offset(offset)
-
-    def forget_remote_log(self) -> None:
-        """Wait for a new report of the highest remote offset: this replica has become leader or follower."""
-        self._border.forget()
-
-    def lose_remote_log(self) -> None:
-        """Keep all local segments until they are copied again: the remote part is being deleted."""
-        self._border.on_remote_log_deleted()
-
     # -- retention
 
     def apply_retention(self, now_ms: int) -> int:
@@ -505,7 +455,7 @@ class PartitionLog:
         """
         expired = self.expire_segments(now_ms)
         if expired:
-            with self._failures.storage_errors("deletion of segments"):
+            with self.failures.storage_errors("deletion of segments"):
                 self._offsets.checkpoint_log_start()
             self.remove_expired(expired, now_ms)
         return len(expired)
@@ -515,7 +465,7 @@ class PartitionLog:
 
         The caller makes the log start durable and then calls `remove_expired`.
         """
-        self._failures.refuse_after_failure()
+        self.failures.refuse_after_failure()
         if len(self.segments) == 1 and not self.segments.active.size_bytes:
             return []  # nodes have thousands of logs, and many are empty
         offsets, segments = self._offsets, list(self.segments)
@@ -523,7 +473,7 @@ class PartitionLog:
         if not self.remote_log_enabled:
             expired = expired_segments(segments, RetentionLimits.of(self.config), bounds, now_ms)
         else:
-            expired, rolls = local_retention(segments, self.config, bounds, self._border.bounds, now_ms)
+            expired, rolls = local_retention(segments, self.config, bounds, self.remote_border.bounds, now_ms)
             if rolls:
                 self.roll(now_ms)
         if expired:
@@ -543,7 +493,7 @@ class PartitionLog:
 
     def remove_expired(self, expired: Sequence[LogSegment], now_ms: int) -> None:
         """Remove expired segments, whose files are unlinked later: the second half of retention."""
-        with self._failures.storage_errors("deletion of segments"):
+        with self.failures.storage_errors("deletion of segments"):
             if self.remote_log_enabled:
                 # The log keeps the epochs of these records, and recovery could no longer find them.
                 self._epochs.write_if_outdated()
@@ -551,7 +501,7 @@ class PartitionLog:
 
     def delete_expired_files(self, now_ms: int) -> int:
         """Unlink the files of segments that were deleted file.delete.delay.ms ago; return their number."""
-        with self._failures.storage_errors("unlinking of deleted files"):
+        with self.failures.storage_errors("unlinking of deleted files"):
             return self._log_segments.deleted_files.remove_due(self.fs, now_ms)
 
     def take_expired_files(self, now_ms: int) -> list[str]:
@@ -559,14 +509,6 @@ class PartitionLog:
         return self._log_segments.deleted_files.take_due(now_ms)
 
     # -- compaction
-
-    def replace_segments(self, cleaned: LogSegment, replaced: Sequence[LogSegment], now_ms: int) -> None:
-        """Use the cleaned segment in place of `replaced`; see tidelog.storage.log.segment_replacement."""
-        segment_replacement.replace_segments(self._log_segments, self._failures, cleaned, replaced, now_ms)
-
-    def discard_cleaned(self, cleaned: LogSegment) -> None:
-        """Remove the files of a cleaned segment that is not used."""
-        segment_replacement.discard(self._log_segments, self._failures, cleaned)
 
     def set_first_dirty_offset(self, offset: Offset | None) -> None:
         """Record where compaction continues; None if the log is to be compacted from its start."""
@@ -580,16 +522,16 @@ class PartitionLog:
         Errors: KafkaError below the high watermark, unless `below_high_watermark` is set: readers may have
         seen those records (KAFKA-12460).
         """
-        self._failures.refuse_after_failure()
-        with self._failures.storage_errors("truncation", is_final=True):
+        self.failures.refuse_after_failure()
+        with self.failures.storage_errors("truncation", is_final=True):
             return self._truncation().truncate_to(
                 self.topic_partition, offset, now_ms, below_high_watermark=below_high_watermark
             )
 
     def truncate_fully_and_start_at(self, offset: Offset, now_ms: int = 0) -> None:
         """Remove all records and continue at `offset`, as a follower does whose leader starts there."""
-        self._failures.refuse_after_failure()
-        with self._failures.storage_errors("truncation", is_final=True):
+        self.failures.refuse_after_failure()
+        with self.failures.storage_errors("truncation", is_final=True):
             self._truncation().truncate_fully_and_start_at(offset, now_ms)
 
     def restart_from_remote(self, state: RemoteState, now_ms: int) -> None:
@@ -598,19 +540,19 @@ class PartitionLog:
         Errors: CorruptSnapshot as KafkaError CORRUPT_MESSAGE, INVALID_CONFIG if the log is not tiered; then
         nothing has changed.
         """
-        self._failures.refuse_after_failure()
+        self.failures.refuse_after_failure()
         if not self.remote_log_enabled:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{self.topic_partition} has no remote storage here")
-        with self._failures.storage_errors("restart from remote storage", is_final=True):
+        with self.failures.storage_errors("restart from remote storage", is_final=True):
             self._truncation().restart_from_remote(state, now_ms)
 
     def _truncation(self) -> LogTruncation:
         return LogTruncation(
-            self._failures,
+            self.failures,
             self._offsets,
             self._log_segments,
             self._durability,
-            self._border,
+            self.remote_border,
             self._epochs,
             self.producers,
         )
@@ -636,7 +578,7 @@ class PartitionLog:
         Without `with_indexes` the active segment's indexes are synced when it rolls; opening the log rebuilds
         them until then. Errors: InterruptedChange until an interrupted change is complete; OSError.
         """
-        self._failures.resume_interrupted()
+        self.failures.resume_interrupted()
         return self._durability.flush_plan(
             self.segments, self._epochs, self.log_end_offset, with_indexes=with_indexes
         )
@@ -648,38 +590,22 @@ class PartitionLog:
     def flush(self, now_ms: int) -> None:
         """Make all records durable now, in this thread."""
         plan = self.flush_plan()
-        with self._failures.storage_errors("flush", is_final=True):
+        with self.failures.storage_errors("flush", is_final=True):
             plan.run()
         self.flushed(plan, now_ms)
 
     def close(self, *, clean: bool, now_ms: int = 0) -> None:
         """Close the files. With `clean` all records become durable first, and opening needs no recovery."""
         with suppress(KafkaError):
-            self.resume_interrupted()
+            self.failures.resume_interrupted()
         if clean and self.failure is None:
-            with self._failures.storage_errors("close", is_final=True):
+            with self.failures.storage_errors("close", is_final=True):
                 self.segments.active.complete_indexes()
                 self._log_segments.take_producer_snapshot(self.log_end_offset)
             self.flush(now_ms)
         self.segments.close()
 
-    # -- failures
-
-    def storage_errors(self, operation: str, *, is_final: bool = False) -> StorageErrors:
-        """Return a context that converts errors of the disk; see LogFailures.storage_error."""
-        return self._failures.storage_errors(operation, is_final=is_final)
-
-    def storage_error(self, operation: str, error: Exception, *, is_final: bool = False) -> KafkaError:
-        """Return the error for the response; see LogFailures.storage_error."""
-        return self._failures.storage_error(operation, error, is_final=is_final)
-
-    def resume_interrupted(self) -> None:
-        """Complete a change that lack of file descriptors had interrupted, if that is possible now."""
-        self._failures.resume_interrupted()
-
-    def fail(self, failure: StorageFailure) -> None:
-        """Refuse all writes from now on; the log directory goes offline."""
-        self._failures.fail(failure)
+    # -- retirement
 
     def retire(self) -> None:
         """Open no file again, as the directory gets another name or is offline; readers keep open files."""

@@ -27,7 +27,7 @@ class House:
         self.clock = ManualClock()
         self.timers = Timers(self.clock.monotonic_ms)
         self.replicas = Replicas()
-        self.flusher = Flusher(executor, self.clock, self.replicas.logs.disk_failed)
+        self.flusher = Flusher(executor, self.clock, self.replicas.logs.directories.disk_failed)
         self.housekeeping = Housekeeping(
             self.replicas.logs, self.flusher, executor, self.timers, self.clock, config
         )
@@ -84,9 +84,9 @@ def test_a_disk_that_does_not_let_go_of_deleted_files_goes_offline(
     house.pass_ms(15_001)
     executor.submit(lambda: None).result()
     assert threads != [threading.current_thread().name]
-    assert house.replicas.logs.online_directories
+    assert house.replicas.logs.directories.online
     house.pass_ms(15_001)
-    assert not house.replicas.logs.online_directories
+    assert not house.replicas.logs.directories.online
 
 
 def test_a_delete_delay_below_the_interval_is_kept(executor: ThreadPoolExecutor) -> None:
@@ -152,7 +152,7 @@ def test_a_failing_job_is_reported_and_comes_round_again(
         calls.append(now_ms)
         raise RuntimeError("out of order")
 
-    monkeypatch.setattr(house.replicas.logs, "apply_retention", fail)
+    monkeypatch.setattr(house.replicas.logs.maintenance, "apply_retention", fail)
     house.pass_ms(1_001)
     house.pass_ms(1_001)
     assert calls == [NOW_MS + 1_001, NOW_MS + 2_002]

@@ -275,7 +275,7 @@ async def test_a_directory_whose_logs_cannot_be_opened_is_reported_to_the_contro
     (second / "recovery-point-offset-checkpoint").unlink()
     (second / "recovery-point-offset-checkpoint").mkdir()
     async with running(first, log_dirs=dirs) as node:
-        assert [each.path for each in node.services.logs.online_directories] == [str(first)]
+        assert [each.path for each in node.services.logs.directories.online] == [str(first)]
         await eventually(lambda: len(node.raft.store.image.brokers[1].log_dirs) == 1)
         leaders = node.raft.store.image.topics_by_name["t"].partitions
         assert sorted(each.leader for each in leaders.values()) == [-1, 1]

@@ -297,8 +297,10 @@ def test_a_partition_whose_disk_fails_is_not_led_any_more() -> None:
     shared.append(2, acks=ACKS_ALL)
     partition = shared.partition
     logs, manager = shared.replicas.logs, shared.replicas.manager
-    logs.on_offline = lambda directory: manager.on_directory_failed(directory.lost, "the disk is gone")
-    logs.take_offline(logs.directories[0], "the disk is gone")
+    logs.directories.on_offline = lambda directory: manager.on_directory_failed(
+        directory.lost, "the disk is gone"
+    )
+    logs.directories.take_offline(logs.directories[0], "the disk is gone")
     with pytest.raises(KafkaError) as refused:
         manager.partition(TopicPartition("t", 0))
     assert code(refused) is ErrorCode.KAFKA_STORAGE_ERROR

@@ -163,7 +163,7 @@ def test_a_disk_that_fails_during_a_creation_goes_offline(
     replicas.create("t")
     log_work.finish(StorageFailure("/data/t-0", "open", "input/output error"))
     assert code_of(replicas, "t") is ErrorCode.KAFKA_STORAGE_ERROR
-    assert replicas.logs.online_directories == []
+    assert replicas.logs.directories.online == []
     assert listener.heard == [("gone", 0)]
 
 
@@ -173,7 +173,7 @@ def test_a_partition_is_not_used_if_its_directory_went_offline_during_its_creati
     replicas.create("t", 2)
     first, second = (each.directory for each in log_work.creations)
     assert first is not second
-    replicas.logs.take_offline(first, "broken")
+    replicas.logs.directories.take_offline(first, "broken")
     assert TopicPartition("t", 0) in first.lost
     log_work.finish()
     assert code_of(replicas, "t", 0) is ErrorCode.KAFKA_STORAGE_ERROR
@@ -184,7 +184,7 @@ def test_a_bug_during_a_creation_leaves_the_disk_online(replicas: Replicas, log_
     topic_id = replicas.create("t", leader_epoch=1)
     log_work.finish(ValueError("a bug"))
     assert code_of(replicas, "t") is ErrorCode.KAFKA_STORAGE_ERROR
-    assert replicas.logs.online_directories
+    assert replicas.logs.directories.online
     replicas.replay(change(topic_id, leader=NODE, isr=(NODE,)))
     log_work.finish()
     assert replicas.manager.partition(TopicPartition("t", 0)).leader is not None
@@ -218,7 +218,7 @@ def test_a_disk_that_fails_to_retire_a_partition_goes_offline(
     log_work.finish()
     replicas.replay(RemoveTopicRecord(topic_id=topic_id))
     log_work.finish(StorageFailure("/data/t-0", "rename", "input/output error"))
-    assert replicas.logs.online_directories == []
+    assert replicas.logs.directories.online == []
 
 
 MANY = 2 * RETIREMENTS_PER_TURN + 1

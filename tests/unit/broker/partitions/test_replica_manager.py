@@ -107,7 +107,7 @@ def test_kip_279_a_new_epoch_is_noted_before_any_record_of_it(replicas: Replicas
 
 
 def test_a_partition_whose_directory_cannot_be_used_says_so(replicas: Replicas) -> None:
-    replicas.logs.take_offline(replicas.logs.directories[0], "the disk is gone")
+    replicas.logs.directories.take_offline(replicas.logs.directories[0], "the disk is gone")
     replicas.create("t")
     assert code_of(replicas, "t") is ErrorCode.KAFKA_STORAGE_ERROR
 

@@ -284,7 +284,7 @@ async def test_a_log_that_fails_is_given_up_and_the_others_go_on(
     pair.begin()
     broken, whole = T0, TopicPartition("t", 1)
     log = pair.logs(broken)[1]
-    log.fail(StorageFailure(log.directory, "fsync", "Input/output error"))
+    log.failures.fail(StorageFailure(log.directory, "fsync", "Input/output error"))
     for each in (broken, whole):
         pair.append(each, "a")
     await eventually(lambda: broken in pair.fetchers.failed_partitions and pair.are_equal(whole))

@@ -77,7 +77,7 @@ class TieredPair:
         log.roll(NOW_MS)
         append(log, "d", leader_epoch=3)
         log.advance_high_watermark(4)
-        log.note_highest_offset_in_remote_storage(2)
+        log.remote_border.raise_highest_offset(2)
         log.apply_retention(NOW_MS)
         assert (log.log_start_offset, log.local_log_start_offset) == (0, 3)
 

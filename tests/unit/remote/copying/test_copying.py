@@ -108,7 +108,7 @@ def test_before_the_metadata_is_read_nothing_is_copied_and_the_log_does_not_coun
         node.run_copy()
     with pytest.raises(RemoteMetadataNotReady):
         node.run_expiration()
-    assert not node.log.is_remote_log_known
+    assert not node.log.remote_border.is_remote_log_known
     assert world.ranges() == []
     assert "events" not in node.context.figures.topics
 
@@ -119,7 +119,7 @@ def test_copying_is_disabled_and_enabled_per_topic() -> None:
     sealed_segments(node.log, 2)
     node.run_copy()
     assert world.ranges() == []
-    assert node.log.is_remote_log_known
+    assert node.log.remote_border.is_remote_log_known
     world.configure(TIERED)
     node.run_copy()
     assert len(world.ranges()) == 2
@@ -400,7 +400,7 @@ def test_a_follower_learns_how_far_its_log_is_remote_and_may_delete_that() -> No
     replicate(first.log, second.log)
     second.log.roll(NOW_MS)
     second.run_follower()
-    assert second.log.is_remote_log_known
+    assert second.log.remote_border.is_remote_log_known
     assert second.log.highest_offset_in_remote_storage == -1
     first.run_copy()
     second.run_follower()

@@ -123,7 +123,7 @@ def test_kafka_20732_a_new_leader_that_has_not_looked_yet_does_not_count_its_log
     size = first.log.segments.first.size_bytes
     world.configure(replace(TIERED, retention_bytes=4 * size, local_retention_ms=-1))
     second.lead(1)
-    assert not second.log.is_remote_log_known
+    assert not second.log.remote_border.is_remote_log_known
     # Its expiration runs before any copy: the four segments are both local and remote, and within bounds.
     second.run_expiration()
     second.log.apply_retention(NOW_MS)

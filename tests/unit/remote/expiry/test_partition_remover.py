@@ -45,7 +45,7 @@ async def test_a_follower_does_not_count_on_remote_segments_that_are_being_delet
     following.manager.on_leadership_change([], [replica(log)])
     for _ in range(60):
         await asyncio.sleep(0)
-    assert not log.is_remote_log_known
+    assert not log.remote_border.is_remote_log_known
     assert log.highest_offset_in_remote_storage == -1
     await following.close()
 
@@ -63,11 +63,11 @@ async def test_a_replica_that_hears_late_of_a_deletion_counts_on_the_remote_segm
     await eventually(lambda: log.highest_offset_in_remote_storage == 29)
     if not leads:
         site.manager.on_leadership_change([], [replica(log, epoch=1)])
-        await eventually(lambda: log.is_remote_log_known)
+        await eventually(lambda: log.remote_border.is_remote_log_known)
     site.tier.faults.before = 1 << 30
     await other.put_remote_partition_delete_metadata(step(MARKED))
     await eventually(lambda: log.highest_offset_in_remote_storage == -1)
-    assert not log.is_remote_log_known
+    assert not log.remote_border.is_remote_log_known
     assert log.apply_retention(NOW_MS) == 0
     await site.close()
 
@@ -91,7 +91,7 @@ async def test_a_leader_that_reads_of_a_finished_deletion_while_it_catches_up_de
     reborn.metadata.store.apply(step(FINISHED))
     reborn.metadata.held_back.clear()
     reborn.metadata.on_partition_leadership_changes((PARTITION,), ())
-    await eventually(lambda: not reborn.manager.removing and log.is_remote_log_known)
+    await eventually(lambda: not reborn.manager.removing and log.remote_border.is_remote_log_known)
     assert len(reborn.finished()) == 3
     assert len(reborn.tier.copies) == 3
     await reborn.close()
@@ -186,7 +186,7 @@ async def test_what_followers_count_on_stays_when_a_topic_is_tiered_again_before
     copy = following.log(3)
     following.manager.start()
     following.manager.on_leadership_change([], [replica(copy)])
-    await eventually(lambda: copy.is_remote_log_known)
+    await eventually(lambda: copy.remote_border.is_remote_log_known)
     assert copy.highest_offset_in_remote_storage == 19
     counted_on = {each.remote_log_segment_id.id for each in following.listed() if each.state == 1}
     door.set()

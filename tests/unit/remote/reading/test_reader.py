@@ -407,7 +407,7 @@ async def test_every_timestamp_finds_the_record_that_the_local_log_finds(tiered:
     for start in (0, 1, local_start // 2, local_start - 1):
         log.advance_log_start_offset(start)
         for timestamp in (*range(900, 9000, 37), NOW_MS, NOW_MS + 1):
-            expected = completed(log.offset_for_timestamp(timestamp))
+            expected = completed(log.timestamps.first_record_from(timestamp))
             found = await search(tiered, timestamp, start)
             if expected is None or expected.offset >= local_start:
                 assert found is None

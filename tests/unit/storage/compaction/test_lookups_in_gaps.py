@@ -47,9 +47,9 @@ def test_a_read_below_an_upper_bound_in_a_gap_finds_nothing(log: PartitionLog) -
 
 
 def test_a_look_up_by_time_finds_the_first_record_that_is_left(log: PartitionLog) -> None:
-    found = [completed(log.offset_for_timestamp(NOW_MS + passed_ms)) for passed_ms in range(11)]
+    found = [completed(log.timestamps.first_record_from(NOW_MS + passed_ms)) for passed_ms in range(11)]
     assert [place and place.offset for place in found] == [4] * 5 + [8] * 4 + [9, None]
-    newest = completed(log.max_timestamp_offset())
+    newest = completed(log.timestamps.newest_record())
     assert newest is not None and newest.offset == 9
 
 
@@ -66,7 +66,7 @@ def test_appends_go_on_at_the_log_end_when_all_but_the_end_is_compacted_away(log
 def test_a_cut_in_a_gap_ends_the_log_there(log: PartitionLog) -> None:
     log.truncate_to(6, below_high_watermark=True)
     assert log.log_end_offset == 6
-    assert completed(log.offset_for_timestamp(NOW_MS + 5)) is None
+    assert completed(log.timestamps.first_record_from(NOW_MS + 5)) is None
     log.append_as_leader(keyed_batch([("a", "new")]), 2, NOW_MS)
     records = log.read(5, 1000).records
     assert records is not None and read_header(records.read()).base_offset == 6

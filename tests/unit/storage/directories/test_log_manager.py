@@ -199,10 +199,10 @@ class TestUpkeep:
             log.update_config(replace(CONFIG, retention_ms=0))
             append(log, "a")
         disk.free_bytes = 0
-        assert manager.apply_retention(NOW_MS + 1) == 0
+        assert manager.maintenance.apply_retention(NOW_MS + 1) == 0
         assert "retention of one-0" in caplog.text
         disk.free_bytes = None
-        assert manager.apply_retention(NOW_MS + 1) == 2
+        assert manager.maintenance.apply_retention(NOW_MS + 1) == 2
 
     def test_logs_to_flush_are_those_that_are_due(self, disk: CrashFileSystem) -> None:
         manager = started(disk)
@@ -211,15 +211,15 @@ class TestUpkeep:
         append(rolled, "a")
         rolled.roll(NOW_MS)
         append(rolled, "b")
-        assert manager.logs_to_flush(NOW_MS) == [rolled]
+        assert manager.maintenance.logs_to_flush(NOW_MS) == [rolled]
 
     def test_idle_producers_are_forgotten(self, disk: CrashFileSystem) -> None:
         manager = started(disk, producer_id_expiration_ms=1_000)
         log = create(manager)
         append(log, "a", producer_id=1, producer_epoch=0, base_sequence=0)
-        manager.remove_expired_producers(NOW_MS + 999)
+        manager.maintenance.remove_expired_producers(NOW_MS + 999)
         assert 1 in log.producers.producers
-        manager.remove_expired_producers(NOW_MS + 1_000)
+        manager.maintenance.remove_expired_producers(NOW_MS + 1_000)
         assert 1 not in log.producers.producers
 
     def test_directories_are_described_with_their_partitions(self, disk: CrashFileSystem) -> None:
@@ -231,7 +231,7 @@ class TestUpkeep:
         assert first.partitions == [PartitionSize(EVENTS, log.size_bytes, 0)]
         assert first.total_bytes == disk.space("/a").total_bytes
         assert second.partitions == []
-        manager.take_offline(manager.directories[0], "gone")
+        manager.directories.take_offline(manager.directories[0], "gone")
         assert completed(describe_log_dir(manager.directories[0])) == (
             "/a",
             ErrorCode.KAFKA_STORAGE_ERROR,

@@ -163,7 +163,7 @@ def test_the_file_has_the_epochs_of_a_tiered_log_before_its_local_records_are_de
     for epoch in (1, 4):
         append(log, "a", "b", leader_epoch=epoch)
         log.roll(NOW_MS)
-    log.note_highest_offset_in_remote_storage(3)
+    log.remote_border.raise_highest_offset(3)
     assert log.apply_retention(NOW_MS) == 2
     opened = tiered_log(disk=disk.crash(Survival.KEEP_ALL))
     assert (opened.log_start_offset, opened.local_log_start_offset) == (0, 4)

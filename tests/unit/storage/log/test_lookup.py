@@ -29,45 +29,45 @@ def log(request: pytest.FixtureRequest) -> PartitionLog:
 def test_the_first_record_at_or_after_a_time_is_found(log: PartitionLog) -> None:
     for timestamp in range(291):
         offset = -(-timestamp // 10)
-        assert completed(log.offset_for_timestamp(timestamp)) == RecordPlace(
+        assert completed(log.timestamps.first_record_from(timestamp)) == RecordPlace(
             10 * offset, offset, offset // 3 * 3 // 10
         )
 
 
 def test_a_time_before_all_records_finds_the_first(log: PartitionLog) -> None:
-    assert completed(log.offset_for_timestamp(-5)) == RecordPlace(0, 0, 0)
+    assert completed(log.timestamps.first_record_from(-5)) == RecordPlace(0, 0, 0)
 
 
 def test_a_time_after_all_records_finds_nothing(log: PartitionLog) -> None:
-    assert completed(log.offset_for_timestamp(291)) is None
+    assert completed(log.timestamps.first_record_from(291)) is None
 
 
 def test_records_at_or_beyond_the_bound_are_not_found(log: PartitionLog) -> None:
-    assert completed(log.offset_for_timestamp(100, upper_bound=10)) is None
-    assert completed(log.offset_for_timestamp(100, upper_bound=11)) is not None
+    assert completed(log.timestamps.first_record_from(100, upper_bound=10)) is None
+    assert completed(log.timestamps.first_record_from(100, upper_bound=11)) is not None
 
 
 def test_records_below_the_log_start_are_not_found(log: PartitionLog) -> None:
     log.advance_log_start_offset(17)
-    assert completed(log.offset_for_timestamp(0)) == RecordPlace(170, 17, 1)
+    assert completed(log.timestamps.first_record_from(0)) == RecordPlace(170, 17, 1)
 
 
 def test_the_largest_timestamp_is_found_wherever_it_stands() -> None:
     log = open_log(CrashFileSystem(), SMALL)
     append(log, "a", "b", timestamps=[5, 7], leader_epoch=3)
-    assert completed(log.max_timestamp_offset()) == RecordPlace(7, 1, 3)
+    assert completed(log.timestamps.newest_record()) == RecordPlace(7, 1, 3)
     append(log, "c", "d", "e", timestamps=[90, 99, 99], leader_epoch=4)
     for _ in range(10):
         append(log, "x" * 30, timestamps=50, leader_epoch=5)
     assert len(log.segments) > 1
-    assert completed(log.max_timestamp_offset()) == RecordPlace(99, 3, 4)
+    assert completed(log.timestamps.newest_record()) == RecordPlace(99, 3, 4)
 
 
 def test_a_log_without_timestamps_has_no_largest() -> None:
     log = open_log(CrashFileSystem())
-    assert completed(log.max_timestamp_offset()) is None
+    assert completed(log.timestamps.newest_record()) is None
     log.append_as_leader(batch(["a"], timestamps=-1), 0, NOW_MS)
-    assert completed(log.offset_for_timestamp(0)) is None
+    assert completed(log.timestamps.first_record_from(0)) is None
 
 
 def test_timestamps_that_go_back_do_not_hide_records() -> None:
@@ -77,7 +77,7 @@ def test_timestamps_that_go_back_do_not_hide_records() -> None:
         append(log, "x" * 60, timestamps=timestamp)
     for timestamp in range(40, 410, 5):
         wanted = next((i for i, time in enumerate(times) if time >= timestamp), None)
-        place = completed(log.offset_for_timestamp(timestamp))
+        place = completed(log.timestamps.first_record_from(timestamp))
         assert (place and place.offset) == wanted
 
 
@@ -90,16 +90,16 @@ def test_records_that_nobody_can_read_answer_as_a_whole_and_hide_no_others(compr
     nonsense[17:21] = crc32c(nonsense[21:]).to_bytes(4, "big")
     log.append_as_leader(nonsense, 0, NOW_MS)
     append(log, "d", timestamps=25)
-    assert completed(log.offset_for_timestamp(10)) == RecordPlace(10, 0, 0)
-    found = completed(log.offset_for_timestamp(21))
+    assert completed(log.timestamps.first_record_from(10)) == RecordPlace(10, 0, 0)
+    found = completed(log.timestamps.first_record_from(21))
     assert found is not None
     assert (found.timestamp, found.offset) in ((30, 1), (30, 2))
-    assert completed(log.max_timestamp_offset()) in (RecordPlace(30, 1, 0), RecordPlace(30, 2, 0))
-    assert completed(log.offset_for_timestamp(31)) is None
+    assert completed(log.timestamps.newest_record()) in (RecordPlace(30, 1, 0), RecordPlace(30, 2, 0))
+    assert completed(log.timestamps.first_record_from(31)) is None
 
 
 def test_log_append_time_is_what_counts_where_the_topic_says_so() -> None:
     log = open_log(CrashFileSystem(), log_config(message_timestamp_type="LogAppendTime"))
     log.append_as_leader(batch(["a", "b"], timestamps=[1, 2]), 0, NOW_MS)
-    assert completed(log.offset_for_timestamp(3)) == RecordPlace(NOW_MS, 0, 0)
-    assert completed(log.max_timestamp_offset()) == RecordPlace(NOW_MS, 0, 0)
+    assert completed(log.timestamps.first_record_from(3)) == RecordPlace(NOW_MS, 0, 0)
+    assert completed(log.timestamps.newest_record()) == RecordPlace(NOW_MS, 0, 0)

@@ -27,7 +27,7 @@ def test_more_records_than_can_be_looked_at_in_half_a_second_are_refused_where_t
     many = builder.build()
     log = open_log(CrashFileSystem())
     assert log.append_as_leader(bytearray(many), 0, NOW_MS).last_offset == RECORDS_MAX
-    found = completed(log.offset_for_timestamp(NOW_MS))
+    found = completed(log.timestamps.first_record_from(NOW_MS))
     assert found is not None and found.offset == 0
     compacted = open_log(CrashFileSystem(), log_config(cleanup_policy=("compact",)))
     with pytest.raises(KafkaError, match=f"{RECORDS_MAX + 1} records") as caught:

@@ -92,19 +92,19 @@ def test_kafka_15352_segments_go_only_after_the_log_start_is_durable() -> None:
 
 def test_kafka_20732_a_new_leader_keeps_everything_until_it_knows_what_is_remote() -> None:
     log = three_segments(highest_remote=5)
-    log.forget_remote_log()
+    log.remote_border.forget()
     assert log.apply_retention(NOW_MS) == 0
-    log.note_highest_offset_in_remote_storage(5)
+    log.remote_border.raise_highest_offset(5)
     assert log.apply_retention(NOW_MS) == 3
 
 
 def test_what_is_known_to_be_remote_never_falls() -> None:
     log = three_segments(highest_remote=3)
-    log.note_highest_offset_in_remote_storage(1)
+    log.remote_border.raise_highest_offset(1)
     assert log.highest_offset_in_remote_storage == 3
-    log.forget_remote_log()
-    log.note_highest_offset_in_remote_storage(-1)
-    assert (log.highest_offset_in_remote_storage, log.is_remote_log_known) == (3, True)
+    log.remote_border.forget()
+    log.remote_border.raise_highest_offset(-1)
+    assert (log.highest_offset_in_remote_storage, log.remote_border.is_remote_log_known) == (3, True)
 
 
 def test_a_follower_notes_only_what_it_has_copied_of_what_is_remote() -> None:
@@ -123,8 +123,8 @@ def test_a_log_that_is_cut_no_longer_takes_for_remote_what_it_will_write_anew() 
 
 def test_an_untiered_log_notes_nothing_and_starts_where_its_local_part_does() -> None:
     log = three_segments(replace(TIERED, remote_storage_enable=False, retention_bytes=0))
-    log.note_highest_offset_in_remote_storage(3)
-    assert (log.highest_offset_in_remote_storage, log.is_remote_log_known) == (-1, False)
+    log.remote_border.raise_highest_offset(3)
+    assert (log.highest_offset_in_remote_storage, log.remote_border.is_remote_log_known) == (-1, False)
     assert not log.advance_log_start_offset_from_remote(2)
     log.apply_retention(NOW_MS)
     assert log.log_start_offset == log.local_log_start_offset == 6
@@ -174,7 +174,7 @@ def test_tiering_that_is_switched_off_leaves_the_log_with_its_local_part() -> No
     log.apply_retention(NOW_MS)
     log.update_config(replace(TIERED, remote_storage_enable=False, remote_log_delete_on_disable=True))
     assert log.log_start_offset == log.local_log_start_offset == 4
-    assert (log.highest_offset_in_remote_storage, log.is_remote_log_known) == (-1, False)
+    assert (log.highest_offset_in_remote_storage, log.remote_border.is_remote_log_known) == (-1, False)
     assert log.leader_epochs.entries == [EpochEntry(0, 4)]
     log.update_config(TIERED)
     assert log.remote_log_enabled
@@ -184,12 +184,12 @@ def test_tiering_that_is_switched_off_leaves_the_log_with_its_local_part() -> No
 def test_the_active_segment_is_rolled_when_it_is_due_so_that_it_can_be_copied() -> None:
     log = tiered_log(replace(TIERED, local_retention_ms=1_000, local_retention_bytes=-1))
     append(log, "a", timestamps=NOW_MS)
-    log.note_highest_offset_in_remote_storage(-1)
+    log.remote_border.raise_highest_offset(-1)
     assert log.apply_retention(NOW_MS + 1_000) == 0
     assert len(log.segments) == 1
     assert log.apply_retention(NOW_MS + 1_001) == 0
     assert log.segments.base_offsets == [0, 1]
-    log.note_highest_offset_in_remote_storage(0)
+    log.remote_border.raise_highest_offset(0)
     assert log.apply_retention(NOW_MS + 1_001) == 1
     assert (log.log_start_offset, log.local_log_start_offset) == (0, 1)
 
@@ -200,7 +200,7 @@ def test_opening_keeps_start_and_epochs_of_what_is_only_remote() -> None:
     for epoch in range(3):
         append(log, "a", "b", leader_epoch=epoch)
         log.roll(NOW_MS)
-    log.note_highest_offset_in_remote_storage(3)
+    log.remote_border.raise_highest_offset(3)
     log.apply_retention(NOW_MS)
     log.advance_log_start_offset(1)
     log.close(clean=True, now_ms=NOW_MS)
@@ -221,7 +221,7 @@ def test_a_cut_below_the_local_part_keeps_what_is_remote() -> None:
     for epoch in range(3):
         append(log, "a", "b", leader_epoch=epoch)
         log.roll(NOW_MS)
-    log.note_highest_offset_in_remote_storage(3)
+    log.remote_border.raise_highest_offset(3)
     log.apply_retention(NOW_MS)
     assert log.truncate_to(3, NOW_MS, below_high_watermark=True)
     assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 3, 3)
@@ -329,9 +329,9 @@ def test_local_look_ups_by_timestamp_begin_at_the_local_start() -> None:
     for index in range(3):
         append(log, "a", "b", timestamps=[index * 10, index * 10 + 5])
         log.roll(NOW_MS)
-    log.note_highest_offset_in_remote_storage(1)
+    log.remote_border.raise_highest_offset(1)
     log.apply_retention(NOW_MS)
-    found = completed(log.offset_for_timestamp(0))
+    found = completed(log.timestamps.first_record_from(0))
     assert found is not None
     assert (found.offset, found.timestamp) == (2, 10)
 
@@ -351,7 +351,7 @@ def test_epochs_that_were_rebuilt_from_local_records_do_not_raise_the_log_start_
     for epoch in range(3):
         append(log, "a", "b", leader_epoch=epoch)
         log.roll(NOW_MS)
-    log.note_highest_offset_in_remote_storage(3)
+    log.remote_border.raise_highest_offset(3)
     log.apply_retention(NOW_MS)
     log.close(clean=True, now_ms=NOW_MS)
     path = f"{log.directory}/leader-epoch-checkpoint"
@@ -375,7 +375,7 @@ def test_a_default_of_compaction_gives_up_nothing_of_a_tiered_log_now_or_at_the_
     for _ in range(3):
         append(log, "a", "b")
         log.roll(NOW_MS)
-    log.note_highest_offset_in_remote_storage(3)
+    log.remote_border.raise_highest_offset(3)
     log.apply_retention(NOW_MS)
     compacted = replace(TIERED, cleanup_policy=("compact",))
     log.update_config(compacted)

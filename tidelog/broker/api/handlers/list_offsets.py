@@ -176,7 +176,7 @@ class ListOffsetsHandler:
                 if found is not None and found.offset >= log.log_start_offset:
                     return found
                 if found is None and log.local_log_start_offset == local_log_start_offset:
-                    return await self._slices.complete(log.offset_for_timestamp(timestamp))
+                    return await self._slices.complete(log.timestamps.first_record_from(timestamp))
 
         def check() -> None:
             if self._replicas.partition(name) is not partition:
@@ -250,9 +250,9 @@ def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> 
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _tier_border(log, timestamp) if log.remote_log_enabled else NOT_FOUND
     if timestamp == MAX_TIMESTAMP:
-        found = yield from log.max_timestamp_offset()
+        found = yield from log.timestamps.newest_record()
     else:
-        found = yield from log.offset_for_timestamp(timestamp, partition.upper_bound(isolation))
+        found = yield from log.timestamps.first_record_from(timestamp, partition.upper_bound(isolation))
     if found is None or found.offset >= partition.upper_bound(isolation):
         return NOT_FOUND
     return found

@@ -187,13 +187,13 @@ class LogCleaner:
     def _failed(self, log: PartitionLog, error: Exception) -> None:
         cause = error.__cause__ if isinstance(error, KafkaError) else error
         if isinstance(error, StorageFailure):
-            self._logs.disk_failed(log, error)
+            self._logs.directories.disk_failed(log, error)
         elif isinstance(cause, OSError) and cause.errno in _PASSING:
             # A smaller log may fit on the disk and free space there.
             self._postponed.add(log)
             logger.warning("Cannot compact %s now: %s; it is retried later", log.topic_partition, cause)
         elif isinstance(cause, OSError):
-            self._logs.disk_failed(log, StorageFailure(log.directory, "compaction", str(cause)))
+            self._logs.directories.disk_failed(log, StorageFailure(log.directory, "compaction", str(cause)))
         else:
             self.uncleanable.add(log)
             logger.error(
@@ -204,11 +204,11 @@ class LogCleaner:
             )
 
     async def _write_checkpoints(self) -> None:
-        for work in self._logs.planned_checkpoints(CheckpointKind.FIRST_DIRTY_OFFSET):
+        for work in self._logs.maintenance.planned_checkpoints(CheckpointKind.FIRST_DIRTY_OFFSET):
             try:
                 await asyncio.get_running_loop().run_in_executor(self._thread, work.run)
             except (OSError, StorageFailure) as error:
-                self._logs.work_failed(work, error)
+                self._logs.maintenance.work_failed(work, error)
 
 
 def _limits(config: BrokerConfig) -> CleaningLimits:

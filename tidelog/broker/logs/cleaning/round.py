@@ -112,9 +112,9 @@ class CleaningRound:
         replaced = [source.segment for source in group]
         # Retention may have deleted some of these segments.
         if not is_wanted() or any(log.segments.floor(one.base_offset) is not one for one in replaced):
-            log.discard_cleaned(cleaned)
+            log.replacement.discard(cleaned)
             raise CleaningAborted
-        log.replace_segments(cleaned, replaced, self._clock.wall_ms())
+        log.replacement.replace(cleaned, replaced, self._clock.wall_ms())
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """Return the result of `work`, which runs in a thread.

@@ -91,7 +91,7 @@ class LogsPart:
         self._report_failed_directories()
         image = self._store.image
         self._cordon(self._context.config, image)
-        self.manager.set_strays_aside(self.replicas.assigned_partitions(image), now_ms)
+        self.manager.retire_strays(self.replicas.assigned_partitions(image), now_ms)
         self._store.subscribe(self.throttles.apply)
         self._store.subscribe(self._apply_settings)
         self._store.subscribe(self._apply_partitions)
@@ -100,7 +100,7 @@ class LogsPart:
     def close(self) -> None:
         """Flush all logs and mark the directories as closed cleanly; nothing is written afterwards."""
         self._is_closed = True
-        self.manager.on_offline = None
+        self.manager.directories.on_offline = None
         self.manager.shutdown(self._clock.wall_ms(), self._lifecycle.broker_epoch)
 
     def _log_config(self, topic: str) -> LogConfig:
@@ -110,7 +110,7 @@ class LogsPart:
 
     def _report_failed_directories(self) -> None:
         """Report the directories whose logs could not be opened; from now on, report each that fails."""
-        self.manager.on_offline = self._on_directory_failed
+        self.manager.directories.on_offline = self._on_directory_failed
         for directory in self.manager.directories:
             if directory.offline_reason is not None:
                 self._on_directory_failed(directory)
@@ -122,11 +122,11 @@ class LogsPart:
         # A directory that could not be used at the start has no id, and is not registered.
         if directory_id is not None:
             self._lifecycle.report_offline_directory(directory_id)
-        if not self.manager.online_directories:
+        if not self.manager.directories.online:
             self._context.failure.report("every log directory is offline")
 
     def _on_flush_failed(self, log: PartitionLog, failure: StorageFailure) -> None:
-        self.manager.disk_failed(log, failure)
+        self.manager.directories.disk_failed(log, failure)
 
     # ---- metadata updates
 

@@ -238,7 +238,7 @@ def test_kip_1066_a_cordoned_log_dir_says_so(replicas: Replicas) -> None:
 
 
 def test_an_offline_log_dir_says_so(replicas: Replicas) -> None:
-    replicas.logs.take_offline(replicas.logs.directories[0], "the disk is gone")
+    replicas.logs.directories.take_offline(replicas.logs.directories[0], "the disk is gone")
     (answer,) = completed(
         DescribeLogDirsHandler(replicas.logs).handle(context(4), DescribeLogDirsRequest())
     ).results

@@ -129,7 +129,7 @@ def test_each_end_of_both_parts_has_its_answer() -> None:
 
 def test_kip_1023_what_waits_for_its_copy_is_not_known_before_remote_storage_is() -> None:
     border = Border()
-    border.log.lose_remote_log()
+    border.log.remote_border.on_remote_log_deleted()
     assert border.answer(LATEST_TIERED) == (-1, -1, -1)
     assert border.answer(EARLIEST_PENDING_UPLOAD) == (-1, -1, -1)
     border.log.advance_log_start_offset(4)
@@ -337,18 +337,18 @@ def test_records_of_the_remote_part_are_deleted_by_the_log_start_alone() -> None
 
 def test_a_new_epoch_makes_leader_and_follower_ask_again_what_is_remote() -> None:
     border = Border()
-    assert border.log.is_remote_log_known
+    assert border.log.remote_border.is_remote_log_known
     placed = border.replicas.image.topics_by_name["t"].partitions[0]
     border.partition.make_leader(placed)
-    assert border.log.is_remote_log_known, "the same epoch goes on"
+    assert border.log.remote_border.is_remote_log_known, "the same epoch goes on"
     next_epoch = replace(
         placed, leader_epoch=placed.leader_epoch + 1, partition_epoch=placed.partition_epoch + 1
     )
     border.partition.make_leader(next_epoch)
-    assert not border.log.is_remote_log_known
+    assert not border.log.remote_border.is_remote_log_known
     assert border.log.highest_offset_in_remote_storage == 3
-    border.log.note_highest_offset_in_remote_storage(3)
+    border.log.remote_border.raise_highest_offset(3)
     border.partition.make_follower(
         replace(placed, leader=NODE + 1, leader_epoch=next_epoch.leader_epoch + 1, partition_epoch=9)
     )
-    assert not border.log.is_remote_log_known
+    assert not border.log.remote_border.is_remote_log_known

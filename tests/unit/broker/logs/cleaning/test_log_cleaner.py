@@ -157,7 +157,7 @@ async def test_a_damaged_log_is_set_aside_and_the_others_go_on(
     healthy = world.log("healthy")
     await eventually(lambda: is_compacted(healthy))
     assert "Cannot compact damaged-0: " in caplog.text and "checksum" in caplog.text
-    assert len(world.logs.online_directories) == 2
+    assert len(world.logs.directories.online) == 2
     found = exposed(metrics, "kafka_log_logcleaner")
     assert found["manager_uncleanable_bytes"] in (0, damaged.size_bytes)
     assert found["_deadthreadcount"] == 0
@@ -169,7 +169,7 @@ async def test_a_full_disk_is_waited_for(world: World, caplog: pytest.LogCapture
     world.disk.free_bytes = 10
     world.cleaner.start()
     await eventually(lambda: "it is retried later" in caplog.text)
-    assert len(world.logs.online_directories) == 2 and not world.cleaner.uncleanable
+    assert len(world.logs.directories.online) == 2 and not world.cleaner.uncleanable
     assert len(read_log(log)) == 6
     world.disk.free_bytes = None
     await eventually(lambda: is_compacted(log))
@@ -194,7 +194,7 @@ async def test_a_failing_disk_takes_its_directory_offline(world: World) -> None:
     log = world.log("t")
     world.disk.fail_next_fsync(".log.cleaned")
     world.cleaner.start()
-    await eventually(lambda: len(world.logs.online_directories) == 1)
+    await eventually(lambda: len(world.logs.directories.online) == 1)
     assert log.failure is not None
 
 
@@ -265,7 +265,7 @@ async def test_a_deleted_partition_ends_its_compaction_in_silence(
     world.logs.delete_all([log.topic_partition], 0)
     world.thread.free.set()
     await eventually(lambda: not world.cleaner._in_progress)
-    assert len(world.logs.online_directories) == 2 and not world.cleaner.uncleanable
+    assert len(world.logs.directories.online) == 2 and not world.cleaner.uncleanable
     assert not caplog.records
 
 

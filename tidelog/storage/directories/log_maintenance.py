@@ -1,0 +1,74 @@
+"""Periodic work on all logs of a node: retention, removal of deleted files, checkpoints, flushes, producers.
+
+A scheduler calls these methods at their intervals. Slow work is returned to the caller, which runs it in
+another thread.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tidelog.storage.directories.directory_checkpoints import CheckpointKind
+from tidelog.storage.directories.directory_work import DirectoryWork
+from tidelog.storage.directories.log_directories import LogDirectories
+from tidelog.storage.disk.errors import is_descriptor_shortage
+from tidelog.storage.log.partition_log import PartitionLog
+
+
+class LogMaintenance:
+    """Maintains the logs in the directories that are online."""
+
+    def __init__(self, directories: LogDirectories) -> None:
+        self._directories = directories
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Delete expired segments of every log; return their number (log.retention.check.interval.ms)."""
+        return self._directories.run_in_each(lambda directory: directory.apply_retention(now_ms))
+
+    def planned_removals(self, now_ms: int) -> list[DirectoryWork]:
+        """Return the removals of files that were deleted file.delete.delay.ms ago, for another thread."""
+        return [
+            DirectoryWork(
+                each,
+                "removal of deleted files",
+                partial(each.remove, paths),
+                plan_again=partial(each.put_back_expired, paths, now_ms),
+            )
+            for each in self._directories.online
+            if (paths := each.take_expired(now_ms))
+        ]
+
+    def planned_checkpoints(self, kind: CheckpointKind) -> list[DirectoryWork]:
+        """Return the writes of a checkpoint in every directory where it has changed, for another thread."""
+        self._directories.take_failed_offline()
+        return [
+            DirectoryWork(each, f"{kind.value} checkpoint", write)
+            for each in self._directories.online
+            if (write := each.checkpoints.planned(kind)) is not None
+        ]
+
+    def work_failed(self, work: DirectoryWork, error: Exception) -> None:
+        """Take the directory of failed work offline; nothing is retried.
+
+        If no descriptor was available, the disk has not failed: the work is planned again.
+        """
+        if work.plan_again is not None and is_descriptor_shortage(error):
+            work.plan_again()
+        self._directories.operation_failed(work.directory, error, work.name)
+
+    def report_faults(self) -> None:
+        """Log how often operations were refused since the last call, and faults that have ended."""
+        for directory in self._directories.online:
+            directory.faults.report()
+
+    def remove_expired_producers(self, now_ms: int) -> None:
+        """Remove idle producers of every log (producer.id.expiration.check.interval.ms)."""
+        for log in self._directories.logs:
+            log.producers.remove_expired(now_ms)
+
+    def logs_to_flush(self, now_ms: int) -> list[PartitionLog]:
+        """Return the logs whose flush.messages or flush.ms is reached, or that have sealed a segment.
+
+        For each the caller runs `flush_plan()` in another thread, then calls `flushed` or `disk_failed`.
+        """
+        return [log for log in self._directories.logs if log.needs_flush(now_ms)]
