@@ -145,6 +145,38 @@ def test_no_module_has_a_single_assignment_only(modules: dict[str, ast.Module]) 
     assert trivial == []
 
 
+def test_benchmarks_import_nothing_of_the_tests() -> None:
+    assert importers("benchmarks", of="tests") == []
+
+
+def test_only_tests_of_benchmarks_and_of_kafkas_programs_import_benchmarks() -> None:
+    """The command lines of Kafka belong to the benchmarks; tests/kafka starts its brokers with them."""
+    allowed = ("tests/unit/benchmarks/", "tests/kafka/", "tests/spark/kafka_source/")
+    assert [name for name in importers("tests", of="benchmarks") if not name.startswith(allowed)] == []
+
+
+def importers(folder: str, *, of: str) -> list[str]:
+    """Return the files in `folder` that import the top-level package `of`."""
+    return [
+        str(path.relative_to(ROOT))
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if any(
+            name.partition(".")[0] == of
+            for node in ast.walk(ast.parse(path.read_text()))
+            for name in absolute_imports(node)
+        )
+    ]
+
+
+def absolute_imports(node: ast.AST) -> list[str]:
+    """Return the absolute module names of an import statement; none for any other node."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+        return [node.module]
+    return []
+
+
 def test_no_seed_or_name_comes_from_hash() -> None:
     """Python's hash of a string differs from process to process, so that such a seed repeats nothing.
 

@@ -25,10 +25,10 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 
+from benchmarks.kafka.programs import Engine, Programs
 from benchmarks.processes import KIBIBYTE, BenchmarkError, tree_cpu_seconds
 from benchmarks.tiered_broker import s3_store
-from tests.harness.kafka.programs import Engine, Programs
-from tests.harness.ports import free_ports
+from tidelog.local_cluster.ports import free_ports
 
 START_WITHIN_S: Final = 60.0
 STOP_WITHIN_S: Final = 30.0

@@ -9,7 +9,7 @@ from time import perf_counter
 from benchmarks.figures import Figure
 from benchmarks.suites.effort import Effort
 from benchmarks.suites.replication import VICTIM, WHOLE_WITHIN_S, three_nodes
-from tests.harness.failover.watch import Watch
+from benchmarks.topic_watch import TopicWatch
 from tidelog.clients.admin.admin import Admin
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
@@ -26,14 +26,14 @@ def controller(effort: Effort) -> Iterator[Figure]:
     """
     count = int(PARTITIONS * effort.scale)
     with three_nodes() as cluster:
-        watch = Watch(cluster, TOPIC)
+        watch = TopicWatch(cluster, TOPIC)
         asyncio.run(_create(cluster.bootstrap_servers, count))
         asyncio.run(watch.until_whole(WHOLE_WITHIN_S))
         cluster.kill(VICTIM)
         taken = asyncio.run(watch.until_led_without(VICTIM, WHOLE_WITHIN_S))
         yield Figure(name=f"failover of a node of {count:,} partitions", value=taken, unit="s")
     with three_nodes(timeouts={}) as cluster:
-        watch = Watch(cluster, TOPIC)
+        watch = TopicWatch(cluster, TOPIC)
         began = perf_counter()
         asyncio.run(_create(cluster.bootstrap_servers, count))
         asyncio.run(watch.until_whole(WHOLE_WITHIN_S))

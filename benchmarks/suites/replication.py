@@ -18,9 +18,9 @@ from benchmarks.figures import Compared, Figure
 from benchmarks.file_memory import touch_file_memory
 from benchmarks.processes import BrokerProcess, run_load
 from benchmarks.suites.effort import KIBIBYTE, MEBIBYTE, MEGA, Effort, size_name
-from tests.harness.failover.run import SETTINGS
-from tests.harness.failover.watch import Watch
+from benchmarks.topic_watch import TopicWatch
 from tidelog.local_cluster.cluster import LocalCluster
+from tidelog.local_cluster.layout import QUICK_TIMEOUTS
 
 THROUGHPUT_AT_LEAST = 0.25
 # What has not reached the followers is not there for readers: with acks=1 it would count as missing.
@@ -31,10 +31,18 @@ FAILOVERS = 6
 NODES = 3
 WHOLE_WITHIN_S = 120.0
 VICTIM = 3
+TIMEOUTS = {
+    **QUICK_TIMEOUTS,
+    # Separate processes receive the fetches of the others in time although the timeout is short.
+    "controller.quorum.fetch.timeout.ms": "500",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "4",
+    "leader.imbalance.check.interval.seconds": "10",
+}
 
 
 @contextmanager
-def three_nodes(timeouts: Mapping[str, str] = SETTINGS, **settings: str) -> Iterator[LocalCluster]:
+def three_nodes(timeouts: Mapping[str, str] = TIMEOUTS, **settings: str) -> Iterator[LocalCluster]:
     """A cluster that runs for the length of the block, on an empty folder that goes with it."""
     folder = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
     chosen = {
@@ -103,7 +111,7 @@ def _latency(effort: Effort) -> Iterator[Figure]:
 def _failover(count: int) -> Iterator[Figure]:
     """Nodes are killed one after the other; how long until their partitions are led elsewhere."""
     with three_nodes() as cluster:
-        watch = Watch(cluster, "failover")
+        watch = TopicWatch(cluster, "failover")
         run_load(
             "librdkafka",
             kind="fill",
@@ -121,7 +129,7 @@ def _failover(count: int) -> Iterator[Figure]:
     yield Figure(name="failover after kill -9, most", value=taken[-1], unit="s")
 
 
-async def _one_failover(cluster: LocalCluster, watch: Watch, node_id: int) -> float:
+async def _one_failover(cluster: LocalCluster, watch: TopicWatch, node_id: int) -> float:
     await watch.until_whole(WHOLE_WITHIN_S)
     await asyncio.to_thread(cluster.kill, node_id)
     taken = await watch.until_led_without(node_id, WHOLE_WITHIN_S)
@@ -132,7 +140,7 @@ async def _one_failover(cluster: LocalCluster, watch: Watch, node_id: int) -> fl
 def _catch_up(size_bytes: int) -> Iterator[Figure]:
     """An empty node with the same id, until all of it is in sync; beside a copy of the same files."""
     with three_nodes(min_insync_replicas="1") as cluster:
-        watch = Watch(cluster, "catch-up")
+        watch = TopicWatch(cluster, "catch-up")
         run_load(
             "librdkafka",
             kind="fill",

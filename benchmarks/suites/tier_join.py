@@ -18,9 +18,9 @@ from typing import Final, NamedTuple
 from benchmarks.figures import Figure
 from benchmarks.processes import BenchmarkError, run_load
 from benchmarks.suites.effort import KIBIBYTE, MEBIBYTE, MEGA, Effort
+from benchmarks.suites.replication import TIMEOUTS
 from benchmarks.tiered_broker import HURRIED, TIERED
-from tests.harness.failover.run import SETTINGS
-from tests.harness.failover.watch import Watch
+from benchmarks.topic_watch import TopicWatch
 from tidelog.clients.admin.admin import Admin
 from tidelog.demo.tier_view import Border, TierView
 from tidelog.local_cluster.cluster import LocalCluster
@@ -65,7 +65,7 @@ def tier_join(effort: Effort) -> Iterator[Figure]:
 
 def _join(size_bytes: int, *, is_tiered: bool) -> _Joined:
     folder = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
-    settings = {**SETTINGS, **HURRIED, "num.partitions": str(PARTITIONS), "min.insync.replicas": "1"}
+    settings = {**TIMEOUTS, **HURRIED, "num.partitions": str(PARTITIONS), "min.insync.replicas": "1"}
     cluster = LocalCluster.create(
         folder / "cluster", NODES, settings=tiered_settings(folder, NODES, settings)
     )
@@ -84,7 +84,7 @@ def _join(size_bytes: int, *, is_tiered: bool) -> _Joined:
             batch_bytes=MEBIBYTE // 2,
             partition_bytes=size_bytes // PARTITIONS,
         )
-        watch = Watch(cluster, TOPIC)
+        watch = TopicWatch(cluster, TOPIC)
         asyncio.run(watch.until_whole(WHOLE_WITHIN_S))
         if is_tiered:
             asyncio.run(_until_tiered(cluster, view))

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from benchmarks.figures import Compared, Figure
 from benchmarks.processes import run_load
+from benchmarks.relay import Relay, relay
 from benchmarks.suites.effort import KIBIBYTE, MEBIBYTE, Effort
 from benchmarks.tiered_broker import TIERED, TieredBroker, s3_store, tiered_broker
-from tests.support.s3.fault_proxy import FaultProxy, fault_proxy, silence
 
 TOPIC: Final = "turns"
 BATCH_BYTES: Final = 16 * KIBIBYTE
@@ -31,16 +31,16 @@ INTERVALS: Final = {
 CONFIGS: Final = {**TIERED, "segment.bytes": str(MEBIBYTE)}
 RATIO_AT_MOST: Final = 1.5
 
-OUTAGES: Final[dict[str, Callable[[FaultProxy], object]]] = {
-    "gone": lambda proxy: proxy.go_down(),
-    "silent": lambda proxy: proxy.inject(silence()),
+OUTAGES: Final[dict[str, Callable[[Relay], object]]] = {
+    "gone": Relay.refuse,
+    "silent": Relay.silence,
 }
 
 
 def tier_outage(effort: Effort) -> Iterator[Figure]:
     """Latencies of local produce and consume and of topic creation, with the outage and without."""
-    with s3_store() as server, fault_proxy(server.values["s3.endpoint.url"]) as proxy:
-        store = replace(server, values={**server.values, "s3.endpoint.url": proxy.endpoint})
+    with s3_store() as server, relay(int(server.values["s3.endpoint.url"].rpartition(":")[2])) as proxy:
+        store = replace(server, values={**server.values, "s3.endpoint.url": f"http://{proxy.address}"})
         with tiered_broker(store, INTERVALS) as broker:
             broker.create(TOPIC, 1, CONFIGS)
             _measured(broker, effort, "warm-up")
@@ -48,7 +48,7 @@ def tier_outage(effort: Effort) -> Iterator[Figure]:
                 yield from _outage(outage, broker, proxy, effort)
 
 
-def _outage(outage: str, broker: TieredBroker, proxy: FaultProxy, effort: Effort) -> Iterator[Figure]:
+def _outage(outage: str, broker: TieredBroker, proxy: Relay, effort: Effort) -> Iterator[Figure]:
     rounds: list[tuple[dict[str, float], dict[str, float]]] = []
     for number in range(effort.rounds):
         broker.until_copied(TOPIC, [broker.active_start(TOPIC, 0)])
@@ -68,13 +68,12 @@ def _outage(outage: str, broker: TieredBroker, proxy: FaultProxy, effort: Effort
 
 
 @contextmanager
-def _store_is(outage: str, proxy: FaultProxy) -> Iterator[None]:
+def _store_is(outage: str, proxy: Relay) -> Iterator[None]:
     OUTAGES[outage](proxy)
     try:
         yield
     finally:
-        proxy.clear()
-        proxy.come_back()
+        proxy.restore()
 
 
 def _measured(broker: TieredBroker, effort: Effort, name: str) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.harness.kafka.programs import WITHIN_S, Engine, Programs
-from tests.harness.ports import free_ports
+from benchmarks.kafka.programs import WITHIN_S, Engine, Programs
+from tidelog.local_cluster.ports import free_ports
 
 METADATA_LOG = "__cluster_metadata-0"
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster, Node
-from tests.support.nodes.quorum_nodes import free_ports
 from tests.support.waiting import eventually
 from tidelog.base.config_definition import ConfigKind
 from tidelog.broker.config.dynamic_configs import BROKER_DEFINITIONS
@@ -23,6 +22,7 @@ from tidelog.clients.admin.admin import (
     ConfigResource,
     ResourceType,
 )
+from tidelog.local_cluster.ports import free_ports
 from tidelog.protocol.errors import KafkaError
 
 BROKER = ConfigResource(ResourceType.BROKER, "1")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.ports import free_ports
 from tests.kafka.tools import KafkaTools
 from tests.support.waiting import wait_until
+from tidelog.local_cluster.ports import free_ports
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 TIDELOG = str(Path(sys.executable).with_name("tidelog"))

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.ports import free_ports
 from tests.kafka.tools import MAIN_CLASSES
 from tests.support.waiting import wait_until
+from tidelog.local_cluster.ports import free_ports
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 OURS = 1

@@ -10,12 +10,12 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from tests.harness.ports import free_ports
 from tests.kafka.kafka_node import Engine, MixedCluster
 from tests.kafka.mixed_clients import MixedClients
 from tests.support.spark.local_spark import local_spark
 from tests.support.spark.streams import QUERY_TIMEOUT_S, Stream
 from tests.support.spark.topics import create_topic, rows_by_offset, varied_records
+from tidelog.local_cluster.ports import free_ports
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ALONE = {

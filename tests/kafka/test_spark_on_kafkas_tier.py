@@ -14,7 +14,6 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
-from tests.harness.ports import free_ports
 from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster
 from tests.kafka.mixed_clients import MixedClients
 from tests.kafka.mixed_tiering import METADATA_TOPIC, TIERED, tiered_settings
@@ -24,6 +23,7 @@ from tests.support.spark.topics import rows_by_offset, varied_records
 from tests.support.tier.audit import Borders, TierAudit
 from tests.support.tier.segment_configs import encryption_configs, key_pair, write_key_pair
 from tests.support.waiting import wait_until
+from tidelog.local_cluster.ports import free_ports
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TRANSACTIONS = "transactions"

@@ -12,14 +12,13 @@ Errors: FileNotFoundError for a folder without a cluster, ValueError for a layou
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
 from tidelog.base.randomness import SYSTEM_RANDOMNESS, new_uuid
+from tidelog.local_cluster.ports import free_ports
 from tidelog.local_cluster.tiering import metadata_topic_settings
 from tidelog.protocol.ids import uuid_text
 from tidelog.storage.directories.meta_properties import MetaProperties, MetaPropertiesFile
@@ -168,7 +167,7 @@ def new_layout(
     of its own: rack-1, rack-2, ...
     """
     addresses = list(hosts) or ["127.0.0.1"] * count
-    ports = _free_ports(2 * count) if first_port is None else list(range(first_port, first_port + 2 * count))
+    ports = free_ports(2 * count) if first_port is None else list(range(first_port, first_port + 2 * count))
     nodes = tuple(
         NodeLayout(index + 1, addresses[index], ports[index], ports[count + index]) for index in range(count)
     )
@@ -186,11 +185,3 @@ def read_layout(folder: Path) -> ClusterLayout:
         return ClusterLayout(folder.absolute(), document["cluster_id"], nodes, document["settings"], *shape)
     except (KeyError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(f"cannot read the layout of a cluster in {path}: {error}") from error
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]

@@ -6,7 +6,6 @@ import os
 import re
 import resource
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from typing import Final
 
 from tests.harness.hostile.well_behaved import TOPIC
 from tests.support.network.raw_client import RawClient
+from tidelog.local_cluster.ports import free_ports
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_topics import (
     CreatableTopic,
@@ -137,7 +137,7 @@ class Target:
 
     def start(self) -> None:
         """Start the broker on its directory and wait until it serves."""
-        self._metrics_port = _free_port()
+        (self._metrics_port,) = free_ports(1)
         values = {
             "log.dirs": str(self.directory / "data"),
             "metrics.port": str(self._metrics_port),
@@ -280,10 +280,3 @@ def _until_no_error(ask: Callable[[], int]) -> None:
         if time.monotonic() > deadline:
             raise TargetError(f"the coordinators are not ready: {ErrorCode(code).name}")
         time.sleep(POLL_S)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port

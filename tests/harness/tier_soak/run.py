@@ -17,11 +17,11 @@ from typing import Any, Final
 
 import boto3
 
-from benchmarks.processes import ServerProcess
 from tests.harness.failover.run import SETTINGS
 from tests.harness.tier_soak.faults import Storm, Weather
 from tests.harness.tier_soak.records import Reader, Writer
 from tests.support.s3.fault_proxy import FaultProxy, fault_proxy
+from tests.support.s3.server_process import s3_server_process
 from tests.support.tier.audit import Borders, TierAudit
 from tidelog.clients.admin.admin import Admin
 from tidelog.local_cluster.cluster import LocalCluster
@@ -107,8 +107,7 @@ class TierSoak:
         """Do it."""
         began = time.monotonic()
         with ExitStack() as stack:
-            server = stack.enter_context(ServerProcess("benchmarks.servers.s3"))
-            self._endpoint = f"http://{server.address}"
+            self._endpoint = stack.enter_context(s3_server_process(BUCKET))
             proxy = stack.enter_context(fault_proxy(self._endpoint, self._options.seed))
             stack.callback(self._end_all)
             self._start(proxy)

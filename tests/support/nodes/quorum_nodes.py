@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
-from tests.harness.ports import free_ports
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import Survival
 from tests.support.metadata.images import CLUSTER_ID
@@ -23,6 +22,7 @@ from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.quorum.quorum import Quorum
 from tidelog.local_cluster.layout import QUICK_TIMEOUTS
+from tidelog.local_cluster.ports import free_ports
 from tidelog.protocol.codec import decode
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.framing import encode_request, read_response_header

@@ -1,1 +1,0 @@
-"""Brokers of Apache Kafka and of Tidelog as processes of this machine."""
