@@ -41,9 +41,9 @@ def _group(key: str, kind: ConfigKind, default: ConfigValue, words: str, **limit
     return ConfigDefinition(key=key, kind=kind, default=default, documentation=words, **limits)
 
 
-_SESSION: Final = "Time without a heartbeat after which a member is removed."
-_HEARTBEAT: Final = "Time between two heartbeats of a member."
-_ASSIGNMENT: Final = "Shortest time between two assignments of the group."
+_SESSION: Final = "The time in milliseconds without a heartbeat after which a member is removed."
+_HEARTBEAT: Final = "The interval in milliseconds at which members send heartbeats."
+_ASSIGNMENT: Final = "The minimum time in milliseconds between two assignments of the group."
 
 GROUP_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
     (
@@ -55,31 +55,51 @@ GROUP_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "share.auto.offset.reset",
             ConfigKind.STRING,
             "latest",
-            "Where a share group starts in a partition that it has not read yet.",
+            "The offset at which a share group without an offset starts: latest, earliest, or "
+            "by_duration: with an "
+            "ISO 8601 duration.",
             check=_share_offset_reset,
         ),
-        _number("share.delivery.count.limit", 5, 2, "Deliveries of a record before it counts as failed."),
+        _number("share.delivery.count.limit", 5, 2, "The maximum number of deliveries of a record."),
         _number("share.heartbeat.interval.ms", 5000, 1, _HEARTBEAT),
         _group(
             "share.isolation.level",
             ConfigKind.STRING,
             "read_uncommitted",
-            "Whether a share group waits for transactions to end.",
+            "Whether a share group receives records of open and aborted transactions "
+            "(read_uncommitted) or only "
+            "of committed ones (read_committed).",
             valid_values=("read_committed", "read_uncommitted"),
         ),
-        _number("share.partition.max.record.locks", 2000, 100, "Records of a partition held at once."),
-        _number("share.record.lock.duration.ms", 30_000, 1000, "Time for which a member holds a record."),
+        _number(
+            "share.partition.max.record.locks",
+            2000,
+            100,
+            "The maximum number of acquired records of a partition.",
+        ),
+        _number(
+            "share.record.lock.duration.ms",
+            30_000,
+            1000,
+            "The time in milliseconds for which a member acquires a record.",
+        ),
         _group(
             "share.renew.acknowledge.enable",
             ConfigKind.BOOLEAN,
             True,
-            "Whether members may hold a record for longer.",
+            "Whether a member can extend the time for which it has acquired a record.",
         ),
         _number("share.session.timeout.ms", 45_000, 1, _SESSION),
         _number("streams.assignment.interval.ms", 1000, 0, _ASSIGNMENT),
         _number("streams.heartbeat.interval.ms", 5000, 1, _HEARTBEAT),
-        _number("streams.initial.rebalance.delay.ms", 3000, 0, "Time a new group waits for more members."),
-        _number("streams.num.standby.replicas", 0, 0, "Standby copies of each streams task."),
+        _number(
+            "streams.initial.rebalance.delay.ms",
+            3000,
+            0,
+            "The time in milliseconds that the coordinator waits for more members before the first "
+            "rebalance.",
+        ),
+        _number("streams.num.standby.replicas", 0, 0, "The number of standby replicas of each streams task."),
         _number("streams.session.timeout.ms", 45_000, 1, _SESSION),
     )
 )

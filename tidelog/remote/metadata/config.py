@@ -23,23 +23,65 @@ def _check_retention(value: ConfigValue) -> str | None:
 
 _FIELDS: Final = {
     "partitions": ConfigDefinition(
-        key=f"{_TOPIC}.num.partitions", kind=ConfigKind.INT, default=50, minimum=1
+        key=f"{_TOPIC}.num.partitions",
+        kind=ConfigKind.INT,
+        default=50,
+        minimum=1,
+        documentation=(
+            "The number of partitions of the metadata topic. Do not change it after the topic has been "
+            "created."
+        ),
     ),
     "replication_factor": ConfigDefinition(
-        key=f"{_TOPIC}.replication.factor", kind=ConfigKind.SHORT, default=3, minimum=1
+        key=f"{_TOPIC}.replication.factor",
+        kind=ConfigKind.SHORT,
+        default=3,
+        minimum=1,
+        documentation="The replication factor of the metadata topic.",
     ),
     "retention_ms": ConfigDefinition(
-        key=f"{_TOPIC}.retention.ms", kind=ConfigKind.LONG, default=-1, minimum=-1, check=_check_retention
+        key=f"{_TOPIC}.retention.ms",
+        kind=ConfigKind.LONG,
+        default=-1,
+        minimum=-1,
+        check=_check_retention,
+        documentation=(
+            "The time in milliseconds for which records of the metadata topic are retained. -1 means no "
+            "limit."
+        ),
     ),
-    "min_isr": ConfigDefinition(key=f"{_TOPIC}.min.isr", kind=ConfigKind.SHORT, default=2, minimum=1),
+    "min_isr": ConfigDefinition(
+        key=f"{_TOPIC}.min.isr",
+        kind=ConfigKind.SHORT,
+        default=2,
+        minimum=1,
+        documentation=(
+            "The topic config min.insync.replicas of the metadata topic; at most the replication factor "
+            "is used."
+        ),
+    ),
     "consume_wait_ms": ConfigDefinition(
-        key="remote.log.metadata.consume.wait.ms", kind=ConfigKind.LONG, default=120_000, minimum=0
+        key="remote.log.metadata.consume.wait.ms",
+        kind=ConfigKind.LONG,
+        default=120_000,
+        minimum=0,
+        documentation=(
+            "The maximum time in milliseconds to wait until a record that was written has been read back."
+        ),
     ),
     "initialization_retry_max_timeout_ms": ConfigDefinition(
-        key=f"{_RETRY}.max.timeout.ms", kind=ConfigKind.LONG, default=120_000, minimum=0
+        key=f"{_RETRY}.max.timeout.ms",
+        kind=ConfigKind.LONG,
+        default=120_000,
+        minimum=0,
+        documentation="The maximum time in milliseconds to reach the metadata topic at the start.",
     ),
     "initialization_retry_interval_ms": ConfigDefinition(
-        key=f"{_RETRY}.interval.ms", kind=ConfigKind.LONG, default=100, minimum=0
+        key=f"{_RETRY}.interval.ms",
+        kind=ConfigKind.LONG,
+        default=100,
+        minimum=0,
+        documentation="The initial time in milliseconds before a failed initialization is retried.",
     ),
 }
 CONFIGS: Final = table(_FIELDS.values())

@@ -69,13 +69,37 @@ def _cache(prefix: str, size: int, retention_ms: int) -> list[ConfigDefinition]:
             kind=ConfigKind.LONG,
             default=size,
             minimum=-1,
-            documentation="Size limit; -1 is no limit.",
+            documentation=(
+                "The maximum size of the cache, in bytes, or in entries for manifests. -1 means no limit."
+            ),
         ),
-        ConfigDefinition(key=f"{prefix}retention.ms", kind=ConfigKind.LONG, default=retention_ms, minimum=-1),
         ConfigDefinition(
-            key=f"{prefix}thread.pool.size", kind=ConfigKind.INT, default=0, minimum=0, maximum=1024
+            key=f"{prefix}retention.ms",
+            kind=ConfigKind.LONG,
+            default=retention_ms,
+            minimum=-1,
+            documentation=(
+                "The time in milliseconds without a read after which an entry is removed. -1 means no limit."
+            ),
         ),
-        ConfigDefinition(key=f"{prefix}get.timeout.ms", kind=ConfigKind.LONG, default=10_000, minimum=1),
+        ConfigDefinition(
+            key=f"{prefix}thread.pool.size",
+            kind=ConfigKind.INT,
+            default=0,
+            minimum=0,
+            maximum=1024,
+            documentation=(
+                "The number of read-ahead threads of the chunk cache. 0 means the number of cores, at "
+                "least 8."
+            ),
+        ),
+        ConfigDefinition(
+            key=f"{prefix}get.timeout.ms",
+            kind=ConfigKind.LONG,
+            default=10_000,
+            minimum=1,
+            documentation="The maximum time in milliseconds to wait for an entry that is being fetched.",
+        ),
     ]
 
 
@@ -86,43 +110,115 @@ CONFIGS: Final = table(
             kind=ConfigKind.CLASS,
             required=True,
             non_empty=True,
-            documentation="filesystem, s3, fsspec, or the name of a class of Aiven's plugin.",
+            documentation=(
+                "The object store: filesystem, s3, fsspec, or the class of Aiven's plugin for the first two."
+            ),
         ),
         ConfigDefinition(
-            key="segment.format", kind=ConfigKind.STRING, default="kafka", valid_values=("kafka",)
+            key="segment.format",
+            kind=ConfigKind.STRING,
+            default="kafka",
+            valid_values=("kafka",),
+            documentation="The format of the segments in remote storage.",
         ),
-        ConfigDefinition(key="key.prefix", kind=ConfigKind.STRING, default=""),
-        ConfigDefinition(key="key.prefix.mask", kind=ConfigKind.BOOLEAN, default=False),
         ConfigDefinition(
-            key="chunk.size", kind=ConfigKind.INT, default=4 * 1024 * 1024, minimum=1, maximum=_INT_MAX // 2
+            key="key.prefix",
+            kind=ConfigKind.STRING,
+            default="",
+            documentation="The prefix of the keys of all objects.",
         ),
-        ConfigDefinition(key="compression.enabled", kind=ConfigKind.BOOLEAN, default=False),
-        ConfigDefinition(key="compression.heuristic.enabled", kind=ConfigKind.BOOLEAN, default=False),
-        ConfigDefinition(key="encryption.enabled", kind=ConfigKind.BOOLEAN, default=False),
-        ConfigDefinition(key="encryption.key.pair.id", kind=ConfigKind.STRING),
-        ConfigDefinition(key="encryption.key.pairs", kind=ConfigKind.LIST),
+        ConfigDefinition(
+            key="key.prefix.mask",
+            kind=ConfigKind.BOOLEAN,
+            default=False,
+            documentation="Whether the prefix of the keys is hidden in errors and logs.",
+        ),
+        ConfigDefinition(
+            key="chunk.size",
+            kind=ConfigKind.INT,
+            default=4 * 1024 * 1024,
+            minimum=1,
+            maximum=_INT_MAX // 2,
+            documentation="The size of a chunk of a segment in bytes, before compression.",
+        ),
+        ConfigDefinition(
+            key="compression.enabled",
+            kind=ConfigKind.BOOLEAN,
+            default=False,
+            documentation="Whether the chunks of segments are compressed with zstd.",
+        ),
+        ConfigDefinition(
+            key="compression.heuristic.enabled",
+            kind=ConfigKind.BOOLEAN,
+            default=False,
+            documentation="Whether a segment whose first batch is compressed is not compressed again.",
+        ),
+        ConfigDefinition(
+            key="encryption.enabled",
+            kind=ConfigKind.BOOLEAN,
+            default=False,
+            documentation=(
+                "Whether segments are encrypted with AES-256-GCM, with a data key for each segment."
+            ),
+        ),
+        ConfigDefinition(
+            key="encryption.key.pair.id",
+            kind=ConfigKind.STRING,
+            documentation="The id of the RSA key pair that encrypts new data keys.",
+        ),
+        ConfigDefinition(
+            key="encryption.key.pairs",
+            kind=ConfigKind.LIST,
+            documentation=(
+                "The ids of all RSA key pairs, as a comma-separated list. Former key pairs still "
+                "decrypt their data keys."
+            ),
+        ),
         ConfigDefinition(
             key="custom.metadata.fields.include",
             kind=ConfigKind.LIST,
             default=(),
             valid_values=tuple(field.name for field in CustomField),
+            documentation=(
+                "The fields that are stored in the custom metadata of a segment, as a comma-separated list."
+            ),
         ),
         ConfigDefinition(
             key="copy.verification",
             kind=ConfigKind.STRING,
             default=Verification.SIZES.value,
             valid_values=tuple(each.value for each in Verification),
-            documentation="What is verified after a copy; not a key of the plugin.",
+            documentation=(
+                "What is verified after a copy: the sizes of the objects and the manifest (sizes), all "
+                "contents (contents), or nothing (none). Not a key of the plugin."
+            ),
         ),
-        ConfigDefinition(key=f"{_CHUNKS}class", kind=ConfigKind.CLASS, default="memory", non_empty=True),
+        ConfigDefinition(
+            key=f"{_CHUNKS}class",
+            kind=ConfigKind.CLASS,
+            default="memory",
+            non_empty=True,
+            documentation="The chunk cache: memory, disk, none, or a class of Aiven's plugin.",
+        ),
         ConfigDefinition(
             key=f"{_CHUNKS}prefetch.max.size",
             kind=ConfigKind.INT,
             default=32 * 1024 * 1024,
             minimum=0,
             maximum=_INT_MAX,
+            documentation=(
+                "The number of bytes after a read that are fetched in advance. 0 disables the read-ahead."
+            ),
         ),
-        ConfigDefinition(key=f"{_CHUNKS}path", kind=ConfigKind.STRING, non_empty=True),
+        ConfigDefinition(
+            key=f"{_CHUNKS}path",
+            kind=ConfigKind.STRING,
+            non_empty=True,
+            documentation=(
+                "The directory of a chunk cache on disk. It is required for such a cache, and its "
+                "contents are removed at the start."
+            ),
+        ),
         *_cache(_CHUNKS, 128 * 1024 * 1024, 600_000),
         *_cache(_MANIFESTS, 1000, 3_600_000),
         *_cache(_INDEXES, 10 * 1024 * 1024, 600_000),

@@ -64,8 +64,9 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "cleanup.policy",
             _LIST,
             ("delete",),
-            "What happens to old segments: 'delete' removes them by age and size, 'compact' keeps the "
-            "latest value of each key, both together do both, and an empty list keeps everything.",
+            "How old data is removed, as a comma-separated list. delete: segments are deleted by "
+            "retention.ms and retention.bytes. compact: only the last record of each key is retained. "
+            "Both can be combined. An empty list retains all data.",
             "log.cleanup.policy",
             valid_values=CLEANUP_POLICIES,
         ),
@@ -73,7 +74,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "compression.gzip.level",
             _INT,
             -1,
-            "Level at which the broker compresses when compression.type is gzip; -1 is the codec's own.",
+            "The compression level if compression.type is gzip. -1 means the default level of the codec.",
             "compression.gzip.level",
             minimum=1,
             maximum=9,
@@ -83,7 +84,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "compression.lz4.level",
             _INT,
             9,
-            "Level at which the broker compresses when compression.type is lz4.",
+            "The compression level if compression.type is lz4.",
             "compression.lz4.level",
             minimum=1,
             maximum=17,
@@ -92,8 +93,8 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "compression.type",
             _STRING,
             "producer",
-            "Codec in which batches are stored; 'producer' keeps what the producer chose and "
-            "'uncompressed' stores plain records.",
+            "The compression codec of the stored batches. producer retains the codec of the producer, and "
+            "uncompressed stores batches without compression.",
             "compression.type",
             valid_values=COMPRESSION_TYPES,
         ),
@@ -101,7 +102,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "compression.zstd.level",
             _INT,
             3,
-            "Level at which the broker compresses when compression.type is zstd.",
+            "The compression level if compression.type is zstd.",
             "compression.zstd.level",
             minimum=-131072,
             maximum=22,
@@ -110,8 +111,8 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "delete.retention.ms",
             _LONG,
             24 * _HOUR_MS,
-            "How long a compacted log keeps tombstones, and so how long a reader that starts at the "
-            "beginning may take without missing a deletion.",
+            "The time in milliseconds for which a compacted log retains tombstones. A consumer that reads "
+            "the log from the beginning must reach its end within this time to see all deletions.",
             "log.cleaner.delete.retention.ms",
             minimum=0,
         ),
@@ -119,7 +120,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "file.delete.delay.ms",
             _LONG,
             60_000,
-            "How long a file that is no longer part of the log stays on disk before it is removed.",
+            "The time in milliseconds before a file is deleted that is no longer part of the log.",
             "log.segment.delete.delay.ms",
             minimum=0,
         ),
@@ -127,8 +128,8 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "flush.messages",
             _LONG,
             _NO_LIMIT,
-            "Number of records after which the log is forced to disk; the default leaves it to the "
-            "operating system and to replication.",
+            "The number of records after which the log is flushed with fsync. With the default, "
+            "replication provides durability, and the operating system writes the data.",
             "log.flush.interval.messages",
             minimum=1,
         ),
@@ -136,8 +137,8 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "flush.ms",
             _LONG,
             _NO_LIMIT,
-            "Time after which appended records are forced to disk, checked every "
-            "log.flush.scheduler.interval.ms.",
+            "The time in milliseconds after which appended records are flushed with fsync. It is checked "
+            "at the interval log.flush.scheduler.interval.ms.",
             "log.flush.interval.ms",
             "log.flush.scheduler.interval.ms",
             minimum=0,
@@ -146,16 +147,16 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "follower.replication.throttled.replicas",
             _LIST,
             (),
-            "Replicas whose fetching is held to the follower's replication rate: partition:broker "
-            "pairs, or * for all.",
+            "The replicas whose replication is throttled on the follower, as a comma-separated list of "
+            "partition:broker; * means all replicas of the topic.",
             check=_throttled_replicas,
         ),
         _topic(
             "index.interval.bytes",
             _INT,
             4096,
-            "Bytes of log between two entries of the offset index: smaller finds positions more "
-            "exactly and makes the index larger.",
+            "The number of bytes of records between two entries of the offset index. A smaller value "
+            "makes lookups faster and the index larger.",
             "log.index.interval.bytes",
             minimum=0,
         ),
@@ -163,22 +164,23 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "internal.segment.bytes",
             _INT,
             None,
-            "Segment size without the lower bound of segment.bytes, for tests.",
+            "The maximum size in bytes of a segment, without a lower bound, for tests.",
             internal=True,
         ),
         _topic(
             "leader.replication.throttled.replicas",
             _LIST,
             (),
-            "Replicas to which the leader sends at its replication rate at most: partition:broker "
-            "pairs, or * for all.",
+            "The replicas whose replication is throttled on the leader, as a comma-separated list of "
+            "partition:broker; * means all replicas of the topic.",
             check=_throttled_replicas,
         ),
         _topic(
             "local.retention.bytes",
             _LONG,
             _FOLLOW_TOTAL_RETENTION,
-            "Size to which the local part of a tiered partition is held; -2 means retention.bytes.",
+            "The maximum size in bytes of the local part of a tiered partition. -2 means the value of "
+            "retention.bytes.",
             "log.local.retention.bytes",
             minimum=-2,
         ),
@@ -186,7 +188,8 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "local.retention.ms",
             _LONG,
             _FOLLOW_TOTAL_RETENTION,
-            "Age to which the local part of a tiered partition is held; -2 means retention.ms.",
+            "The time in milliseconds for which segments of a tiered partition are retained locally. -2 "
+            "means the value of retention.ms.",
             "log.local.retention.ms",
             minimum=-2,
         ),
@@ -194,7 +197,8 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "max.compaction.lag.ms",
             _LONG,
             _NO_LIMIT,
-            "Longest time for which a record of a compacted log may wait for compaction.",
+            "The maximum time in milliseconds before a record of a compacted log becomes eligible for "
+            "compaction.",
             "log.cleaner.max.compaction.lag.ms",
             minimum=1,
         ),
@@ -202,7 +206,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "max.message.bytes",
             _INT,
             1024 * 1024 + 12,
-            "Largest record batch that is accepted, measured as stored (compressed).",
+            "The maximum size in bytes of a record batch, after compression.",
             "message.max.bytes",
             minimum=0,
         ),
@@ -210,7 +214,8 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "message.timestamp.after.max.ms",
             _LONG,
             _HOUR_MS,
-            "How far a producer's timestamp may lie after the broker's clock; not applied to LogAppendTime.",
+            "The maximum time in milliseconds by which the timestamp of a record can be after the time of "
+            "the broker. It does not apply to LogAppendTime.",
             "log.message.timestamp.after.max.ms",
             minimum=0,
         ),
@@ -218,7 +223,8 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "message.timestamp.before.max.ms",
             _LONG,
             _NO_LIMIT,
-            "How far a producer's timestamp may lie before the broker's clock; not applied to LogAppendTime.",
+            "The maximum time in milliseconds by which the timestamp of a record can be before the time "
+            "of the broker. It does not apply to LogAppendTime.",
             "log.message.timestamp.before.max.ms",
             minimum=0,
         ),
@@ -226,7 +232,8 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "message.timestamp.type",
             _STRING,
             "CreateTime",
-            "Whose clock stamps records: the producer's (CreateTime) or the broker's (LogAppendTime).",
+            "Whether the timestamp of a record is set by the producer (CreateTime) or by the broker "
+            "(LogAppendTime).",
             "log.message.timestamp.type",
             valid_values=TIMESTAMP_TYPES,
         ),
@@ -234,8 +241,8 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "min.cleanable.dirty.ratio",
             _DOUBLE,
             0.5,
-            "Share of a log that must be uncompacted before it is compacted again, unless the "
-            "compaction lags say otherwise.",
+            "The minimum ratio of the size of the uncompacted part of a log to its total size at which "
+            "the log is compacted. The compaction lags have priority.",
             "log.cleaner.min.cleanable.ratio",
             minimum=0,
             maximum=1,
@@ -244,7 +251,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "min.compaction.lag.ms",
             _LONG,
             0,
-            "Time for which a record of a compacted log is safe from compaction.",
+            "The minimum time in milliseconds for which a record of a compacted log is not compacted.",
             "log.cleaner.min.compaction.lag.ms",
             minimum=0,
         ),
@@ -252,7 +259,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "min.insync.replicas",
             _INT,
             1,
-            "In-sync replicas, leader included, without which a write with acks=all is refused.",
+            "The minimum number of in-sync replicas, including the leader, for writes with acks=all.",
             "min.insync.replicas",
             minimum=1,
         ),
@@ -260,16 +267,16 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "preallocate",
             _BOOLEAN,
             False,
-            "Whether the file of a new segment gets its full size at once.",
+            "Whether the file of a new segment is allocated with its full size. Has no effect.",
             "log.preallocate",
         ),
         _topic(
             "remote.copy.lag.bytes",
             _LONG,
             -1,
-            "Bytes that may be written behind a sealed segment before it is copied to remote storage; 0 "
-            "copies at once and -1 waits as long as local retention allows (KIP-1241). A segment is copied "
-            "when this or remote.copy.lag.ms is reached.",
+            "The number of bytes that can be appended after a closed segment before the segment is copied "
+            "to remote storage. 0 copies it at once, and -1 means local.retention.bytes. A segment is "
+            "copied when this limit or remote.copy.lag.ms is reached (KIP-1241).",
             "log.remote.copy.lag.bytes",
             minimum=-1,
         ),
@@ -277,8 +284,8 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "remote.copy.lag.ms",
             _LONG,
             0,
-            "Age that a sealed segment may reach before it is copied to remote storage; 0 copies at once "
-            "and -1 waits as long as local retention allows (KIP-1241).",
+            "The age in milliseconds that a closed segment can reach before it is copied to remote "
+            "storage. 0 copies it at once, and -1 means local.retention.ms (KIP-1241).",
             "log.remote.copy.lag.ms",
             minimum=-1,
         ),
@@ -286,34 +293,35 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "remote.log.copy.disable",
             _BOOLEAN,
             False,
-            "Makes the remote part of a tiered topic read-only: nothing more is copied, and local "
-            "data follows the total retention.",
+            "Whether no further segments of a tiered topic are copied to remote storage. Local data is "
+            "then retained by retention.ms and retention.bytes.",
         ),
         _topic(
             "remote.log.delete.on.disable",
             _BOOLEAN,
             False,
-            "Agrees to the deletion of remote data when remote.storage.enable is switched off.",
+            "Whether the remote data of the topic is deleted when remote.storage.enable is set to false.",
         ),
         _topic(
             "remote.storage.enable",
             _BOOLEAN,
             False,
-            "Whether sealed segments are copied to remote storage; switching it off requires "
-            "remote.log.delete.on.disable.",
+            "Whether closed segments of the topic are copied to remote storage. Setting it to false "
+            "requires remote.log.delete.on.disable=true.",
         ),
         _topic(
             "retention.bytes",
             _LONG,
             -1,
-            "Size per partition above which the oldest segments are removed; -1 means no limit.",
+            "The maximum size in bytes of a partition. Above it, the oldest segments are deleted. -1 "
+            "means no limit.",
             "log.retention.bytes",
         ),
         _topic(
             "retention.ms",
             _LONG,
             7 * 24 * _HOUR_MS,
-            "Age at which segments are removed; -1 means no limit.",
+            "The time in milliseconds for which segments are retained. -1 means no limit.",
             "log.retention.ms",
             Synonym("log.retention.minutes", _MINUTE_MS),
             Synonym("log.retention.hours", _HOUR_MS),
@@ -323,8 +331,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "segment.bytes",
             _INT,
             1024 * 1024 * 1024,
-            "Size at which a segment is sealed and the next one begun; retention and compaction work "
-            "on whole segments.",
+            "The maximum size in bytes of a segment. Retention and compaction apply to whole segments.",
             "log.segment.bytes",
             minimum=1024 * 1024,
         ),
@@ -332,7 +339,8 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "segment.index.bytes",
             _INT,
             10 * 1024 * 1024,
-            "Size at which an offset or time index counts as full, which seals the segment.",
+            "The maximum size in bytes of an offset index or a time index. A segment is rolled when one "
+            "of them is full.",
             "log.index.size.max.bytes",
             minimum=4,
         ),
@@ -340,7 +348,8 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "segment.jitter.ms",
             _LONG,
             0,
-            "Largest random share taken off segment.ms, so that segments do not all roll at once.",
+            "The maximum random time in milliseconds that is subtracted from segment.ms, so that not all "
+            "segments are rolled at the same time.",
             "log.roll.jitter.ms",
             Synonym("log.roll.jitter.hours", _HOUR_MS),
             minimum=0,
@@ -349,7 +358,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "segment.ms",
             _LONG,
             7 * 24 * _HOUR_MS,
-            "Age at which a segment is sealed even if it is not full.",
+            "The time in milliseconds after which the active segment is rolled, even if it is not full.",
             "log.roll.ms",
             Synonym("log.roll.hours", _HOUR_MS),
             minimum=1,
@@ -358,8 +367,8 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             "unclean.leader.election.enable",
             _BOOLEAN,
             False,
-            "Whether a replica outside the in-sync set may lead when no other is left, at the price "
-            "of lost records.",
+            "Whether a replica that is not in sync can become the leader if no in-sync replica is "
+            "available. Acknowledged records can then be lost.",
             "unclean.leader.election.enable",
         ),
     )

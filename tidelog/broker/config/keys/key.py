@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar, cast, overload
 
 from tidelog.base.config_definition import ConfigDefinition, ConfigKind, ConfigValue
+from tidelog.cluster.group_configs import GROUP_CONFIGS
+from tidelog.storage.config.topic_configs import TOPIC_CONFIGS
 
 V = TypeVar("V")
 
@@ -48,6 +50,16 @@ class Key(Generic[V]):
 
 def _key(kind: ConfigKind, key: str, default: ConfigValue, words: str, limits: Mapping[str, Any]) -> Key[Any]:
     return Key(ConfigDefinition(key=key, kind=kind, default=default, documentation=words, **limits))
+
+
+def topic_default(key: str) -> Any:
+    """Return the default of the topic config `key`, which a broker key overrides for all topics."""
+    return TOPIC_CONFIGS[key].default
+
+
+def group_default(key: str) -> Any:
+    """Return the default of the group config `key`, which a broker key overrides for all groups."""
+    return GROUP_CONFIGS[key].default
 
 
 def boolean(key: str, default: bool, words: str, **limits: Any) -> Key[bool]:

@@ -1,8 +1,8 @@
 """Tiered storage (KIP-405): where old segments are copied, and how fast.
 
-One line per key: name, default, meaning and bounds as in Kafka.
+Each key has its name, its default, its documentation and its bounds. Names, defaults and bounds are Kafka's.
 
-Source: org.apache.kafka.server.config and its neighbours of Apache Kafka 4.3.1.
+Source: org.apache.kafka.server.config and related packages of Apache Kafka 4.3.1.
 """
 
 from __future__ import annotations
@@ -14,109 +14,117 @@ class RemoteKeys:
     """Tiered storage (KIP-405): where old segments are copied, and how fast."""
 
     remote_log_storage_system_enable = boolean(
-        "remote.log.storage.system.enable", False, "Whether topics may be tiered on this node."
+        "remote.log.storage.system.enable",
+        False,
+        "Whether tiered storage is enabled on this broker. Only then can topics set remote.storage.enable.",
     )
     remote_log_storage_manager_class_name = optional_text(
         "remote.log.storage.manager.class.name",
-        "Class that reads and writes remote segments.",
+        "The implementation of RemoteStorageManager: not set or bundled for the built-in one, or the "
+        "class of Aiven's plugin, which also selects the built-in one.",
         non_empty=True,
     )
     remote_log_storage_manager_class_path = optional_text(
-        "remote.log.storage.manager.class.path", "Where the remote storage class is loaded from."
+        "remote.log.storage.manager.class.path", "The class path of the RemoteStorageManager. Has no effect."
     )
     remote_log_storage_manager_impl_prefix = text(
         "remote.log.storage.manager.impl.prefix",
         "rsm.config.",
-        "Prefix of the keys that go to the remote storage class.",
+        "The prefix of the keys that are passed to the RemoteStorageManager, without the prefix.",
         non_empty=True,
     )
     remote_log_metadata_manager_class_name = text(
         "remote.log.metadata.manager.class.name",
         "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
-        "Class that keeps the metadata of remote segments.",
+        "The implementation of RemoteLogMetadataManager: Kafka's topic-based class, or bundled for the "
+        "same one.",
         non_empty=True,
     )
     remote_log_metadata_manager_class_path = optional_text(
-        "remote.log.metadata.manager.class.path", "Where the remote metadata class is loaded from."
+        "remote.log.metadata.manager.class.path",
+        "The class path of the RemoteLogMetadataManager. Has no effect.",
     )
     remote_log_metadata_manager_impl_prefix = text(
         "remote.log.metadata.manager.impl.prefix",
         "rlmm.config.",
-        "Prefix of the keys that go to the remote metadata class.",
+        "The prefix of the keys that are passed to the RemoteLogMetadataManager, without the prefix.",
         non_empty=True,
     )
     remote_log_metadata_manager_listener_name = optional_text(
         "remote.log.metadata.manager.listener.name",
-        "Listener on which the remote metadata class reaches this cluster.",
+        "The name of the listener to which the RemoteLogMetadataManager connects. If it is not set, the "
+        "inter-broker listener is used.",
         non_empty=True,
     )
     remote_log_metadata_custom_metadata_max_bytes = integer(
         "remote.log.metadata.custom.metadata.max.bytes",
         128,
-        "Most bytes that the remote storage class may add to a segment's metadata.",
+        "The maximum size in bytes of the custom metadata of a segment. The copy of a segment with more "
+        "is deleted, and the partition is no longer copied.",
         minimum=0,
     )
     remote_log_index_file_cache_total_size_bytes = long(
         "remote.log.index.file.cache.total.size.bytes",
         1_073_741_824,
-        "Disk space for indexes of remote segments.",
+        "The maximum size in bytes of the indexes of remote segments that are cached on the local disk.",
         minimum=1,
     )
     remote_log_index_file_cache_ttl_ms = long(
         "remote.log.index.file.cache.ttl.ms",
         900_000,
-        "Time for which indexes of remote segments are kept; -1 means until space is needed.",
+        "The time in milliseconds without a read after which the cached indexes of a remote segment are "
+        "removed. -1 means no limit. Has no effect.",
         minimum=-1,
         internal=True,
     )
     remote_log_manager_thread_pool_size = integer(
         "remote.log.manager.thread.pool.size",
         2,
-        "Older name of remote.log.manager.follower.thread.pool.size.",
+        "The former name of remote.log.manager.follower.thread.pool.size.",
         minimum=1,
     )
     remote_log_manager_copier_thread_pool_size = integer(
         "remote.log.manager.copier.thread.pool.size",
         10,
-        "Threads that copy segments to remote storage.",
+        "The number of threads that copy segments to remote storage.",
         minimum=1,
     )
     remote_log_manager_expiration_thread_pool_size = integer(
         "remote.log.manager.expiration.thread.pool.size",
         10,
-        "Threads that remove remote segments.",
+        "The number of threads that delete expired segments from remote storage.",
         minimum=1,
     )
     remote_log_manager_follower_thread_pool_size = integer(
         "remote.log.manager.follower.thread.pool.size",
         2,
-        "Threads that follow the remote state of partitions whose leader is another node.",
+        "The number of threads for the remote log tasks of follower partitions.",
         minimum=1,
     )
     remote_log_manager_task_interval_ms = long(
         "remote.log.manager.task.interval.ms",
         30_000,
-        "Time between two rounds of copying and removing.",
+        "The interval in milliseconds at which segments are copied to and expired in remote storage.",
         minimum=1,
     )
     remote_log_manager_task_retry_backoff_ms = long(
         "remote.log.manager.task.retry.backoff.ms",
         500,
-        "Time before a failed remote task is tried again at first.",
+        "The initial time in milliseconds before a failed remote log task is retried.",
         minimum=1,
         internal=True,
     )
     remote_log_manager_task_retry_backoff_max_ms = long(
         "remote.log.manager.task.retry.backoff.max.ms",
         30_000,
-        "Time before a failed remote task is tried again after many failures.",
+        "The maximum time in milliseconds before a failed remote log task is retried.",
         minimum=1,
         internal=True,
     )
     remote_log_manager_task_retry_jitter = decimal(
         "remote.log.manager.task.retry.jitter",
         0.2,
-        "Random share of the time before a failed remote task is tried again.",
+        "The random part of the time before a failed remote log task is retried, as a share of this time.",
         minimum=0,
         maximum=0.5,
         internal=True,
@@ -124,60 +132,65 @@ class RemoteKeys:
     remote_log_manager_copy_max_bytes_per_second = long(
         "remote.log.manager.copy.max.bytes.per.second",
         NO_LIMIT,
-        "Rate to which copying to remote storage is held.",
+        "The maximum rate in bytes per second at which segments are copied to remote storage.",
         minimum=1,
     )
     remote_log_manager_copy_quota_window_num = integer(
         "remote.log.manager.copy.quota.window.num",
         11,
-        "Samples over which the copy rate is measured.",
+        "The number of samples over which the copy rate is measured.",
         minimum=1,
     )
     remote_log_manager_copy_quota_window_size_seconds = integer(
         "remote.log.manager.copy.quota.window.size.seconds",
         1,
-        "Time that one sample of the copy rate covers.",
+        "The duration in seconds of one sample of the copy rate.",
         minimum=1,
     )
     remote_log_manager_fetch_max_bytes_per_second = long(
         "remote.log.manager.fetch.max.bytes.per.second",
         NO_LIMIT,
-        "Rate to which reading from remote storage is held.",
+        "The maximum rate in bytes per second at which data is fetched from remote storage.",
         minimum=1,
     )
     remote_log_manager_fetch_quota_window_num = integer(
         "remote.log.manager.fetch.quota.window.num",
         11,
-        "Samples over which the read rate is measured.",
+        "The number of samples over which the fetch rate is measured.",
         minimum=1,
     )
     remote_log_manager_fetch_quota_window_size_seconds = integer(
         "remote.log.manager.fetch.quota.window.size.seconds",
         1,
-        "Time that one sample of the read rate covers.",
+        "The duration in seconds of one sample of the fetch rate.",
         minimum=1,
     )
     remote_log_reader_threads = integer(
-        "remote.log.reader.threads", 10, "Threads that read from remote storage.", minimum=1
+        "remote.log.reader.threads", 10, "The number of threads that read from remote storage.", minimum=1
     )
     remote_log_reader_max_pending_tasks = integer(
         "remote.log.reader.max.pending.tasks",
         100,
-        "Reads of remote storage that may wait for a thread.",
+        "The maximum number of reads that wait for a reader thread. Above it, further reads fail, and the "
+        "clients retry.",
         minimum=1,
     )
     remote_fetch_max_memory_bytes = long(
         "remote.fetch.max.memory.bytes",
         268_435_456,
-        "Memory of what fetches read from remote storage until it is sent. Tidelog's own key.",
+        "The maximum memory in bytes of data from remote storage that waits to be sent to clients. "
+        "Tidelog's own key.",
         minimum=1_048_576,
     )
     remote_fetch_max_wait_ms = integer(
-        "remote.fetch.max.wait.ms", 500, "Longest time for which a fetch waits for remote storage.", minimum=1
+        "remote.fetch.max.wait.ms",
+        500,
+        "The maximum time in milliseconds that a Fetch request waits for remote storage.",
+        minimum=1,
     )
     remote_list_offsets_request_timeout_ms = long(
         "remote.list.offsets.request.timeout.ms",
         30_000,
-        "Longest time for which a look-up by timestamp waits for remote storage.",
+        "The maximum time in milliseconds that a ListOffsets request waits for remote storage.",
         minimum=1,
     )

@@ -1,8 +1,8 @@
 """Authentication, encryption, authorization and delegation tokens.
 
-One line per key: name, default, meaning and bounds as in Kafka.
+Each key has its name, its default, its documentation and its bounds. Names, defaults and bounds are Kafka's.
 
-Source: org.apache.kafka.server.config and its neighbours of Apache Kafka 4.3.1.
+Source: org.apache.kafka.server.config and related packages of Apache Kafka 4.3.1.
 """
 
 from __future__ import annotations
@@ -27,104 +27,151 @@ class SecurityKeys:
     """Authentication, encryption, authorization and delegation tokens."""
 
     authorizer_class_name = text(
-        "authorizer.class.name", "", "Class that authorizes requests; if empty, every request is allowed."
+        "authorizer.class.name",
+        "",
+        "The authorizer class. If it is set, access control entries can be stored and described. They are "
+        "not enforced.",
     )
     principal_builder_class = class_name(
         "principal.builder.class",
         "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
-        "Class that returns the principal of a connection.",
+        "The class that determines the principal of a connection. Has no effect yet.",
     )
-    security_providers = optional_text("security.providers", "Classes that provide security algorithms.")
+    security_providers = optional_text(
+        "security.providers",
+        "The classes that provide security algorithms, as a comma-separated list. Has no effect yet.",
+    )
     delegation_token_secret_key = password(
-        "delegation.token.secret.key", "Secret with which delegation tokens are created."
+        "delegation.token.secret.key",
+        "The secret key with which delegation tokens are created and verified. It must be the same on all "
+        "nodes. Has no effect yet.",
     )
     delegation_token_max_lifetime_ms = long(
         "delegation.token.max.lifetime.ms",
         604_800_000,
-        "Time after which a delegation token cannot be renewed.",
+        "The time in milliseconds after its creation after which a delegation token can no longer be "
+        "renewed. Has no effect yet.",
         minimum=1,
     )
     delegation_token_expiry_time_ms = long(
         "delegation.token.expiry.time.ms",
         86_400_000,
-        "Time for which a delegation token is valid before renewal.",
+        "The time in milliseconds after which a delegation token expires if it is not renewed. Has no "
+        "effect yet.",
         minimum=1,
     )
     delegation_token_expiry_check_interval_ms = long(
         "delegation.token.expiry.check.interval.ms",
         3_600_000,
-        "Time between two looks for delegation tokens to remove.",
+        "The interval in milliseconds at which expired delegation tokens are removed. Has no effect yet.",
         minimum=1,
     )
     sasl_client_callback_handler_class = optional_class_name(
-        "sasl.client.callback.handler.class", "Class that handles callbacks of the client side of SASL."
+        "sasl.client.callback.handler.class",
+        "The class of the callback handler of SASL clients. Has no effect yet.",
     )
     sasl_enabled_mechanisms = text_list(
-        "sasl.enabled.mechanisms", ("GSSAPI",), "SASL mechanisms that clients may use."
+        "sasl.enabled.mechanisms",
+        ("GSSAPI",),
+        "The SASL mechanisms that the server accepts, as a comma-separated list. Has no effect yet.",
     )
-    sasl_jaas_config = password("sasl.jaas.config", "Login settings of SASL listeners.")
+    sasl_jaas_config = password(
+        "sasl.jaas.config", "The JAAS login context for SASL connections. Has no effect yet."
+    )
     sasl_kerberos_kinit_cmd = text(
-        "sasl.kerberos.kinit.cmd", "/usr/bin/kinit", "Command that gets Kerberos tickets."
+        "sasl.kerberos.kinit.cmd",
+        "/usr/bin/kinit",
+        "The path of the Kerberos command kinit. Has no effect yet.",
     )
     sasl_kerberos_min_time_before_relogin = long(
         "sasl.kerberos.min.time.before.relogin",
         60_000,
-        "Shortest time between two Kerberos logins, in milliseconds.",
+        "The minimum time in milliseconds between two Kerberos logins. Has no effect yet.",
     )
     sasl_kerberos_principal_to_local_rules = text_list(
         "sasl.kerberos.principal.to.local.rules",
         ("DEFAULT",),
-        "Rules that turn Kerberos principals into user names.",
+        "The rules that map Kerberos principals to short names, as a comma-separated list. The first rule "
+        "that matches applies. Has no effect yet.",
     )
-    sasl_kerberos_service_name = optional_text("sasl.kerberos.service.name", "Kerberos name of this service.")
+    sasl_kerberos_service_name = optional_text(
+        "sasl.kerberos.service.name", "The Kerberos principal name of the broker. Has no effect yet."
+    )
     sasl_kerberos_ticket_renew_jitter = decimal(
-        "sasl.kerberos.ticket.renew.jitter", 0.05, "Random share of the time before a ticket is renewed."
+        "sasl.kerberos.ticket.renew.jitter",
+        0.05,
+        "The random part of the time before a Kerberos ticket is renewed, as a share of this time. Has no "
+        "effect yet.",
     )
     sasl_kerberos_ticket_renew_window_factor = decimal(
-        "sasl.kerberos.ticket.renew.window.factor", 0.8, "Share of a ticket's life after which it is renewed."
+        "sasl.kerberos.ticket.renew.window.factor",
+        0.8,
+        "The share of the lifetime of a Kerberos ticket after which the ticket is renewed. Has no effect "
+        "yet.",
     )
     sasl_login_callback_handler_class = optional_class_name(
-        "sasl.login.callback.handler.class", "Class that handles callbacks of the login."
+        "sasl.login.callback.handler.class",
+        "The class of the SASL login callback handler. Has no effect yet.",
     )
-    sasl_login_class = optional_class_name("sasl.login.class", "Class that performs the login.")
+    sasl_login_class = optional_class_name(
+        "sasl.login.class", "The class that performs the SASL login. Has no effect yet."
+    )
     sasl_login_connect_timeout_ms = optional_integer(
-        "sasl.login.connect.timeout.ms", "Longest time to connect to an identity provider."
+        "sasl.login.connect.timeout.ms",
+        "The maximum time in milliseconds to connect to the identity provider. Has no effect yet.",
     )
     sasl_login_read_timeout_ms = optional_integer(
-        "sasl.login.read.timeout.ms", "Longest time to wait for an identity provider's response."
+        "sasl.login.read.timeout.ms",
+        "The maximum time in milliseconds to wait for a response of the identity provider. Has no effect "
+        "yet.",
     )
     sasl_login_refresh_buffer_seconds = short(
         "sasl.login.refresh.buffer.seconds",
         300,
-        "Time before a credential's end in which it is not refreshed.",
+        "The time in seconds before the expiration of a credential at which it must have been refreshed. "
+        "Has no effect yet.",
     )
     sasl_login_refresh_min_period_seconds = short(
-        "sasl.login.refresh.min.period.seconds", 60, "Shortest time between two refreshes of a credential."
+        "sasl.login.refresh.min.period.seconds",
+        60,
+        "The minimum time in seconds before a credential is refreshed. Has no effect yet.",
     )
     sasl_login_refresh_window_factor = decimal(
-        "sasl.login.refresh.window.factor", 0.8, "Share of a credential's life after which it is refreshed."
+        "sasl.login.refresh.window.factor",
+        0.8,
+        "The share of the lifetime of a credential after which the credential is refreshed. Has no effect "
+        "yet.",
     )
     sasl_login_refresh_window_jitter = decimal(
-        "sasl.login.refresh.window.jitter", 0.05, "Random share of the time before a credential is refreshed."
+        "sasl.login.refresh.window.jitter",
+        0.05,
+        "The random part of the time before a credential is refreshed, as a share of its lifetime. Has no "
+        "effect yet.",
     )
     sasl_login_retry_backoff_ms = long(
-        "sasl.login.retry.backoff.ms", 100, "Time before a failed login is tried again at first."
+        "sasl.login.retry.backoff.ms",
+        100,
+        "The initial time in milliseconds before a failed login is retried. Has no effect yet.",
     )
     sasl_login_retry_backoff_max_ms = long(
         "sasl.login.retry.backoff.max.ms",
         10_000,
-        "Time before a failed login is tried again after many failures.",
+        "The maximum time in milliseconds before a failed login is retried. Has no effect yet.",
     )
     sasl_mechanism_controller_protocol = text(
-        "sasl.mechanism.controller.protocol", "GSSAPI", "SASL mechanism between brokers and controllers."
+        "sasl.mechanism.controller.protocol",
+        "GSSAPI",
+        "The SASL mechanism for connections to controllers. Has no effect yet.",
     )
     sasl_mechanism_inter_broker_protocol = text(
-        "sasl.mechanism.inter.broker.protocol", "GSSAPI", "SASL mechanism between brokers."
+        "sasl.mechanism.inter.broker.protocol",
+        "GSSAPI",
+        "The SASL mechanism for connections between brokers. Has no effect yet.",
     )
     sasl_oauthbearer_assertion_algorithm = text(
         "sasl.oauthbearer.assertion.algorithm",
         "RS256",
-        "Algorithm that signs assertions.",
+        "The algorithm with which the assertion is signed. Has no effect yet.",
         valid_values=(
             "ES256",
             "RS256",
@@ -132,114 +179,153 @@ class SecurityKeys:
         ignore_case=True,
     )
     sasl_oauthbearer_assertion_claim_aud = optional_text(
-        "sasl.oauthbearer.assertion.claim.aud", "Audience of assertions."
+        "sasl.oauthbearer.assertion.claim.aud",
+        "The audience (claim aud) of the assertion. Has no effect yet.",
     )
     sasl_oauthbearer_assertion_claim_exp_seconds = integer(
         "sasl.oauthbearer.assertion.claim.exp.seconds",
         300,
-        "Time for which assertions are valid.",
+        "The time in seconds after which the assertion expires. Has no effect yet.",
         minimum=0,
         maximum=86_400,
     )
     sasl_oauthbearer_assertion_claim_iss = optional_text(
-        "sasl.oauthbearer.assertion.claim.iss", "Issuer of assertions."
+        "sasl.oauthbearer.assertion.claim.iss", "The issuer (claim iss) of the assertion. Has no effect yet."
     )
     sasl_oauthbearer_assertion_claim_jti_include = boolean(
-        "sasl.oauthbearer.assertion.claim.jti.include", False, "Whether assertions have an id."
+        "sasl.oauthbearer.assertion.claim.jti.include",
+        False,
+        "Whether the assertion contains a unique id (claim jti). Has no effect yet.",
     )
     sasl_oauthbearer_assertion_claim_nbf_seconds = integer(
         "sasl.oauthbearer.assertion.claim.nbf.seconds",
         60,
-        "Time before now from which assertions are valid.",
+        "The time in seconds before its creation from which the assertion is valid (claim nbf). Has no "
+        "effect yet.",
         minimum=0,
         maximum=3600,
     )
     sasl_oauthbearer_assertion_claim_sub = optional_text(
-        "sasl.oauthbearer.assertion.claim.sub", "Subject of assertions."
+        "sasl.oauthbearer.assertion.claim.sub", "The subject (claim sub) of the assertion. Has no effect yet."
     )
     sasl_oauthbearer_assertion_file = optional_text(
-        "sasl.oauthbearer.assertion.file", "File that holds a finished assertion."
+        "sasl.oauthbearer.assertion.file",
+        "The path of a file that contains a signed assertion. Has no effect yet.",
     )
     sasl_oauthbearer_assertion_private_key_file = optional_text(
-        "sasl.oauthbearer.assertion.private.key.file", "File of the key that signs assertions."
+        "sasl.oauthbearer.assertion.private.key.file",
+        "The path of the PEM file of the private key that signs the assertion. Has no effect yet.",
     )
     sasl_oauthbearer_assertion_private_key_passphrase = password(
         "sasl.oauthbearer.assertion.private.key.passphrase",
-        "Secret that opens the key that signs assertions.",
+        "The passphrase of the private key that signs the assertion. Has no effect yet.",
     )
     sasl_oauthbearer_assertion_template_file = optional_text(
-        "sasl.oauthbearer.assertion.template.file", "File of a template for assertions."
+        "sasl.oauthbearer.assertion.template.file",
+        "The path of a JSON file with further headers and claims of the assertion. Has no effect yet.",
     )
     sasl_oauthbearer_client_credentials_client_id = optional_text(
-        "sasl.oauthbearer.client.credentials.client.id", "Client id for requesting a token."
+        "sasl.oauthbearer.client.credentials.client.id",
+        "The client id of the OAuth client credentials grant. Has no effect yet.",
     )
     sasl_oauthbearer_client_credentials_client_secret = password(
-        "sasl.oauthbearer.client.credentials.client.secret", "Client secret for requesting a token."
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "The client secret of the OAuth client credentials grant. Has no effect yet.",
     )
     sasl_oauthbearer_clock_skew_seconds = integer(
-        "sasl.oauthbearer.clock.skew.seconds", 30, "Difference of clocks that is tolerated."
+        "sasl.oauthbearer.clock.skew.seconds",
+        30,
+        "The difference in seconds that is tolerated between the clocks of the identity provider and of "
+        "the broker. Has no effect yet.",
     )
     sasl_oauthbearer_expected_audience = text_list(
-        "sasl.oauthbearer.expected.audience", (), "Audiences one of which a token must name."
+        "sasl.oauthbearer.expected.audience",
+        (),
+        "The accepted audiences of a token, as a comma-separated list. A token must contain one of them. "
+        "Has no effect yet.",
     )
     sasl_oauthbearer_expected_issuer = optional_text(
-        "sasl.oauthbearer.expected.issuer", "Issuer that a token must name."
+        "sasl.oauthbearer.expected.issuer", "The issuer that a token must contain. Has no effect yet."
     )
     sasl_oauthbearer_jwks_endpoint_refresh_ms = long(
         "sasl.oauthbearer.jwks.endpoint.refresh.ms",
         3_600_000,
-        "Time between two fetches of the provider's keys.",
+        "The interval in milliseconds at which the key set (JWKS) of the identity provider is fetched. "
+        "Has no effect yet.",
     )
     sasl_oauthbearer_jwks_endpoint_retry_backoff_ms = long(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
         100,
-        "Time before a failed fetch of keys is tried again at first.",
+        "The initial time in milliseconds before a failed fetch of the key set (JWKS) is retried. Has no "
+        "effect yet.",
     )
     sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms = long(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
         10_000,
-        "Time before a failed fetch of keys is tried again after many failures.",
+        "The maximum time in milliseconds before a failed fetch of the key set (JWKS) is retried. Has no "
+        "effect yet.",
     )
     sasl_oauthbearer_jwks_endpoint_url = optional_text(
-        "sasl.oauthbearer.jwks.endpoint.url", "Address of the provider's keys."
+        "sasl.oauthbearer.jwks.endpoint.url",
+        "The URL of the key set (JWKS) of the identity provider. Has no effect yet.",
     )
     sasl_oauthbearer_jwt_retriever_class = class_name(
         "sasl.oauthbearer.jwt.retriever.class",
         "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
-        "Class that gets tokens.",
+        "The class that retrieves tokens. Has no effect yet.",
     )
     sasl_oauthbearer_jwt_validator_class = class_name(
         "sasl.oauthbearer.jwt.validator.class",
         "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
-        "Class that checks tokens.",
+        "The class that validates tokens. Has no effect yet.",
     )
-    sasl_oauthbearer_scope = optional_text("sasl.oauthbearer.scope", "Scope for requesting a token.")
+    sasl_oauthbearer_scope = optional_text(
+        "sasl.oauthbearer.scope", "The scope with which a token is requested. Has no effect yet."
+    )
     sasl_oauthbearer_scope_claim_name = text(
-        "sasl.oauthbearer.scope.claim.name", "scope", "Claim of a token that holds its scopes."
+        "sasl.oauthbearer.scope.claim.name",
+        "scope",
+        "The name of the claim that contains the scope of a token. Has no effect yet.",
     )
     sasl_oauthbearer_sub_claim_name = text(
-        "sasl.oauthbearer.sub.claim.name", "sub", "Claim of a token that names its subject."
+        "sasl.oauthbearer.sub.claim.name",
+        "sub",
+        "The name of the claim that contains the subject of a token. Has no effect yet.",
     )
     sasl_oauthbearer_token_endpoint_url = optional_text(
-        "sasl.oauthbearer.token.endpoint.url", "Address from which tokens are requested."
+        "sasl.oauthbearer.token.endpoint.url", "The URL from which tokens are requested. Has no effect yet."
     )
     sasl_server_callback_handler_class = optional_class_name(
-        "sasl.server.callback.handler.class", "Class that handles callbacks of the server side of SASL."
+        "sasl.server.callback.handler.class",
+        "The class of the callback handler of the SASL server. Has no effect yet.",
     )
     sasl_server_max_receive_size = integer(
-        "sasl.server.max.receive.size", 524_288, "Largest SASL message before a client is authenticated."
+        "sasl.server.max.receive.size",
+        524_288,
+        "The maximum size in bytes of a SASL message before the client is authenticated. Has no effect yet.",
     )
     ssl_allow_dn_changes = boolean(
-        "ssl.allow.dn.changes", False, "Whether a new certificate may have another name."
+        "ssl.allow.dn.changes",
+        False,
+        "Whether a new certificate of this node can have another distinguished name. Has no effect yet.",
     )
     ssl_allow_san_changes = boolean(
-        "ssl.allow.san.changes", False, "Whether a new certificate may lack names of the old one."
+        "ssl.allow.san.changes",
+        False,
+        "Whether a new certificate of this node can lack subject alternative names of the former one. Has "
+        "no effect yet.",
     )
-    ssl_cipher_suites = text_list("ssl.cipher.suites", (), "Cipher suites that may be used; all when empty.")
+    ssl_cipher_suites = text_list(
+        "ssl.cipher.suites",
+        (),
+        "The enabled cipher suites, as a comma-separated list. An empty list enables all that are "
+        "available. Has no effect yet.",
+    )
     ssl_client_auth = text(
         "ssl.client.auth",
         "none",
-        "Whether clients must, may or need not show a certificate.",
+        "Whether clients must authenticate with a certificate: required, requested or none. Has no effect "
+        "yet.",
         valid_values=(
             "required",
             "requested",
@@ -247,41 +333,67 @@ class SecurityKeys:
         ),
     )
     ssl_enabled_protocols = text_list(
-        "ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), "TLS versions that may be used."
+        "ssl.enabled.protocols",
+        ("TLSv1.2", "TLSv1.3"),
+        "The enabled TLS versions, as a comma-separated list. Has no effect yet.",
     )
     ssl_endpoint_identification_algorithm = text(
-        "ssl.endpoint.identification.algorithm", "https", "How the name in a server's certificate is checked."
+        "ssl.endpoint.identification.algorithm",
+        "https",
+        "The algorithm that verifies the host name in a server's certificate. An empty text disables the "
+        "verification. Has no effect yet.",
     )
     ssl_engine_factory_class = optional_class_name(
-        "ssl.engine.factory.class", "Class that creates TLS engines."
+        "ssl.engine.factory.class", "The class that creates SSL engines. Has no effect yet."
     )
-    ssl_key_password = password("ssl.key.password", "Secret that opens the private key.")
-    ssl_keymanager_algorithm = text("ssl.keymanager.algorithm", "SunX509", "Algorithm of the key manager.")
+    ssl_key_password = password("ssl.key.password", "The password of the private key. Has no effect yet.")
+    ssl_keymanager_algorithm = text(
+        "ssl.keymanager.algorithm", "SunX509", "The algorithm of the key manager. Has no effect yet."
+    )
     ssl_keystore_certificate_chain = password(
-        "ssl.keystore.certificate.chain", "Certificates of this node, in PEM."
+        "ssl.keystore.certificate.chain",
+        "The certificate chain of this node, in PEM format. Has no effect yet.",
     )
-    ssl_keystore_key = password("ssl.keystore.key", "Private key of this node, in PEM.")
+    ssl_keystore_key = password(
+        "ssl.keystore.key", "The private key of this node, in PEM format. Has no effect yet."
+    )
     ssl_keystore_location = optional_text(
-        "ssl.keystore.location", "File of this node's key and certificates."
+        "ssl.keystore.location", "The path of the key store file. Has no effect yet."
     )
-    ssl_keystore_password = password("ssl.keystore.password", "Secret that opens the key file.")
-    ssl_keystore_type = text("ssl.keystore.type", "JKS", "Format of the key file.")
+    ssl_keystore_password = password(
+        "ssl.keystore.password", "The password of the key store file. Has no effect yet."
+    )
+    ssl_keystore_type = text(
+        "ssl.keystore.type", "JKS", "The format of the key store file: JKS, PKCS12 or PEM. Has no effect yet."
+    )
     ssl_principal_mapping_rules = text(
-        "ssl.principal.mapping.rules", "DEFAULT", "Rules that turn certificate names into user names."
+        "ssl.principal.mapping.rules",
+        "DEFAULT",
+        "The rules that map the distinguished name of a client's certificate to a short name. The first "
+        "rule that matches applies. Has no effect yet.",
     )
-    ssl_protocol = text("ssl.protocol", "TLSv1.3", "TLS version that is preferred.")
-    ssl_provider = optional_text("ssl.provider", "Provider of TLS.")
+    ssl_protocol = text("ssl.protocol", "TLSv1.3", "The preferred TLS version. Has no effect yet.")
+    ssl_provider = optional_text(
+        "ssl.provider", "The security provider for TLS connections. Has no effect yet."
+    )
     ssl_secure_random_implementation = optional_text(
-        "ssl.secure.random.implementation", "Source of random numbers for TLS."
+        "ssl.secure.random.implementation",
+        "The implementation of the random number generator for TLS. Has no effect yet.",
     )
-    ssl_trustmanager_algorithm = text("ssl.trustmanager.algorithm", "PKIX", "Algorithm of the trust manager.")
+    ssl_trustmanager_algorithm = text(
+        "ssl.trustmanager.algorithm", "PKIX", "The algorithm of the trust manager. Has no effect yet."
+    )
     ssl_truststore_certificates = password(
-        "ssl.truststore.certificates", "Certificates that are trusted, in PEM."
+        "ssl.truststore.certificates", "The trusted certificates, in PEM format. Has no effect yet."
     )
     ssl_truststore_location = optional_text(
-        "ssl.truststore.location", "File of the certificates that are trusted."
+        "ssl.truststore.location", "The path of the trust store file. Has no effect yet."
     )
     ssl_truststore_password = password(
-        "ssl.truststore.password", "Secret that opens the file of trusted certificates."
+        "ssl.truststore.password", "The password of the trust store file. Has no effect yet."
     )
-    ssl_truststore_type = text("ssl.truststore.type", "JKS", "Format of the file of trusted certificates.")
+    ssl_truststore_type = text(
+        "ssl.truststore.type",
+        "JKS",
+        "The format of the trust store file: JKS, PKCS12 or PEM. Has no effect yet.",
+    )

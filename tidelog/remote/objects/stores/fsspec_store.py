@@ -66,13 +66,13 @@ CONFIGS: Final = table(
             kind=ConfigKind.STRING,
             non_empty=True,
             required=True,
-            documentation="The location of the objects: a URL of fsspec, such as hdfs://name/tier or gs://bucket/tier.",
+            documentation="The location of the objects, as a URL that fsspec supports, such as gs://bucket/tier.",
         ),
         ConfigDefinition(
             key="fsspec.options",
             kind=ConfigKind.PASSWORD,
             default="{}",
-            documentation="Options of the file system as a JSON object; may contain secrets.",
+            documentation="The options of the file system, as a JSON object. They can contain secrets.",
         ),
     ]
 )

@@ -53,13 +53,13 @@ CONFIGS: Final = table(
             kind=ConfigKind.STRING,
             non_empty=True,
             required=True,
-            documentation="The directory of the objects; it must exist.",
+            documentation="The directory of the objects. It must exist and be writable.",
         ),
         ConfigDefinition(
             key="overwrite.enabled",
             kind=ConfigKind.BOOLEAN,
             default=True,
-            documentation="Whether a put may replace an object.",
+            documentation="Whether an upload can replace an existing object.",
         ),
     ]
 )

@@ -68,51 +68,86 @@ def _secret(key: str, documentation: str) -> ConfigDefinition:
 
 CONFIGS: Final = table(
     [
-        _text("s3.bucket.name", "The bucket of all objects.", required=True),
-        _text("s3.region", "The region of the bucket; us-east-1 if only an endpoint is set."),
-        _text("s3.endpoint.url", "The URL of a store other than Amazon S3.", check=_check_url),
+        _text("s3.bucket.name", "The name of the bucket.", required=True),
+        _text(
+            "s3.region",
+            "The region of the bucket. If it is not set, s3.endpoint.url is required, and us-east-1 is used.",
+        ),
+        _text(
+            "s3.endpoint.url",
+            "The URL of the endpoint. If it is not set, the endpoint of Amazon S3 in the region is used.",
+            check=_check_url,
+        ),
         _text("s3.storage.class", "The storage class of new objects.", default="STANDARD"),
         _switch(
             "s3.path.style.access.enabled",
             None,
-            "Whether the bucket name is in the path instead of the host name.",
+            "Whether the bucket name is part of the path instead of the host name of a URL.",
         ),
         _number(
             "s3.multipart.upload.part.size",
             25 * 1024 * 1024,
             PART_BYTES_MIN,
             _PART_BYTES_MAX,
-            "Bytes of a part; smaller objects are put in one request. One part is in memory.",
+            "The size in bytes of a part of a multipart upload. Smaller objects are uploaded in one "
+            "request. One part is held in memory.",
         ),
         _number(
-            "s3.api.call.timeout", 60_000, 1, _TIME_MS_MAX, "Maximum time of a call including its retries."
+            "s3.api.call.timeout",
+            60_000,
+            1,
+            _TIME_MS_MAX,
+            "The maximum time in milliseconds of a call, including its retries.",
         ),
-        _number("s3.api.call.attempt.timeout", 30_000, 1, _TIME_MS_MAX, "Maximum time of one attempt."),
-        _number("s3.api.call.attempts", 6, 1, 1000, "Maximum number of attempts of a call."),
-        _number("s3.connect.timeout", 5_000, 1, _TIME_MS_MAX, "Maximum time to connect."),
-        _number("s3.read.timeout", 10_000, 1, _TIME_MS_MAX, "Maximum time without data from the server."),
+        _number(
+            "s3.api.call.attempt.timeout",
+            30_000,
+            1,
+            _TIME_MS_MAX,
+            "The maximum time in milliseconds of one attempt of a call.",
+        ),
+        _number("s3.api.call.attempts", 6, 1, 1000, "The maximum number of attempts of a call."),
+        _number(
+            "s3.connect.timeout",
+            5_000,
+            1,
+            _TIME_MS_MAX,
+            "The maximum time in milliseconds to establish a connection.",
+        ),
+        _number(
+            "s3.read.timeout",
+            10_000,
+            1,
+            _TIME_MS_MAX,
+            "The maximum time in milliseconds to wait for data of the server.",
+        ),
         _number(
             "s3.max.connections",
             64,
             1,
             10_000,
-            "Maximum number of pooled connections: one per calling thread.",
+            "The maximum number of connections in the pool. Each calling thread uses one.",
         ),
         _switch(
             "s3.legacy.md5.plugin.enabled",
             False,
-            "Whether to send Content-MD5, for servers without other checksums.",
+            "Whether requests contain Content-MD5, for servers that support no other checksum.",
         ),
-        _text("aws.credentials.provider.class", "The provider of credentials.", check=_check_provider),
-        _secret("aws.access.key.id", "Static credentials."),
-        _secret("aws.secret.access.key", "Static credentials."),
-        _secret("aws.session.token", "Static credentials of a session."),
+        _text(
+            "aws.credentials.provider.class",
+            "The provider of credentials: DefaultCredentialsProvider or AnonymousCredentialsProvider.",
+            check=_check_provider,
+        ),
+        _secret("aws.access.key.id", "The access key id of static credentials."),
+        _secret("aws.secret.access.key", "The secret access key of static credentials."),
+        _secret("aws.session.token", "The session token of static credentials."),
         _text(
             "aws.credentials.file",
-            "A properties file with the three keys above; read again after each change.",
+            "The path of a properties file with the three preceding keys. It is read again after "
+            "each change.",
         ),
-        _switch("aws.certificate.check.enabled", True, "Whether the server's certificate is verified."),
-        _switch("aws.checksum.check.enabled", False, "Whether requests and responses have checksums of S3."),
+        _switch("aws.certificate.check.enabled", True, "Whether the certificate of the server is verified."),
+        _switch("aws.checksum.check.enabled", False, "Whether the checksums of S3 are sent and verified."),
     ]
 )
 
