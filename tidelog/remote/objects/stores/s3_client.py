@@ -6,6 +6,7 @@ import base64
 import hashlib
 import os
 import threading
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -13,6 +14,7 @@ import botocore.session
 from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.credentials import Credentials, ReadOnlyCredentials
+from botocore.loaders import Loader
 
 from tidelog.base.config_definition import ConfigError
 from tidelog.base.properties import MalformedEscape, parse_properties
@@ -29,6 +31,7 @@ _ACCESS_KEY, _SECRET_KEY, _TOKEN = "aws.access.key.id", "aws.secret.access.key",
 def s3_client(settings: S3Settings) -> S3Client:
     """Return a client without connections. Errors: ConfigError if credentials cannot be read."""
     core = botocore.session.get_session()
+    core.register_component("data_loader", _service_models())
     if settings.credentials_file is not None:
         core._credentials = FileCredentials(settings.credentials_file)  # type: ignore[attr-defined]
     client: S3Client = boto3.session.Session(botocore_session=core).client(
@@ -47,6 +50,13 @@ def s3_client(settings: S3Settings) -> S3Client:
         for operation in ("DeleteObjects", "PutObject", "UploadPart"):
             client.meta.events.register(f"before-sign.s3.{operation}", _send_md5)
     return client
+
+
+@cache
+def _service_models() -> Loader:
+    """Return botocore's loader of service models: one for all clients, as each would parse 2 MB of JSON."""
+    loader: Loader = botocore.session.get_session().get_component("data_loader")
+    return loader
 
 
 def _config(settings: S3Settings) -> Config:
