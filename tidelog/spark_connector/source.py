@@ -30,7 +30,6 @@ from tidelog.spark_connector.planning.source_options import read_includes_header
 from tidelog.spark_connector.reading.batch_reader import FilteringBatchReader, TidelogBatchReader
 from tidelog.spark_connector.reading.stream_reader import TidelogStreamReader
 from tidelog.spark_connector.writing.at_least_once import AtLeastOnce
-from tidelog.spark_connector.writing.delivery import Delivery
 from tidelog.spark_connector.writing.writers import TidelogBatchWriter, TidelogStreamWriter
 
 HEADERS_TYPE = ArrayType(
@@ -82,7 +81,7 @@ class TidelogSource(DataSource):
             )
         return TidelogStreamWriter(self._delivery(schema))
 
-    def _delivery(self, schema: StructType) -> Delivery:
+    def _delivery(self, schema: StructType) -> AtLeastOnce:
         options = read_sink_options(self.options)
         columns = check_columns(
             [(field.name, field.dataType.simpleString()) for field in schema.fields], options.topic

@@ -21,11 +21,12 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 from uuid import UUID
 
 from tidelog.base.clock import Clock
 from tidelog.base.randomness import Randomness
+from tidelog.broker.channels.controller_requests import ControllerRequests
 from tidelog.broker.registration.broker_registration import NO_EPOCH
 from tidelog.broker.registration.directory_reports import DirectoryReports
 from tidelog.clients.transport.backoff import ExponentialBackoff
@@ -71,14 +72,6 @@ _LEGAL: Final = {
 }
 
 
-class Channel(Protocol):
-    """A channel to the active controller; tests replace it."""
-
-    async def request(self, message: ApiMessage, response: type[ResponseT], *, deadline: int) -> ResponseT:
-        """Return the response. Raise KafkaError if there is none at `deadline`, in monotonic ms."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifecycleSettings:
     """Each field is the broker key of the same name with underscores for dots."""
@@ -97,7 +90,7 @@ class BrokerLifecyclePorts:
     with the reason when the node must stop.
     """
 
-    channel: Channel
+    channel: ControllerRequests
     clock: Clock
     rng: Randomness
     metadata_offset: Callable[[], Offset]

@@ -14,10 +14,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final
 from uuid import UUID
 
 from tidelog.base.clock import Clock
+from tidelog.broker.channels.controller_requests import ControllerRequests
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.role_changes import RoleChanges
 from tidelog.clients.transport.failures import failure, known_code
@@ -41,19 +42,6 @@ REQUEST_TIMEOUT_MS: Final = 30_000
 RETRY_PAUSE_MS: Final = 500
 
 
-class Channel(Protocol):
-    """Sends requests to the active controller; `ControllerChannel` implements it."""
-
-    async def request(
-        self,
-        message: AssignReplicasToDirsRequest,
-        response: type[AssignReplicasToDirsResponse],
-        /,
-        *,
-        deadline: int,
-    ) -> AssignReplicasToDirsResponse: ...
-
-
 class DirectoryAssignments:
     """Reports the directories of replicas; a listener of role changes.
 
@@ -62,7 +50,7 @@ class DirectoryAssignments:
 
     def __init__(
         self,
-        channel: Channel,
+        channel: ControllerRequests,
         broker_id: BrokerId,
         broker_epoch: Callable[[], int],
         directory_ids: Mapping[str, UUID],

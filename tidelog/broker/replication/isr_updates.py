@@ -17,10 +17,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 from itertools import islice
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from tidelog.base.clock import Clock
+from tidelog.broker.channels.controller_requests import ControllerRequests
 from tidelog.broker.partitions.leadership import LeaderPartition
 from tidelog.clients.transport.failures import failure, known_code
 from tidelog.cluster.replication.leader_isr import CommittedIsr, IsrProposal
@@ -44,19 +45,6 @@ PARTITIONS_MAX: Final = 10_000
 _Key: TypeAlias = tuple[UUID, int]
 
 
-class Channel(Protocol):
-    """Sends requests to the active controller; `ControllerChannel` implements it."""
-
-    async def request(
-        self,
-        message: AlterPartitionRequest,
-        response: type[AlterPartitionResponse],
-        /,
-        *,
-        deadline: int,
-    ) -> AlterPartitionResponse: ...
-
-
 class _PendingUpdate(NamedTuple):
     partition: LeaderPartition
     proposal: IsrProposal
@@ -70,7 +58,7 @@ class IsrUpdates:
     """The pending ISR proposals of all partitions of this node."""
 
     def __init__(
-        self, channel: Channel, broker_id: BrokerId, broker_epoch: Callable[[], int], clock: Clock
+        self, channel: ControllerRequests, broker_id: BrokerId, broker_epoch: Callable[[], int], clock: Clock
     ) -> None:
         self._channel = channel
         self._broker_id = broker_id

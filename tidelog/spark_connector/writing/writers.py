@@ -1,4 +1,4 @@
-"""The writers of `format("tidelog")`: they pass Spark's calls to a `Delivery`."""
+"""The writers of `format("tidelog")`: they pass Spark's calls to a `AtLeastOnce`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from tidelog.spark_connector.arrow.worker_memory import freeze_imports
-from tidelog.spark_connector.writing.delivery import Delivery, TaskId, TaskReport
+from tidelog.spark_connector.writing.at_least_once import AtLeastOnce
+from tidelog.spark_connector.writing.delivery import TaskId, TaskReport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +23,7 @@ _BATCH_ID: Final = "streaming.sql.batchId"
 class TidelogBatchWriter(DataSourceArrowWriter):
     """Writes one batch query; it is pickled for its `write`."""
 
-    def __init__(self, delivery: Delivery) -> None:
+    def __init__(self, delivery: AtLeastOnce) -> None:
         self._delivery = delivery
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -38,7 +39,7 @@ class TidelogBatchWriter(DataSourceArrowWriter):
 class TidelogStreamWriter(DataSourceStreamArrowWriter):
     """Writes one micro-batch; Spark creates a new object for each, and one more to commit it."""
 
-    def __init__(self, delivery: Delivery) -> None:
+    def __init__(self, delivery: AtLeastOnce) -> None:
         self._delivery = delivery
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -51,7 +52,7 @@ class TidelogStreamWriter(DataSourceStreamArrowWriter):
         self._delivery.abort(_reports(messages), batchId)
 
 
-def _write_task(delivery: Delivery, batches: Iterator[pa.RecordBatch]) -> TaskReport:
+def _write_task(delivery: AtLeastOnce, batches: Iterator[pa.RecordBatch]) -> TaskReport:
     freeze_imports()
     with closing(delivery.open_task(_this_task())) as task:
         for rows in batches:

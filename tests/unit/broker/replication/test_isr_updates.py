@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 from uuid import UUID
 
 from tests.support.clocks.manual_clock import ManualClock
@@ -57,9 +58,7 @@ class FakeChannel:
         self.requests: list[AlterPartitionRequest] = []
         self.futures: list[asyncio.Future[AlterPartitionResponse]] = []
 
-    async def request(
-        self, message: AlterPartitionRequest, response: type[AlterPartitionResponse], *, deadline: int
-    ) -> AlterPartitionResponse:
+    async def request(self, message: Any, response: type[Any], *, deadline: int) -> Any:
         self.requests.append(message)
         self.futures.append(asyncio.get_running_loop().create_future())
         return await self.futures[-1]
