@@ -1,4 +1,4 @@
-"""The numbers for access control entries in requests and records.
+"""The enumerations of access control entries in requests and records.
 
 Source: ResourceType, PatternType, AclOperation and AclPermissionType of Apache Kafka 4.3.
 """
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class AclResourceType(IntEnum):
-    """What an entry is about; the numbers of requests and records."""
+    """The type of resource of an entry."""
 
     ANY = 1
     TOPIC = 2
@@ -21,7 +21,7 @@ class AclResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How an entry's resource name is meant; MATCH and ANY are for filters."""
+    """How an entry's resource name is matched; MATCH and ANY are for filters."""
 
     ANY = 1
     MATCH = 2
@@ -30,7 +30,7 @@ class PatternType(IntEnum):
 
 
 class AclOperation(IntEnum):
-    """What an entry allows or denies."""
+    """The operation that an entry allows or denies."""
 
     ANY = 1
     ALL = 2
@@ -50,7 +50,7 @@ class AclOperation(IntEnum):
 
 
 class PermissionType(IntEnum):
-    """Which of both."""
+    """Whether an entry allows or denies."""
 
     ANY = 1
     DENY = 2

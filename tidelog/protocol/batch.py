@@ -1,12 +1,12 @@
-"""Record batches of format 2, seen from outside: the header, the checksum and what a broker stamps.
+"""Record batches of format 2: the header, the checksum and the fields that a broker sets.
 
-Nothing here looks at records, so a batch costs the same whatever it holds.
+No function reads the records, so the cost does not depend on their number.
 
 | at | field                  | type  | |
 |----|------------------------|-------|-|
-| 0  | base offset            | int64 | stamped by the leader |
-| 8  | batch length           | int32 | of what follows this field |
-| 12 | partition leader epoch | int32 | stamped by the leader |
+| 0  | base offset            | int64 | set by the leader |
+| 8  | batch length           | int32 | the bytes after this field |
+| 12 | partition leader epoch | int32 | set by the leader |
 | 16 | magic                  | int8  | 2 |
 | 17 | crc                    | uint32| CRC-32C of everything from 21 on |
 | 21 | attributes             | int16 | bits 0-2 compression, then the ATTRIBUTE_ constants |
@@ -66,7 +66,7 @@ assert _HEADER.size == BATCH_OVERHEAD
 
 
 class BatchHeader(NamedTuple):
-    """The fixed part of a batch, field by field in the order of its bytes."""
+    """The header of a batch; its fields are in the order of the bytes."""
 
     base_offset: int
     batch_length: int
@@ -84,29 +84,29 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the whole batch."""
+        """The size of the whole batch in bytes."""
         return LOG_OVERHEAD + self.batch_length
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record, even if compaction has removed that record."""
+        """The offset of the last record, even if compaction has removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """Where the batch behind this one starts."""
+        """The offset after the last record: the next batch starts there or above."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record, which wraps to 0 after 2^31 - 1; -1 when there is none."""
+        """The sequence of the last record, which wraps to 0 after 2^31 - 1; -1 if there is none."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) % _SEQUENCES
 
     @property
     def compression(self) -> Compression:
-        """The codec of the records; DecodeError for a number that has none."""
+        """The codec of the records. Errors: DecodeError for an unknown number."""
         number = self.attributes & ATTRIBUTE_COMPRESSION_MASK
         if number >= len(_COMPRESSIONS):
             raise DecodeError(f"unknown compression {number} in batch at offset {self.base_offset}")
@@ -119,7 +119,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether it holds markers for brokers, which consumers skip."""
+        """Whether the records are control records, which consumers skip."""
         return self.attributes & ATTRIBUTE_CONTROL != 0
 
     @property
@@ -168,7 +168,7 @@ def claims_transaction(records: bytes | bytearray | memoryview) -> bool:
 
 
 def crc_is_valid(buffer: BytesLike, position: int, header: BatchHeader) -> bool:
-    """Whether the checksum of the batch at `position` holds; False when the batch is not all there."""
+    """Return whether the checksum of the batch at `position` is correct; False if the batch is incomplete."""
     end = position + LOG_OVERHEAD + header.batch_length
     if end > len(buffer):
         return False
@@ -177,7 +177,7 @@ def crc_is_valid(buffer: BytesLike, position: int, header: BatchHeader) -> bool:
 
 
 def iterate_headers(buffer: BytesLike) -> Iterator[tuple[int, BatchHeader]]:
-    """Each batch's position and header, in order; DecodeError on reaching one that is torn."""
+    """Yield the position and header of each batch, in order; raise DecodeError at an incomplete one."""
     position = 0
     size = len(buffer)
     while position < size:
@@ -190,7 +190,7 @@ def iterate_headers(buffer: BytesLike) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def stamp(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
-    """Write what the leader decides on into the batch at `position`; the checksum does not cover it."""
+    """Write base offset and leader epoch into the batch at `position`; the checksum does not cover them."""
     _BASE_OFFSET.pack_into(buffer, position, base_offset)
     _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_AT, leader_epoch)
 
@@ -203,20 +203,20 @@ def stamped(header: BatchHeader, base_offset: int, leader_epoch: int) -> BatchHe
 def set_max_timestamp(
     buffer: bytearray | memoryview, position: int, max_timestamp: int, *, log_append_time: bool
 ) -> None:
-    """Write the timestamp and its type into the batch at `position` and renew the checksum."""
+    """Write the largest timestamp and its type into the batch at `position`, and update the checksum."""
     header = read_header(buffer, position)
     attributes = header.attributes & ~ATTRIBUTE_LOG_APPEND_TIME
     if log_append_time:
         attributes |= ATTRIBUTE_LOG_APPEND_TIME
     _ATTRIBUTES.pack_into(buffer, position + _ATTRIBUTES_AT, attributes)
     _TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_AT, max_timestamp)
-    _renew_crc(buffer, position, header.size_bytes)
+    _update_crc(buffer, position, header.size_bytes)
 
 
 def write_header(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> None:
-    """Write `header` in front of the records already in `buffer`, with a fresh checksum."""
+    """Write `header` at `position`, before the records in `buffer`, with a new checksum."""
     _HEADER.pack_into(buffer, position, *header)
-    _renew_crc(buffer, position, header.size_bytes)
+    _update_crc(buffer, position, header.size_bytes)
 
 
 def empty_batch(header: BatchHeader) -> bytearray:
@@ -236,7 +236,7 @@ def empty_batch(header: BatchHeader) -> bytearray:
     return buffer
 
 
-def _renew_crc(buffer: bytearray | memoryview, position: int, size_bytes: int) -> None:
+def _update_crc(buffer: bytearray | memoryview, position: int, size_bytes: int) -> None:
     with memoryview(buffer) as view:
         crc = crc32c(view[position + _ATTRIBUTES_AT : position + size_bytes])
     _CRC.pack_into(buffer, position + _CRC_AT, crc)

@@ -1,18 +1,18 @@
-"""Messages to bytes and back, by the declarations in `tidelog.protocol.schema`.
+"""Encodes and decodes messages according to their declarations (`tidelog.protocol.schema`).
 
 For each class and version an encoder and a decoder are generated when first needed
-(`tidelog.protocol.encoder_source`, `tidelog.protocol.decoder_source`) and kept.
+(`tidelog.protocol.encoder_source`, `tidelog.protocol.decoder_source`), and cached.
 
 `encode` raises ValueError for a value that the version cannot express: null where the
-version has none, a number out of range, or a field that is set, matters, and is unknown to
-the version. `decode` turns any bytes into a message or raises DecodeError; it takes time
-and memory linear in the bytes given. Unknown tagged fields are skipped.
+version has none, a number out of range, or a field that is set and not ignorable, which the
+version does not have. `decode` turns any bytes into a message or raises DecodeError; it takes time
+and memory linear in the number of bytes. Unknown tagged fields are skipped.
 
-Large messages take long: `decode_in_steps` and `encode_in_steps` do the same in steps. A message of more than
-`ELEMENTS_MAX` elements is refused there, as its objects take up to a hundred times its bytes.
+Large messages take a long time: `decode_in_steps` and `encode_in_steps` do the same in steps. A message of
+more than `ELEMENTS_MAX` elements is refused there, as its objects take up to a hundred times its bytes.
 
-Source: Apache Kafka 4.3 message definitions and KIP-482; where Kafka is lenient (order and
-repetition of tagged fields, booleans other than 1) so is this.
+Source: Apache Kafka 4.3 message definitions and KIP-482; the codec is as lenient as Kafka (order and
+repetition of tagged fields, booleans other than 1).
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class _CodecInSteps(NamedTuple):
 
 
 ELEMENTS_MAX: Final = 1_000_000
-"""How many elements of arrays a message decoded in steps may have."""
+"""The largest number of array elements of a message that is decoded in steps."""
 
 BYTES_PER_ELEMENT: Final = 4096
-"""How many bytes of one field are copied in the time that an element takes."""
+"""The number of bytes of one field that are copied in the time of one element."""
 
 _codecs: dict[tuple[type[Message], int], _Codec] = {}
 _codecs_in_steps: dict[tuple[type[Message], int], _CodecInSteps] = {}
@@ -88,7 +88,7 @@ def decode(cls: type[M], buffer: Buffer, version: int) -> M:
 
 
 def decode_prefix(cls: type[M], buffer: Buffer, version: int, position: int) -> tuple[M, int]:
-    """Return the message that starts at `position` of `buffer`, and the position behind it."""
+    """Return the message that starts at `position` of `buffer`, and the position after it."""
     codec = _codecs.get((cls, version)) or _make_codec(cls, version)
     size = len(buffer)
     try:
@@ -147,7 +147,7 @@ def has_more_elements(message: Message, version: int, count: int) -> bool:
 
 
 def _elements_left(arrays: _Arrays, value: Struct, left: int) -> int:
-    """How many of `left` elements remain after those of `value`; below 0 as soon as there are too many."""
+    """Return how many of `left` elements remain after those of `value`; below 0 if there are too many."""
     for name, inner in arrays:
         items = getattr(value, name)
         if not items:

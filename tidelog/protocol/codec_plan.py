@@ -1,8 +1,8 @@
-"""What a struct looks like in one version: the declaration of `tidelog.protocol.schema`, resolved.
+"""The layout of a struct in one version, from its declaration in `tidelog.protocol.schema`.
 
-Compilers read plans instead of declarations: absent, ordinary and tagged fields are distinguished
-apart, nullability and compactness are plain booleans, and the least size of everything is
-known, so that a count can be checked against the bytes that remain.
+Compilers read plans instead of declarations: absent, ordinary and tagged fields are
+separate, nullability and compactness are plain booleans, and the smallest size of each field
+is known, so that a count can be compared with the remaining bytes.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class FieldPlan:
 
     @property
     def prefix_code(self) -> str:
-        """The code of what stands before a field of variable width; "B" starts an unsigned varint."""
+        """The code of the length before a field of variable width; "B" starts an unsigned varint."""
         if isinstance(self.kind, Nested):
             return "b"
         if self.compact:
@@ -89,7 +89,7 @@ class FieldPlan:
 
     @property
     def least_bytes(self) -> int:
-        """No value of this field takes fewer bytes."""
+        """The smallest number of bytes of a value."""
         if self.fixed_code is not None:
             return FIXED_BYTES[self.fixed_code]
         if self.struct is not None and isinstance(self.kind, Nested) and not self.nullable:
@@ -98,7 +98,7 @@ class FieldPlan:
 
     @property
     def least_element_bytes(self) -> int:
-        """No element of this array takes fewer bytes; at least 1, so that counts are always bounded."""
+        """The smallest number of bytes of an element; at least 1, so that counts are always bounded."""
         if self.struct is not None:
             return max(1, self.struct.least_bytes)
         if self.element_code is not None:
@@ -124,12 +124,12 @@ class StructPlan:
 
     @property
     def least_bytes(self) -> int:
-        """No value of this struct takes fewer bytes."""
+        """The smallest number of bytes of this struct."""
         return sum(field.least_bytes for field in self.ordinary) + self.flexible
 
     @property
     def has_arrays(self) -> bool:
-        """Whether a value may hold any number of things: an array here, or in a struct inside this one."""
+        """Whether this struct, or one inside it, has an array."""
         return any(
             isinstance(field.kind, Array) or (field.struct is not None and field.struct.has_arrays)
             for field in (*self.ordinary, *self.tagged)

@@ -1,4 +1,4 @@
-"""Which value a version cannot express, in words: looked for only after an encoder has failed."""
+"""Describes the value that a version cannot express, after an encoder has failed."""
 
 from __future__ import annotations
 

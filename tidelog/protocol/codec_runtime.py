@@ -1,4 +1,4 @@
-"""What generated encoders and decoders call: the parts that are not worth writing out each time."""
+"""The functions that generated encoders and decoders call."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tidelog.protocol.primitives import (
 )
 
 SMALL_ARRAY: Final = 32
-"""Arrays of numbers below this length have ready-made layouts."""
+"""Arrays of fewer numbers have prepared packers and unpackers."""
 
 LONGEST_STRING: Final = 0x7FFF
-"""Bytes of the longest string, in flexible versions too."""
+"""The largest size of a string in bytes, also in flexible versions."""
 
 _ARRAY_CODES: Final = "?bhHiIqd"
 _UUIDS_REMEMBERED: Final = 4096
@@ -34,14 +34,14 @@ def write_string_length(out: bytearray, length: int) -> None:
 
 
 def write_tagged_field(out: bytearray, tag: int, body: bytearray) -> None:
-    """One tagged field: tag, size, content."""
+    """Write one tagged field: tag, size, content."""
     write_unsigned_varint(out, tag)
     write_unsigned_varint(out, len(body))
     out += body
 
 
 def read_string_length(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Return the compact length (plus one) of a string of 127 bytes or more, and the position behind it."""
+    """Return the compact length (plus one) of a string of 127 bytes or more, and the position after it."""
     length, position = read_unsigned_varint(buffer, position)
     if length > LONGEST_STRING + 1:
         raise DecodeError(f"a string of {length - 1} bytes before {position}")
@@ -63,7 +63,7 @@ def tag_size_error(field: str, tag: int, position: int, end: int) -> DecodeError
     return DecodeError(f"tagged field {tag} ({field}) ends at {position}, but its stated end is {end}")
 
 
-# Ids of topics and directories come again and again; making a UUID costs ten times the look-up.
+# Ids of topics and directories are repeated often; creating a UUID costs ten times the look-up.
 read_uuid = lru_cache(_UUIDS_REMEMBERED)(lambda data: UUID(bytes=data))
 
 NAMES: Final = {
@@ -86,12 +86,12 @@ NAMES: Final = {
 
 
 def array_packers(code: str) -> tuple[object, ...]:
-    """Packers of 0 to 31 numbers of `code`."""
+    """Return the packers of 0 to 31 numbers of `code`."""
     return tuple(layout.pack for layout in _LAYOUTS[code])
 
 
 def array_unpackers(code: str) -> tuple[object, ...]:
-    """Unpackers of 0 to 31 numbers of `code`."""
+    """Return the unpackers of 0 to 31 numbers of `code`."""
     return tuple(layout.unpack_from for layout in _LAYOUTS[code])
 
 

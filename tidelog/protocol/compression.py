@@ -1,15 +1,15 @@
-"""The compression codecs of record batches, each bounded when it expands.
+"""The compression codecs of record batches; decompression is bounded.
 
 | number | name   | bytes |
 |--------|--------|-------|
 | 1      | gzip   | RFC 1952, one or more members |
-| 2      | snappy | xerial framing: magic, two version numbers, blocks behind an int32 size;
+| 2      | snappy | xerial framing: magic, two version numbers, blocks after an int32 size;
                     a single block without framing is read too |
 | 3      | lz4    | LZ4 frame: independent blocks of 64 KiB, each with a checksum |
 | 4      | zstd   | RFC 8878, one or more frames |
 
-A batch of a few bytes can claim to expand to gigabytes, so `decompress` takes the most that the
-caller will hold and never allocates beyond it, whatever the bytes declare.
+A batch of a few bytes can claim to expand to gigabytes, so `decompress` has a bound in bytes
+and never allocates more, regardless of the sizes that the data declares.
 
 `decompress` and `compress` return bytes, and so copy their results. `expand` and `compress_view` are for
 large data in a thread: they copy nothing, and other threads run while the codecs work.
@@ -35,7 +35,7 @@ _SNAPPY_MAGIC: Final = b"\x82SNAPPY\x00"
 _SNAPPY_HEADER: Final = _SNAPPY_MAGIC + struct.pack(">ii", 1, 1)
 _SNAPPY_BLOCK_BYTES: Final = 32 * 1024
 _LZ4_PIECE_BYTES: Final = 64 * 1024
-# A copy element of three bytes yields at most 64, so no honest block expands further than this.
+# A copy element of three bytes yields at most 64, so no valid block expands more than this.
 _SNAPPY_EXPANSION_MAX: Final = 22
 _SIZE: Final = struct.Struct(">i")
 
@@ -47,7 +47,7 @@ _OUTPUT_FULL: Final = "failed to write whole buffer"
 
 
 class BoundExceeded(DecodeError):
-    """What is compressed may be sound, but it is more than the caller will hold."""
+    """The decompressed data exceeds the caller's bound; it may be valid."""
 
 
 class Compression(IntEnum):
@@ -61,7 +61,7 @@ class Compression(IntEnum):
 
     @classmethod
     def from_name(cls, name: str) -> Compression:
-        """Return the codec called `name` in configs, as in "zstd"; ValueError for an unknown one."""
+        """Return the codec with this name in configs, such as "zstd". Errors: ValueError if it is unknown."""
         try:
             return _BY_NAME[name]
         except KeyError:
@@ -74,7 +74,7 @@ _BY_NAME: Final = {codec.name.lower(): codec for codec in Compression}
 def compress(codec: Compression, data: BytesLike, level: int | None = None) -> bytes:
     """Return the bytes of `data` in `codec`, as Kafka's clients write and read them.
 
-    `level` None is what Kafka does by default: gzip 6, lz4 its fast compressor, zstd 3. Kafka's
+    `level` None means Kafka's default: gzip 6, lz4 its fast compressor, zstd 3. Kafka's
     ranges are gzip 1-9, lz4 1-17, zstd -131072-22; snappy has no levels and ignores it.
     """
     return bytes(compress_view(codec, data, level))
@@ -89,7 +89,7 @@ def compress_view(codec: Compression, data: BytesLike, level: int | None = None)
     if codec is Compression.LZ4:
         # Kafka's reader refuses linked blocks, which are what cramjam's one-call form writes.
         frame = cramjam.lz4.Compressor(level=level or 0, content_checksum=False, block_linked=False)
-        # In pieces, as it takes bytes only: a copy of everything would hold up the other threads.
+        # In pieces, because it accepts only bytes: a copy of all data would block the other threads.
         view = memoryview(data)
         for start in range(0, len(view), _LZ4_PIECE_BYTES):
             frame.compress(bytes(view[start : start + _LZ4_PIECE_BYTES]))
@@ -113,7 +113,7 @@ def decompress(codec: Compression, data: BytesLike, max_bytes: int) -> bytes:
 def expand(codec: Compression, data: BytesLike, max_bytes: int) -> memoryview:
     """Return what `decompress` does, without a copy; for data in any codec but NONE.
 
-    The memory is an anonymous mapping, whose pages take none before they are written to.
+    The memory is an anonymous mapping, whose pages use no memory until they are written.
     """
     mapping = mmap.mmap(-1, max(max_bytes, 1))
     output = memoryview(mapping)
@@ -159,11 +159,11 @@ _EXPANDERS: Final[dict[Compression, Callable[[BytesLike, bytearray | memoryview]
 
 
 def _expand(codec: Compression, data: BytesLike, max_bytes: int) -> bytes:
-    """Expand into a buffer that grows fourfold until the data fits or the bound is passed.
+    """Decompress into a buffer that grows fourfold until the data fits or the bound is exceeded.
 
     The codecs stop as soon as their output is full, so all the failed attempts together cost
-    less than half of the one that succeeds. Sizes that the data declares are not believed.
-    Memory: up to `max_bytes` while it tries, and the size of the result again for the result.
+    less than half of the one that succeeds. Sizes that the data declares are not used.
+    Memory: up to `max_bytes` for the buffer, and the size of the result once more.
     """
     expander = _EXPANDERS[codec]
     guess = max(len(data) * _FIRST_GUESS_EXPANSION, _FIRST_GUESS_BYTES_MIN)

@@ -1,4 +1,4 @@
-"""Control batches: records of brokers for brokers between the data records of a log.
+"""Control batches: records that brokers and controllers write into a log, and that consumers skip.
 
 The key of a control record is its version and its type (int16 each), the value is a message
 of `tidelog.protocol.control_records`. The value of a transaction marker starts with its own version.
@@ -60,7 +60,7 @@ _MESSAGES: Final[dict[int, type[ControlMessage]]] = {
 }
 _KEY: Final = struct.Struct(">hh")
 _VERSION: Final = struct.Struct(">h")
-# Kafka reads and writes every control message in this version, whatever its `version` field contains.
+# Kafka reads and writes every control message in this version, regardless of its `version` field.
 _MESSAGE_VERSION: Final = 0
 
 
@@ -73,7 +73,7 @@ def control_batch(
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
 ) -> bytearray:
-    """One batch of control records; with a producer id it is part of that producer's transaction."""
+    """Return a batch of control records; with a producer id it is part of that producer's transaction."""
     builder = BatchBuilder(
         base_offset=base_offset,
         leader_epoch=leader_epoch,
@@ -83,7 +83,7 @@ def control_batch(
         is_control=True,
     )
     for kind, message in records:
-        assert isinstance(message, _MESSAGES[kind]), f"{message} is no message of type {kind.name}"
+        assert isinstance(message, _MESSAGES[kind]), f"{message} is not a message of type {kind.name}"
         value = encode(message, _MESSAGE_VERSION)
         if isinstance(message, EndTxnMarker):
             value = _VERSION.pack(_MESSAGE_VERSION) + value
@@ -126,7 +126,7 @@ def control_type(key: bytes | None) -> int:
 def read_control_record(record: Record) -> tuple[ControlRecordType, ControlMessage] | None:
     """Return type and content of a control record; None for an unknown type, which is skipped.
 
-    Newer versions may have more bytes at the end, which are not looked at.
+    Newer versions may have more bytes at the end, which are ignored.
     Errors: DecodeError.
     """
     number = control_type(record.key)

@@ -1,4 +1,4 @@
-"""Bodies of control records: transaction markers and what the metadata quorum writes between data.
+"""The values of control records: transaction markers, and the control records of the metadata quorum.
 
 Source: the schemas of the same names in Apache Kafka 4.3; KIP-98, KIP-595, KIP-630, KIP-853.
 """

@@ -1,21 +1,21 @@
-"""Decoders as Python source: one function per struct, made for one version of one message.
+"""Generates decoders as Python source: one function per struct, for one version of one message.
 
 A decoder takes a buffer, a position and the buffer's size, and returns the struct and the
-position behind it. Neighbouring fields of fixed width, and the first byte or the length of
-what follows them, are unpacked by one call.
+position after it. Neighbouring fields of fixed width, and the first byte or the length of
+the next field, are unpacked by one call.
 
 Bounds. Positions only grow, and slices never reach over the end, so it is enough that the
 outermost caller compares the last position with the size: a length that points beyond the
 buffer costs nothing and is found there at the latest. Counts are compared with what the
-remaining bytes can hold before anything is made of them.
+remaining bytes can contain before any element is decoded.
 
-In steps. `compile_decoder_in_steps` makes the same functions generators, for large requests: they yield after
-every few elements how many these were, see `tidelog.protocol.steps`.
+In steps. `compile_decoder_in_steps` writes the same functions as generators, for large requests: they
+yield the number of elements after every few elements, see `tidelog.protocol.steps`.
 
 Speed. Setting the fields of a frozen dataclass costs six times what setting those of an
 ordinary one does (measured: 1.0 against 0.16 microseconds for seven fields). So a struct is
 filled as an instance of a mutable class of the same slots and becomes frozen when it is
-complete, before anyone else has seen it.
+complete, before the caller gets it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def compile_decoder(plan: StructPlan) -> Decoder:
     """Return a function that decodes one message of `plan`.
 
     It raises DecodeError, struct.error, IndexError or UnicodeDecodeError for bytes that are
-    not such a message, or returns a position behind the end of the buffer.
+    not such a message, or returns a position after the end of the buffer.
     """
     source = SourceWriter(f"decoder of {plan.name} version {plan.version}", dict(NAMES))
     for part in plan.nested():
@@ -115,7 +115,7 @@ class _StructDecoder:
             self._text_or_bytes(field)
 
     def _flush(self) -> None:
-        """Unpack the fields of fixed width that have gathered."""
+        """Write the call that unpacks the collected fields of fixed width."""
         if not self._run:
             return
         line = self._source.line
@@ -135,7 +135,7 @@ class _StructDecoder:
 
     @contextmanager
     def _length(self, field: FieldPlan) -> Iterator[None]:
-        """Read the prefix of `field` into `n`; what follows deals with a value that is not null.
+        """Write the code that reads the length of `field` into `n`; the context writes that for a value.
 
         A compact `n` is one too large, and 0 for null; the others have -1 for null.
         """
@@ -160,7 +160,7 @@ class _StructDecoder:
             yield
 
     def _call(self, struct: StructPlan) -> str:
-        """Return an expression: the `struct` at position p, and the position behind it."""
+        """Return an expression: the `struct` at position p, and the position after it."""
         call = f"decode_{struct.name}(b, p, size)"
         return f"yield from {call}" if self._in_steps and struct.has_arrays else call
 
@@ -218,7 +218,7 @@ class _StructDecoder:
             self._source.line(f'raise count_error("{self._plan.name}.{field.name}", n, size - p)')
 
     def _numbers(self, field: FieldPlan, code: str) -> None:
-        # Unpacking looks at the number of bytes first, so these need no check of the count.
+        # Unpacking checks the number of bytes first, so the count needs no check here.
         unpackers = self._source.bind("unpackers_" + code.replace("?", "bool"), array_unpackers(code))
         with self._source.block(f"if n < {SMALL_ARRAY}:"):
             self._source.line(f"o.{field.name} = {unpackers}[n](b, p)")

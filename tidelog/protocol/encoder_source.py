@@ -1,7 +1,7 @@
-"""Encoders as Python source: one function per struct, made for one version of one message.
+"""Generates encoders as Python source: one function per struct, for one version of one message.
 
 Neighbouring fields of fixed width, and the length that follows them where it has a fixed
-width too, are packed by one call. A made function looks like this (MetadataResponseBroker,
+width too, are packed by one call. A generated function (MetadataResponseBroker,
 version 12):
 
     def encode_MetadataResponseBroker(m, out):
@@ -95,7 +95,7 @@ class _StructEncoder:
                 self._source.line(f'raise ValueError("{field.name}")')
 
     def _differs(self, field: FieldPlan) -> str:
-        """Return a condition: the field's value is not the default."""
+        """Return the condition that the field's value is not the default."""
         if field.default is None:
             return f"m.{field.name} is not None"
         if isinstance(field.default, bool | int | float | str | bytes) or field.default == ():
@@ -141,7 +141,7 @@ class _StructEncoder:
             self._text_or_bytes(field)
 
     def _flush(self) -> None:
-        """Pack the fields of fixed width that have gathered."""
+        """Write the call that packs the collected fields of fixed width."""
         if self._run:
             pack = self._source.bind_pack("".join(code for code, _ in self._run))
             self._source.line(f"{self._out} += {pack}({', '.join(value for _, value in self._run)})")
@@ -223,7 +223,7 @@ class _StructEncoder:
 
     @contextmanager
     def _elements(self, *, has_steps: bool = False) -> Iterator[None]:
-        """Loop over the elements of v; those that `has_steps` does not say so of need steps between them."""
+        """Write a loop over the elements of v; unless `has_steps`, it yields after every few elements."""
         if not self._in_steps or has_steps:
             with self._source.block("for item in v:"):
                 yield

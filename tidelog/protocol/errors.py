@@ -1,7 +1,7 @@
-"""Kafka's error codes, and the two exceptions that leave `protocol`.
+"""Kafka's error codes, and the two exceptions of `protocol`.
 
-`KafkaError` carries an error code that becomes part of a reply; `DecodeError` means that
-bytes are not what they claim to be, and ends the connection that sent them.
+`KafkaError` has an error code for the response; `DecodeError` means that bytes cannot be decoded, and the
+connection from which they were received is closed.
 
 Source: org.apache.kafka.common.protocol.Errors of Apache Kafka 4.3 (numbers, names, retriable).
 """
@@ -158,7 +158,7 @@ class ErrorCode(IntEnum):
 
     @property
     def text(self) -> str:
-        """The name as plain words, for messages to people."""
+        """The name as plain words, for messages to users."""
         return self.name.replace("_", " ").lower()
 
 
@@ -204,7 +204,7 @@ TEXT_CHARACTERS_MAX: Final = 1000
 
 
 def shortened(text: str) -> str:
-    """Return a text that fits into a response, and into a line of the log, whatever value it quotes.
+    """Return a text that fits into a response, and into a line of the log, even if it quotes a long value.
 
     A string has at most 32,767 bytes, and a quoted value may have as many.
     """
@@ -220,4 +220,4 @@ class KafkaError(Exception):
 
 
 class DecodeError(ValueError):
-    """Bytes that cannot be decoded: truncated, over a bound, or contradicting themselves."""
+    """Bytes that cannot be decoded: truncated, over a bound, or inconsistent."""

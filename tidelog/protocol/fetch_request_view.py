@@ -1,6 +1,6 @@
 """Fetch requests on the hot path, read over a memoryview.
 
-Says the same as `tidelog.protocol.messages.fetch` through `tidelog.protocol.codec`, in one pass and without
+Equivalent to `tidelog.protocol.messages.fetch` with `tidelog.protocol.codec`, but in one pass and without
 an object per level.
 
 | versions | what differs |
@@ -34,7 +34,7 @@ FIRST_VERSION_WITH_DIRECTORY_ID: Final = 17
 FIRST_VERSION_WITH_HIGH_WATERMARK: Final = 18
 
 UNKNOWN_HIGH_WATERMARK: Final = 0x7FFFFFFFFFFFFFFF
-"""What a follower without a high watermark sends in its place; consumers never send one."""
+"""The value for a follower that has no high watermark; consumers never send one."""
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -48,12 +48,12 @@ _PARTITION_9: Final = struct.Struct(">iiqqi")
 _PARTITION_12: Final = struct.Struct(">iiqiqiB")
 
 _PARTITIONS_PER_STEP: Final = 100
-"""To convert them takes about 0.1 ms."""
+"""Their conversion takes about 0.1 ms."""
 
 
 @dataclass(slots=True)
 class FetchPartition:
-    """From where one partition is to be read; from version 13 on it is named by topic id."""
+    """The fetch position of one partition; from version 13 on the topic id identifies it."""
 
     topic: str | None
     topic_id: UUID | None
@@ -69,7 +69,7 @@ class FetchPartition:
 
 @dataclass(slots=True)
 class FetchRequestView:
-    """A fetch request with its partitions, and those its session is to forget, in request order."""
+    """A fetch request with its partitions, and those to remove from its session, in request order."""
 
     replica_id: int
     replica_epoch: int
@@ -86,7 +86,7 @@ class FetchRequestView:
 
 
 def read_fetch_request(body: memoryview, version: int) -> FetchRequestView:
-    """Return the request at the start of `body`; DecodeError when it is not one of that version (4-18)."""
+    """Return the request at the start of `body`; DecodeError if it is not one of that version (4-18)."""
     try:
         if version >= FIRST_FLEXIBLE_VERSION:
             view, end = _read_flexible(body, version)
@@ -95,7 +95,7 @@ def read_fetch_request(body: memoryview, version: int) -> FetchRequestView:
     except (IndexError, struct.error, UnicodeDecodeError) as error:
         raise DecodeError(f"Fetch version {version} in {len(body)} bytes: {error}") from error
     # Positions only grow and slices stop at the end, so one comparison covers every length.
-    # Bytes behind the request are passed over, as Kafka does.
+    # Bytes after the request are ignored, as in Kafka.
     if end > len(body):
         raise DecodeError(f"Fetch version {version} ends at {end} of {len(body)} bytes")
     return view
@@ -187,7 +187,7 @@ def _read_flexible(body: memoryview, version: int) -> tuple[FetchRequestView, in
 
 
 def _count(body: memoryview, at: int, what: str) -> tuple[int, int]:
-    """Return the length of a compact array that cannot be null, and the position behind it."""
+    """Return the length of a compact array that cannot be null, and the position after it."""
     count = body[at]
     at += 1
     if count > 0x7F:
@@ -198,7 +198,7 @@ def _count(body: memoryview, at: int, what: str) -> tuple[int, int]:
 
 
 def _string(body: memoryview, at: int) -> tuple[str, int]:
-    """Return a compact string that cannot be null, and the position behind it."""
+    """Return a compact string that cannot be null, and the position after it."""
     text, at = _nullable_string(body, at)
     if text is None:
         raise DecodeError("a string of a Fetch request is null")
@@ -206,7 +206,7 @@ def _string(body: memoryview, at: int) -> tuple[str, int]:
 
 
 def _nullable_string(body: memoryview, at: int) -> tuple[str | None, int]:
-    """Return a compact string, and the position behind it."""
+    """Return a compact string, and the position after it."""
     length = body[at]
     at += 1
     if length > 0x7F:

@@ -1,4 +1,4 @@
-"""Answers to Fetch on the hot path, packed around their records.
+"""Encodes responses to Fetch on the hot path, without copies of the records.
 
 A response is a list of parts that contains each partition's records as the same object that
 was passed in, so that the network can send a range of a file without reading it.
@@ -43,11 +43,11 @@ _LEADER_TAG: Final = struct.Struct(">BBiiB")
 _SNAPSHOT_TAG: Final = struct.Struct(">BBqiB")
 
 _PARTITIONS_PER_STEP: Final = 100
-"""To encode them takes about 0.2 ms."""
+"""Their encoding takes about 0.2 ms."""
 
 
 class AbortedRange(Protocol):
-    """What a reader of committed data must skip: a producer's records from an offset to its abort marker."""
+    """An aborted transaction: a producer's records from an offset to its abort marker."""
 
     @property
     def producer_id(self) -> int:
@@ -55,15 +55,15 @@ class AbortedRange(Protocol):
 
     @property
     def first_offset(self) -> int:
-        """Where they start."""
+        """The offset of the first of these records."""
 
 
 class RecordsRange(Protocol):
-    """Records that are somewhere else, such as a range of a file, and how many bytes they are."""
+    """Records outside of this process's memory, such as a range of a file."""
 
     @property
     def length(self) -> int:
-        """Bytes that sending it takes."""
+        """The size of the records in bytes."""
 
 
 Records: TypeAlias = bytes | bytearray | memoryview | RecordsRange
@@ -72,10 +72,10 @@ ResponsePart: TypeAlias = Records
 
 @dataclass(slots=True)
 class FetchPartitionResult:
-    """What a reader gets of one partition.
+    """The result of one partition.
 
     `records` None is sent as no bytes, `aborted_transactions` None as null, which is what
-    readers of uncommitted data get. Pairs that are None are left out.
+    readers of uncommitted data get. Pairs that are None are omitted.
     """
 
     error_code: int = 0
@@ -86,7 +86,7 @@ class FetchPartitionResult:
     aborted_transactions: Sequence[AbortedRange] | None = None
     preferred_read_replica: int = -1
     diverging_epoch: tuple[int, int] | None = None
-    """Epoch and end offset where the reader's log leaves this one."""
+    """Epoch and end offset at which the follower's log diverges from this one (KIP-595)."""
     current_leader: tuple[int, int] | None = None
     """Id and epoch of the leader, for a client that fetched from another broker."""
     snapshot_id: tuple[int, int] | None = None
@@ -94,7 +94,7 @@ class FetchPartitionResult:
 
     @property
     def records_length(self) -> int:
-        """Bytes of `records`."""
+        """The size of `records` in bytes."""
         records = self.records
         if records is None:
             return 0
@@ -120,7 +120,7 @@ def encode_fetch_response(
 ) -> list[ResponsePart]:
     """Return the whole frame in parts: size, header and results; adjacent results of a topic are merged.
 
-    No part is empty. Values for which the version has no field are left out.
+    No part is empty. Values for which the version has no field are omitted.
     """
     topics: list[list[FetchResult]] = []
     _add_by_topic(topics, results)
@@ -250,7 +250,7 @@ def _write_count(out: bytearray, count: int, flexible: bool) -> None:
 
 
 def _write_flexible(out: bytearray, index: int, result: FetchPartitionResult, length: int) -> None:
-    """All fields up to the records, whose length this ends with."""
+    """Write all fields up to the length of the records."""
     out += _RESULT_5.pack(
         index, result.error_code, result.high_watermark, result.last_stable_offset, result.log_start_offset
     )
@@ -282,7 +282,7 @@ def _tagged_fields(result: FetchPartitionResult) -> bytes | bytearray:
 
 
 def _write_fixed(out: bytearray, version: int, index: int, result: FetchPartitionResult, length: int) -> None:
-    """All fields up to the records, whose length this ends with."""
+    """Write all fields up to the length of the records."""
     out += _RESULT_4.pack(index, result.error_code, result.high_watermark, result.last_stable_offset)
     if version >= 5:
         out += _INT64.pack(result.log_start_offset)

@@ -20,13 +20,13 @@ from tidelog.protocol.schema import ApiMessage
 from tidelog.protocol.steps import Heavy, Steps
 
 SIZE_BYTES: Final = 4
-"""Bytes of the size that stands before every frame."""
+"""The size in bytes of the size field before each frame."""
 
 RESPONSE_BYTES_MAX: Final = 100_000_000
-"""How large a response, other than of Fetch, may be: more is what librdkafka does not receive by default."""
+"""The largest size of a response, other than of Fetch: by default librdkafka does not receive more."""
 
 HEAVY_RESPONSE_BYTES: Final = 1_048_576
-"""From here on the memory of a response that is being encoded counts."""
+"""The encoding of a larger response counts as heavy work."""
 
 _SIZE: Final = struct.Struct(">i")
 _REQUEST: Final = struct.Struct(">ihhih")
@@ -53,7 +53,7 @@ def read_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
     As lenient as Kafka: the client id has an int16 length in both header versions, may be
     null, and bytes in it that are not UTF-8 become replacement characters. The api version
     is not checked here: for an unsupported version the response depends on the API.
-    DecodeError for an unknown API and for a header that the frame does not hold.
+    DecodeError for an unknown API and for an incomplete header.
     """
     try:
         api_key, api_version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
@@ -72,7 +72,7 @@ def read_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
             position = skip_tagged_fields(frame, position) if frame[position] else position + 1
     except (struct.error, IndexError) as error:
         raise DecodeError(f"request header in a frame of {len(frame)} bytes: {error}") from error
-    # Past the generated constructor, which takes twice the time.
+    # Not with the generated constructor, which takes twice the time.
     return tuple.__new__(RequestHeader, (api_key, api_version, correlation_id, client_id)), position
 
 
@@ -87,7 +87,7 @@ def encode_request(
 def encode_request_in_steps(
     api_key: int, api_version: int, correlation_id: int, client_id: str | None, message: ApiMessage
 ) -> Steps[bytearray]:
-    """Return what `encode_request` does, for a message that is large."""
+    """Return what `encode_request` does, for a large message."""
     frame = _request_start(api_key, api_version, correlation_id, client_id, message)
     yield from encode_in_steps(message, api_version, frame)
     _SIZE.pack_into(frame, 0, len(frame) - SIZE_BYTES)
@@ -102,7 +102,7 @@ def encode_response(api_key: int, api_version: int, correlation_id: int, message
 def encode_response_in_steps(
     api_key: int, api_version: int, correlation_id: int, message: ApiMessage
 ) -> Steps[bytearray]:
-    """Return what `encode_response` does, for a message that is large.
+    """Return what `encode_response` does, for a large message.
 
     Only a few responses of more than `HEAVY_RESPONSE_BYTES` are encoded at a time.
     Errors: KafkaError INVALID_REQUEST over `RESPONSE_BYTES_MAX`.

@@ -1,6 +1,6 @@
-"""The words for numbers and names that travel through every layer.
+"""The types of ids and offsets in all packages.
 
-They are aliases, not wrappers: they show the reader which number is meant, at no cost.
+They are aliases, not wrappers: they document which number is meant, at no cost.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ProducerEpoch: TypeAlias = int
 
 NO_LEADER_EPOCH: LeaderEpoch = -1
 ENDLESS: Final[Offset] = 2**63 - 1
-"""Behind every offset: the end of what has none."""
+"""Larger than every offset: the end of a range without an end."""
 NO_PRODUCER_ID: ProducerId = -1
 NO_PRODUCER_EPOCH: ProducerEpoch = -1
 NO_SEQUENCE: int = -1
@@ -27,7 +27,7 @@ _UUID_TEXT: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 class TopicPartition(NamedTuple):
-    """A partition by topic name; prints and names its directory as `topic-3`."""
+    """A partition by topic name; its text, and the name of its directory, is `topic-3`."""
 
     topic: str
     partition: int

@@ -1,10 +1,9 @@
-"""Variable-length integers, and skipping what is not understood.
+"""Variable-length integers and unknown tagged fields.
 
-Unsigned varints carry lengths, counts and tags; zigzag varints carry what records and
-metadata frames say about themselves. Seven bits per byte, least significant group first,
-the high bit of a byte means that another one follows.
+Lengths, counts and tags are unsigned varints; the fields of records and metadata frames are zigzag varints.
+Each byte has seven bits, least significant group first; its high bit means that another byte follows.
 
-All readers take a position and return (value, position behind it). They raise DecodeError
+All readers take a position and return (value, position after it). They raise DecodeError
 for a varint that is too long or too large, and IndexError where the buffer ends too early:
 codecs turn that into DecodeError once, at their outermost call.
 
@@ -20,7 +19,7 @@ from tidelog.protocol.errors import DecodeError
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 MOST_TAGGED_FIELDS: Final = 1000
-"""A struct with more tagged fields is refused; no schema comes near it, and Kafka has no bound."""
+"""A struct with more tagged fields is refused; schemas have far fewer, and Kafka has no bound."""
 
 
 def write_unsigned_varint(out: bytearray, value: int) -> None:
@@ -72,7 +71,7 @@ def read_tag_count(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def skip_tagged_fields(buffer: Buffer, position: int) -> int:
-    """Return the position behind the tagged fields at `position`, none of which is looked at."""
+    """Return the position after the tagged fields at `position`, which are ignored."""
     if not buffer[position]:
         return position + 1
     count, position = read_tag_count(buffer, position)

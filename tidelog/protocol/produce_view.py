@@ -1,6 +1,6 @@
 """Produce on the hot path: requests read over a memoryview, responses packed into one buffer.
 
-Says the same as `tidelog.protocol.messages.produce` through `tidelog.protocol.codec`, in one pass and
+Equivalent to `tidelog.protocol.messages.produce` with `tidelog.protocol.codec`, but in one pass and
 without an object per level. Records stay views of the request's frame. Requests for many partitions are read,
 and their responses written, in steps (`tidelog.protocol.steps`).
 
@@ -68,7 +68,7 @@ _LEADER_TAG: Final = struct.Struct(">BBBiiB")
 
 @dataclass(slots=True)
 class ProducePartition:
-    """Records for one partition; from version 13 on it is named by topic id."""
+    """The records for one partition; from version 13 on the topic id identifies it."""
 
     topic: str | None
     topic_id: UUID | None
@@ -95,7 +95,7 @@ class ProducePartitionResult:
     log_append_time_ms: int = -1
     log_start_offset: int = -1
     record_errors: Sequence[tuple[int, str | None]] = ()
-    """Per refused batch its index in the request, and why."""
+    """For each rejected batch its index in the request, and the reason."""
     error_message: str | None = None
     current_leader: tuple[int, int] | None = None
     """Id and epoch of the leader, for a client that sent its request to another broker."""
@@ -112,7 +112,7 @@ ProduceResult: TypeAlias = tuple[ProducePartition, ProducePartitionResult]
 def read_produce_request(body: memoryview, version: int) -> ProduceRequestView | Steps[ProduceRequestView]:
     """Return the request at the start of `body`; for many partitions, steps that return it.
 
-    Errors: DecodeError when it is not one of that version (3-13).
+    Errors: DecodeError if it is not a request of that version (3-13).
     """
     if FIRST_FLEXIBLE_VERSION <= version < FIRST_VERSION_WITH_TOPIC_ID:
         try:
@@ -139,7 +139,7 @@ def _read(body: memoryview, version: int) -> Steps[ProduceRequestView]:
     except (IndexError, struct.error, UnicodeDecodeError) as error:
         raise DecodeError(f"Produce version {version} in {len(body)} bytes: {error}") from error
     # Positions only grow and slices stop at the end, so one comparison covers every length.
-    # Bytes behind the request are passed over, as Kafka does.
+    # Bytes after the request are ignored, as in Kafka.
     if end > len(body):
         raise DecodeError(f"Produce version {version} ends at {end} of {len(body)} bytes")
     return view
@@ -217,7 +217,7 @@ def _read_flexible(  # noqa: PLR0912
 
 
 def _string(body: memoryview, at: int) -> tuple[str | None, int]:
-    """Return a compact string of any length or null, and the position behind it."""
+    """Return a compact string of any length or null, and the position after it."""
     length, at = read_string_length(body, at)
     if length == 0:
         return None, at
@@ -226,7 +226,7 @@ def _string(body: memoryview, at: int) -> tuple[str | None, int]:
 
 
 def _long_count(body: memoryview, at: int, what: str) -> tuple[int, int]:
-    """Return a compact array's length plus one of any size, and the position behind it."""
+    """Return a compact array's length plus one of any size, and the position after it."""
     count, at = read_unsigned_varint(body, at)
     if count == 0:
         raise DecodeError(f"{what} of a Produce request are null")

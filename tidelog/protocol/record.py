@@ -39,7 +39,7 @@ _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
 _VARINT_BYTES_MAX: Final = 10
 RECORD_BYTES_MIN: Final = 7
-"""Length, attributes, two deltas, two null lengths and a count of no headers."""
+"""The size of a record with null key, null value and no headers."""
 # Lengths and deltas below this are encoded by a look-up.
 _TABLE_SIZE: Final = 2048
 
@@ -61,10 +61,10 @@ def read_records(
     *,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> list[Record]:
-    """All records of the batch at `position`, in offset order; the checksum is not looked at.
+    """Return all records of the batch at `position`, in offset order; the checksum is not verified.
 
-    Errors: DecodeError when the batch is torn, the records expand beyond
-    `max_decompressed_bytes`, or they are not exactly what the header and their own lengths say.
+    Errors: DecodeError if the batch is incomplete, the records expand beyond
+    `max_decompressed_bytes`, or they contradict the header or their own lengths.
     """
     return list(iterate_records(buffer, position, header, max_decompressed_bytes=max_decompressed_bytes))
 
@@ -88,7 +88,7 @@ def iterate_records(
 def read_payload(buffer: BytesLike, position: int, header: BatchHeader, max_decompressed_bytes: int) -> bytes:
     """Return the bytes of all records of the batch at `position`, expanded.
 
-    Errors: DecodeError when the batch is torn or cannot contain its stated number of records; BoundExceeded.
+    Errors: DecodeError if the batch is incomplete or cannot contain that many records; BoundExceeded.
     """
     end = position + header.size_bytes
     if end > len(buffer):
@@ -174,7 +174,7 @@ def _null(length: int) -> bytes | None:
 
 
 def _read_headers(data: bytes, start: int) -> tuple[tuple[RecordHeader, ...], int]:
-    """Return the headers whose count is at `start`, and the position behind them; bounds as in `_parse`."""
+    """Return the headers whose count is at `start`, and the position after them; bounds as in `_parse`."""
     count, last = read_varint(data, start)
     if count < 0:
         raise DecodeError(f"{count} headers")
@@ -183,7 +183,7 @@ def _read_headers(data: bytes, start: int) -> tuple[tuple[RecordHeader, ...], in
         length, last = read_varint(data, last + 1)
         if length < 0:
             raise DecodeError(f"length {length} of a header key")
-        # Brokers look at no record, so there may be any bytes; Java's consumer replaces them, too.
+        # Brokers do not read records, so there may be any bytes; Java's consumer replaces them, too.
         key = data[last + 1 : last + 1 + length].decode(errors="replace")
         length, last = read_varint(data, last + 1 + length)
         headers.append((key, data[last + 1 : last + 1 + length] if length >= 0 else _null(length)))
@@ -240,10 +240,10 @@ _NO_HEADERS: Final = _encode_headers(())
 
 
 class BatchBuilder:
-    """Encodes records as they come, and makes one batch of them.
+    """Builds a batch from records, which are encoded when they are added.
 
     Records get consecutive offsets from `base_offset` on. `log_append_time` in ms makes it
-    the timestamp of every record. A builder without records builds a batch of none.
+    the timestamp of every record. A builder without records builds an empty batch.
     """
 
     __slots__ = (
@@ -299,12 +299,12 @@ class BatchBuilder:
 
     @property
     def record_count(self) -> int:
-        """How many records have been appended."""
+        """The number of records that have been added."""
         return self._count
 
     @property
     def estimated_size_bytes(self) -> int:
-        """Bytes of the batch so far before compression; exact when there is none."""
+        """The size in bytes of the batch so far, without compression."""
         return self._size_bytes
 
     def append(
@@ -318,7 +318,7 @@ class BatchBuilder:
         count = self._count
         base_timestamp = self._base_timestamp if count else timestamp
         body = self._encode(timestamp - base_timestamp, count, key, value, headers)
-        # Nothing changes before the record is known to be good.
+        # Nothing changes before the record is encoded without an error.
         if count == 0:
             self._base_timestamp = self._max_timestamp = timestamp
         elif timestamp > self._max_timestamp:

@@ -1,7 +1,7 @@
-"""A quick check of the records of a batch: their timestamps, and which have no key.
+"""Reads the timestamps of the records of a batch, and finds records without a key.
 
-`RecordSkimmer` goes over the expanded records of a batch in steps, however many or large they are. It makes
-no objects of records: keys, values and headers are passed over, but their lengths must fit.
+`RecordSkimmer` reads the decompressed records of a batch in steps, regardless of their number and size. It
+creates no objects for records: keys, values and headers are skipped, but their lengths are checked.
 
 Source: org.apache.kafka.common.record.DefaultRecord of Apache Kafka (the layout is in
 `tidelog.protocol.record`).
@@ -17,7 +17,7 @@ from tidelog.protocol.record import read_varint
 from tidelog.protocol.steps import Steps
 
 WINDOW_BYTES: Final = 64 * 1024
-"""Records are copied in pieces of this size: bytes are read faster than a memoryview. Longer ones are not."""
+"""Records are copied in pieces of this size, because bytes are read faster than a memoryview."""
 RECORDS_PER_STEP: Final = 500
 HEADERS_PER_STEP: Final = 500
 
@@ -29,7 +29,7 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 class Skimmed(NamedTuple):
-    """Some records that follow each other, the first of which is the batch's record `first_index`."""
+    """Consecutive records of a batch; `first_index` is the index of the first one."""
 
     first_index: int
     timestamps: list[int]
@@ -39,7 +39,7 @@ class Skimmed(NamedTuple):
 
 
 class RecordSkimmer:
-    """Goes over the records in `data`, which are those of the batch with `header`, uncompressed."""
+    """Reads the records in `data`, which are the decompressed records of the batch with `header`."""
 
     def __init__(self, data: memoryview, header: BatchHeader) -> None:
         self._data = data
@@ -59,7 +59,7 @@ class RecordSkimmer:
     def skim(self) -> Steps[Skimmed]:
         """Return the next records, at most RECORDS_PER_STEP and at least one.
 
-        Errors: DecodeError for what is no record, and with the last records when more data follows.
+        Errors: DecodeError for bytes that are not a record, and for data after the last record.
         """
         try:
             at, skimmed = yield from self._skim(
@@ -154,7 +154,7 @@ class RecordSkimmer:
         return 0
 
     def _behind_headers(self, window: bytes | memoryview, at: int) -> Steps[int]:
-        """Return the position behind the headers whose count is at `at`."""
+        """Return the position after the headers whose count is at `at`."""
         count, last = read_varint(window, at)
         if count < 0:
             raise self._damaged(f"{count} headers")

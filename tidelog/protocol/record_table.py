@@ -1,7 +1,7 @@
 """The positions and keys of the records of a batch, to keep some of the records unchanged.
 
-`scan_records` goes over the expanded records of a batch once and looks at nothing but lengths, offsets and
-keys; values and headers are passed over. What is kept can then be copied as the bytes it is.
+`scan_records` reads only lengths, offsets and keys of the decompressed records of a batch, in one pass;
+values and headers are skipped. The records to keep can then be copied as bytes.
 
 Source: org.apache.kafka.common.record.DefaultRecord of Apache Kafka (the layout is in
 `tidelog.protocol.record`).
@@ -22,12 +22,12 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 class RecordTable(NamedTuple):
-    """The records of one batch by their places in its expanded bytes; all lists have an entry for each."""
+    """The positions of a batch's records in its decompressed bytes; each list has an entry per record."""
 
     keys: list[bytes | None]
     offset_deltas: list[int]
     ends: list[int]
-    """Where each record ends; the next one starts there, the first at 0."""
+    """The end of each record, where the next one starts; the first starts at 0."""
     tombstones: list[int]
     """The indexes of the records whose value is null."""
     has_null_keys: bool
@@ -36,7 +36,7 @@ class RecordTable(NamedTuple):
 def scan_records(data: bytes, record_count: int) -> RecordTable:
     """Return the positions of the records in the result of `tidelog.protocol.record.read_payload`.
 
-    Errors: DecodeError when they are not exactly `record_count` records whose offsets rise.
+    Errors: DecodeError if they are not exactly `record_count` records with increasing offsets.
     """
     try:
         return _scan(data, record_count)
@@ -98,7 +98,7 @@ def _scan(data: bytes, record_count: int) -> RecordTable:  # noqa: PLR0912
 
 
 def newest_timestamp_delta(data: bytes, starts: Iterable[int]) -> int:
-    """How far the newest of the records at `starts` is from the batch's base timestamp, in ms."""
+    """Return the largest timestamp of the records at `starts`, relative to the base timestamp, in ms."""
     varint = read_varint
     newest = _INT64_MIN
     for start in starts:

@@ -114,7 +114,7 @@ class ApiKey(IntEnum):
 
 
 class Listener(IntEnum):
-    """On which kind of listener an API is answered."""
+    """The kinds of listeners that serve an API."""
 
     BROKER = 0
     CONTROLLER = 1
@@ -127,7 +127,7 @@ _BOTH: Final = frozenset(Listener)
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API: `lowest` to `highest` is what is advertised, `flexible_from` None means never flexible."""
+    """One API: versions `lowest` to `highest` are advertised; `flexible_from` None means never flexible."""
 
     key: ApiKey
     name: str
@@ -137,7 +137,7 @@ class Api:
     listeners: frozenset[Listener]
 
     def is_flexible(self, version: int) -> bool:
-        """Whether `version` has tagged fields (KIP-482); also defined for versions beyond `highest`."""
+        """Return whether `version` has tagged fields (KIP-482); also defined for versions above `highest`."""
         return self.flexible_from is not None and version >= self.flexible_from
 
 

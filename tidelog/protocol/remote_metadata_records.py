@@ -1,4 +1,4 @@
-"""Records of `__remote_log_metadata`, and of the snapshots that are made of them (KIP-405).
+"""Records of `__remote_log_metadata`, and of snapshots of these records (KIP-405).
 
 Source: RemoteLogSegmentMetadataRecord.json, RemoteLogSegmentMetadataUpdateRecord.json,
 RemotePartitionDeleteMetadataRecord.json and RemoteLogSegmentMetadataSnapshotRecord.json of Apache Kafka 4.3.
@@ -30,7 +30,7 @@ from tidelog.protocol.schema import (
 
 @message
 class TopicIdPartitionEntry(Struct):
-    """A partition of one life of a topic."""
+    """A partition of a topic with this id."""
 
     name: Annotated[str, String("0+")] = ""
     id: Annotated[UUID, Uuid("0+")] = ZERO_UUID
@@ -57,7 +57,7 @@ class SegmentLeaderEpochEntry(Struct):
 
 @message
 class RemoteLogSegmentMetadataRecord(RemoteMetadataRecord):
-    """Record type 0, versions 0: a copy begins."""
+    """Record type 0, versions 0: the copy of a segment begins."""
 
     record_type: ClassVar[int] = 0
     valid_versions: ClassVar[Versions] = versions("0")
@@ -82,7 +82,7 @@ class RemoteLogSegmentMetadataRecord(RemoteMetadataRecord):
 
 @message
 class RemoteLogSegmentMetadataUpdateRecord(RemoteMetadataRecord):
-    """Record type 1, versions 0: a further step of a segment."""
+    """Record type 1, versions 0: a later state of a segment."""
 
     record_type: ClassVar[int] = 1
     valid_versions: ClassVar[Versions] = versions("0")

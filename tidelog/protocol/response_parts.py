@@ -1,6 +1,6 @@
 """The parts that responses to Produce and Fetch share, encoded once and cached.
 
-Both name topics by the same few names, and both may carry the endpoints of new leaders.
+Both contain topic names, which are few, and may contain the endpoints of new leaders.
 
 Source: KIP-482 (flexible versions), KIP-951 (new leaders in responses), KIP-516 (topic ids).
 """

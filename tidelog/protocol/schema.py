@@ -1,6 +1,6 @@
-"""How a message declares its fields: one annotation per field, in Kafka's version notation.
+"""Declarations of messages: one annotation per field, in Kafka's version notation.
 
-A message is a class marked `@message`, a frozen dataclass in all that can be seen, whose fields
+A message is a class with the decorator `@message`. It behaves as a frozen dataclass, whose fields
 are `Annotated[python_type, kind]`. The annotation defines the format of the field on the wire and in
 which versions it exists:
 
@@ -125,19 +125,19 @@ class Float64(Kind):
 
 
 class Uuid(Kind):
-    """16 bytes, most significant first; all zero stands for "none"."""
+    """16 bytes, most significant first; all zero means "none"."""
 
     __slots__ = ()
 
 
 class String(Kind):
-    """UTF-8 text behind an int16 length, or behind an unsigned varint of length + 1 when flexible."""
+    """UTF-8 text after an int16 length, or after an unsigned varint of length + 1 if flexible."""
 
     __slots__ = ()
 
 
 class Bytes(Kind):
-    """Opaque bytes behind an int32 length, or behind an unsigned varint of length + 1 when flexible."""
+    """Opaque bytes after an int32 length, or after an unsigned varint of length + 1 if flexible."""
 
     __slots__ = ()
 
@@ -189,9 +189,9 @@ class Array(Kind):
 class Struct:
     """Base of every declared struct; fields are the dataclass fields of the subclass.
 
-    Equality, hash, text, pickling and the refusal to change are here, once for all: a dataclass
-    has them compiled for each class, which for some 500 classes takes a third of a second. The
-    constructor is compiled when the first instance of a class is made.
+    Equality, hash, text, pickling and immutability are implemented here, because a dataclass compiles
+    them for each class, which takes a third of a second for about 500 classes. The constructor of a class
+    is compiled for its first instance.
     """
 
     __slots__: ClassVar[tuple[str, ...]] = ()
@@ -237,10 +237,10 @@ S = TypeVar("S", bound=Struct)
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def message(cls: type[S]) -> type[S]:
-    """Declare a struct or message: a frozen dataclass with slots, made with keywords.
+    """Declare a struct or message: a frozen dataclass with slots and keyword arguments.
 
-    `fields`, `replace` and `asdict` of `dataclasses` work on it; what else a dataclass has comes
-    from `Struct`.
+    `fields`, `replace` and `asdict` of `dataclasses` work with it; `Struct` has the other methods of
+    a dataclass.
     """
     declare = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)
     return declare(cls)

@@ -1,4 +1,4 @@
-"""Python source under construction, together with the objects it names."""
+"""Writes generated Python source, with the objects to which it refers."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class SourceWriter:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Append `head`; what follows stands one level deeper until the block ends."""
+        """Append `head`, and indent the lines of the context by one level."""
         self.line(head)
         self._depth += 1
         yield
         self._depth -= 1
 
     def bind(self, name: str, value: object) -> str:
-        """Make `value` known as `name` to the source; returns `name`."""
-        assert name not in self._names or self._names[name] == value, f"{name} is bound to something else"
+        """Define `name` as `value` for the source, and return `name`."""
+        assert name not in self._names or self._names[name] == value, f"{name} is bound to another value"
         self._names[name] = value
         return name
 

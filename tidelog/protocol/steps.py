@@ -1,11 +1,11 @@
-"""Work that can be done in slices, so that one large request does not hold up everybody else's.
+"""Work that can be done in slices, so that one large request does not delay all others.
 
 Steps are a generator. It yields wherever it may be interrupted, and returns the result:
 
     yield None            other work may run now
-    yield a function      it takes long in one piece: call it in a thread; the yield returns its result
-    yield Heavy.BEGINS    what follows holds much memory, which only a few works may do at a time
-    yield Heavy.ENDS      it holds none any more
+    yield a function      it takes a long time: call it in a thread; the yield returns its result
+    yield Heavy.BEGINS    the next steps use much memory, which only a few pieces of work may do at a time
+    yield Heavy.ENDS      this memory is released
 
 `tidelog.broker.scheduling.slices` decides how many steps make a slice; `completed` runs them all at once.
 Between two steps any state may change: what was looked up before a yield must be looked up again, or be
@@ -30,7 +30,7 @@ _SORTED_AT_ONCE: Final = 1000
 
 
 class Heavy(Enum):
-    """Marks a part that holds much memory."""
+    """Marks the begin and the end of steps that use much memory."""
 
     BEGINS = 0
     ENDS = 1
@@ -52,7 +52,7 @@ def each(function: Callable[[ItemT], ResultT], items: Iterable[ItemT]) -> Steps[
 def each_in_steps(
     function: Callable[[ItemT], Steps[ResultT]], items: Iterable[ItemT]
 ) -> Steps[tuple[ResultT, ...]]:
-    """Return what the steps that `function` makes for each item return."""
+    """Return the results of the steps that `function` returns for each item."""
     results = []
     for item in items:
         results.append((yield from function(item)))
@@ -70,7 +70,7 @@ def distinct(items: Iterable[ItemT]) -> Steps[list[ItemT]]:
 
 
 def in_order(items: Iterable[str]) -> Steps[Iterator[str]]:
-    """Return `items` sorted, which is done in steps, too: to sort a million at once takes a second."""
+    """Return `items` sorted, in steps: sorting a million at once takes a second."""
     parts: list[list[str]] = [[]]
     for item in items:
         parts[-1].append(item)
@@ -89,7 +89,7 @@ def aside(work: Callable[[], T]) -> Steps[T]:
 
 
 def heavily(steps: Steps[T]) -> Steps[T]:
-    """Return the result of `steps`, which hold much memory until then."""
+    """Return the result of `steps`, which use much memory until they end."""
     yield Heavy.BEGINS
     try:
         result = yield from steps
