@@ -11,41 +11,41 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: schemas help install lint types imports unit test test-all test-pythons sim demo bench bench-kafka soak hostile failover copying crash-tier soak-tier test-docker test-kafka-tools test-spark-kafka bench-spark-kafka clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
 	@touch $@
 
-install: $(STAMP) ## make .venv with the pinned dependencies
+install: $(STAMP) ## create .venv with the pinned dependencies
 
-lint: $(STAMP) ## ruff: style and formatting
+lint: $(STAMP) ## check style and formatting with ruff
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(STAMP) ## mypy: strict over the packages, not strict over tests and benchmarks
+types: $(STAMP) ## check types with mypy: strict for the packages, not strict for tests and benchmarks
 	$(BIN)/mypy
 
-imports: $(STAMP) ## the import rule between the packages
+imports: $(STAMP) ## check which packages import which (import-linter)
 	$(BIN)/lint-imports
 
 # Half of the time of a test is spent waiting for sockets, disks and processes: three workers keep two cores busy.
 WORKERS ?= 3
 PYTEST_PARALLEL := -n $(WORKERS) --dist worksteal
 
-unit: $(STAMP) ## the tests alone
+unit: $(STAMP) ## run the tests only
 	$(BIN)/pytest $(PYTEST_PARALLEL)
 
-test: lint types imports unit ## everything CI checks
+test: lint types imports unit ## run everything that CI checks
 
-test-all: lint types imports ## `make test` with the long tests and more seeds of the simulators
+test-all: lint types imports ## run `make test` with the long tests and more seeds of the simulators
 	TIDELOG_SIM_SEEDS=3000 $(BIN)/pytest $(PYTEST_PARALLEL) -m ''
 
 PYTHONS ?= 3.11 3.12 3.13 3.14
 
-# Each Python gets an environment of its own. One that is not installed is named and passed over.
-test-pythons: ## unit and interop tests with each Python from 3.11 to 3.14 that is installed
+# Each Python has its own environment. One that is not installed is reported and skipped.
+test-pythons: ## run unit and interop tests with each Python from 3.11 to 3.14 that is installed
 	@set -e; for version in $(PYTHONS); do \
 	  if ! python$$version -c '' 2>/dev/null; then echo "python$$version is not installed: not tested"; continue; fi; \
 	  echo "python$$version"; \
@@ -55,47 +55,47 @@ test-pythons: ## unit and interop tests with each Python from 3.11 to 3.14 that 
 	    tests/unit tests/model tests/scenarios tests/interop; \
 	done
 
-sim: $(STAMP) ## the metadata quorum under faults, 100,000 seeds on virtual time
+sim: $(STAMP) ## simulate the metadata quorum under faults: 100,000 seeds on virtual time
 	$(BIN)/python -m tests.sim.quorum.run --seeds 100000
 
 DIRECTORY ?= $(shell $(BIN)/python -c 'import kafka.protocol.schemas as s; print(s.__path__[0])' 2>/dev/null)/resources
 
-schemas: $(STAMP) ## compare our messages with Kafka's JSON definitions in DIRECTORY
+schemas: $(STAMP) ## compare the messages of Tidelog with Kafka's JSON definitions in DIRECTORY
 	$(BIN)/python -m tests.harness.schemas $(DIRECTORY)
 
-demo: $(STAMP) ## the main job on real text, with restarts, compared byte for byte; a streaming query of Spark
+demo: $(STAMP) ## run the main job on real text with restarts, compare each byte, and run a streaming query of Spark
 	$(BIN)/python -m tidelog.demo
 
-bench: $(STAMP) ## benchmarks beside their references; tables and JSON in benchmarks/results
+bench: $(STAMP) ## run the benchmarks, compared with references; tables and JSON in benchmarks/results
 	$(BIN)/python -m benchmarks
 
-# `make bench-kafka KAFKA_BENCH='--quick produce'` passes options and suites on.
-bench-kafka: $(STAMP) ## Apache Kafka compared with Tidelog, alternating, in about 20 minutes; needs Java 17 and Maven
+# `make bench-kafka KAFKA_BENCH='--quick produce'` passes options and suites.
+bench-kafka: $(STAMP) ## compare Apache Kafka with Tidelog, alternating, in about 20 minutes; needs Java 17 and Maven
 	mvn -q -f tests/kafka/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.cache/kafka-tools
 	TIDELOG_KAFKA_JARS=$(CURDIR)/.cache/kafka-tools $(BIN)/python -m benchmarks.kafka $(KAFKA_BENCH)
 
-hostile: $(STAMP) ## every known attack on a running broker; blocked time, memory, descriptors, p99 of others
+hostile: $(STAMP) ## run every known attack on a broker; report blocked time, memory, descriptors, p99 of other clients
 	$(BIN)/python -m tests.harness.hostile
 
-failover: $(STAMP) ## three nodes under load, killed, paused, cut off, restarted; the verdict of the checker
+failover: $(STAMP) ## check the history of three nodes under load that are killed, paused, partitioned and restarted
 	$(BIN)/python -m tests.harness.failover
 
-copying: $(STAMP) ## 100,000 records copied exactly once while nodes are killed, stopped and paused
+copying: $(STAMP) ## copy 100,000 records exactly once while nodes are killed, stopped and paused
 	$(BIN)/python -m tests.harness.failover.copying
 
-crash-tier: $(STAMP) ## nodes that end by kill -9 at every step of tiering; each time all is judged
+crash-tier: $(STAMP) ## kill -9 a node at every step of tiering, and check everything after each
 	TIDELOG_CRASHES=all $(BIN)/pytest -v tests/integration/failover/test_deaths_while_tiering.py
 
-test-docker: $(STAMP) ## the compose cluster for real, where there is a Docker engine
+test-docker: $(STAMP) ## test the compose cluster in containers; needs a Docker engine
 	docker/smoke.sh
 
 # With Aiven's RemoteStorageManager in TIDELOG_AIVEN_CLASSPATH (its classes and caffeine, commons-io, bucket4j,
-# bcprov; Kafka's own come from Maven) tiered storage is shared with brokers of Apache Kafka, too.
-test-kafka-tools: $(STAMP) ## Apache Kafka's tools and brokers with ours; needs Java 17 and Maven (see docs/testing.md)
+# bcprov; Kafka's own come from Maven), the tests also share tiered storage with brokers of Apache Kafka.
+test-kafka-tools: $(STAMP) ## test Apache Kafka's tools and brokers with Tidelog; needs Java 17 and Maven (see docs/testing.md)
 	mvn -q -f tests/kafka/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.cache/kafka-tools
 	TIDELOG_KAFKA_JARS=$(CURDIR)/.cache/kafka-tools $(BIN)/pytest tests/kafka
 
-# Spark's own Kafka source beside ours. Its jars stay in the cache; the versions are in the pom.
+# Compares Spark's own Kafka source with Tidelog's. Its jars stay in the cache; the versions are in the pom.
 SPARK_KAFKA := TIDELOG_SPARK_KAFKA_JARS=$(CURDIR)/.cache/spark-kafka
 
 .cache/spark-kafka: benchmarks/spark_kafka/pom.xml
@@ -103,17 +103,17 @@ SPARK_KAFKA := TIDELOG_SPARK_KAFKA_JARS=$(CURDIR)/.cache/spark-kafka
 	mvn -q -f $< dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$@
 	@touch $@
 
-test-spark-kafka: $(STAMP) .cache/spark-kafka ## the same rows and offsets as from Spark's Kafka source; needs Maven
+test-spark-kafka: $(STAMP) .cache/spark-kafka ## compare rows and offsets with those of Spark's own Kafka source; needs Maven
 	$(SPARK_KAFKA) $(BIN)/pytest tests/spark/kafka_source
 
-bench-spark-kafka: $(STAMP) .cache/spark-kafka ## the Spark benchmarks with Spark's own Kafka source beside; needs Maven
+bench-spark-kafka: $(STAMP) .cache/spark-kafka ## run the Spark benchmarks, compared with Spark's own Kafka source; needs Maven
 	$(SPARK_KAFKA) $(BIN)/python -m benchmarks spark
 
-soak: $(STAMP) ## ten minutes of load with kill -9 every 20 s
+soak: $(STAMP) ## load one broker for ten minutes with kill -9 every 20 s
 	$(BIN)/python -m tests.harness.soak
 
-soak-tier: $(STAMP) ## 5 GB into an S3 server that fails, is slow and is gone, with kill -9; each byte is read again
+soak-tier: $(STAMP) ## tier 5 GB to an S3 server that fails, is slow or is unavailable, with kill -9; read each byte again
 	$(BIN)/python -m tests.harness.tier_soak
 
-clean: ## remove what the other targets made
+clean: ## remove the files of the other targets
 	rm -rf $(VENV) build *.egg-info tidelog-data benchmarks/results .mypy_cache .ruff_cache .pytest_cache
