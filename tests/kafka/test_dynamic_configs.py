@@ -139,6 +139,7 @@ async def connected(node: Node) -> Admin:
                 found.append(admin)
             except KafkaError:
                 await admin.close()
+                # Each attempt is a new connection: less often than `eventually` checks.
                 await asyncio.sleep(0.2)
 
     connecting = asyncio.get_running_loop().create_task(connect())

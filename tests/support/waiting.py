@@ -56,6 +56,26 @@ async def eventually(
         await asyncio.sleep(attempts.next_pause_s())
 
 
+def wait_until_passes(
+    check: Callable[[], None], *, timeout_s: float = TIMEOUT_S, tolerated: tuple[type[Exception], ...] = ()
+) -> None:
+    """Return once `check()` raises neither AssertionError nor one of `tolerated`.
+
+    Raises its last error after `timeout_s`.
+    """
+    attempts = _Attempts(check, None, timeout_s)
+    errors: tuple[type[Exception], ...] = (AssertionError, *tolerated)
+    while True:
+        try:
+            return check()
+        except errors as error:
+            try:
+                pause_s = attempts.next_pause_s()
+            except AssertionError:
+                raise error from None
+            time.sleep(pause_s)
+
+
 async def remains(condition: Callable[[], object], duration_s: float) -> None:
     """Require that `condition()` is true now and for `duration_s`; other tasks of the loop run meanwhile."""
     end = time.monotonic() + duration_s

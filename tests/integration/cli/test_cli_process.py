@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 import confluent_kafka
 import pytest
@@ -126,6 +127,7 @@ def test_what_a_producer_has_read_is_written_although_it_is_stopped(
         producer.stdin.write(b"one\ntwo\nunfinished")
         producer.stdin.flush()
         wait_until(lambda: topic in tidelog_output("topic", "list", bootstrap=broker.bootstrap_servers))
+        # Nothing shows from outside that both lines wait for the linger time.
         time.sleep(0.2)
         producer.send_signal(number)
         assert producer.wait(DEADLINE_S) == code
@@ -181,12 +183,14 @@ def test_a_reader_of_offsets_that_goes_away_ends_the_producer(broker: EmbeddedCl
         producer.stdin.flush()
         assert producer.stdout.readline() == b"gone 0 0\n"
         producer.stdout.close()
-        deadline = time.monotonic() + DEADLINE_S
+
+        def has_ended_after_another_line(pipe: IO[bytes] = producer.stdin) -> bool:
+            pipe.write(b"next\n")
+            pipe.flush()
+            return producer.poll() is not None
+
         with suppress(BrokenPipeError):
-            while producer.poll() is None and time.monotonic() < deadline:
-                producer.stdin.write(b"next\n")
-                producer.stdin.flush()
-                time.sleep(0.1)
+            wait_until(has_ended_after_another_line)
         assert (producer.wait(DEADLINE_S), producer.stderr.read()) == (141, b"")
 
 

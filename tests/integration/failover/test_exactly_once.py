@@ -12,7 +12,10 @@ DEADLINE_S = 60.0
 
 
 async def kill_each_once(three: ThreeNodes) -> None:
-    """One node after the other is killed, and comes back before the next one goes."""
+    """Kill one node after the other, each after the last one has returned.
+
+    The sleeps are load: records are copied before each death and while a node is missing.
+    """
     for node_id in (1, 2, 3):
         await asyncio.sleep(0.7)
         await asyncio.to_thread(three.cluster.kill_node, node_id)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -16,7 +15,7 @@ import confluent_kafka
 from tests.support.nodes.killed_node import ARMED_FILE, DIED_FILE
 from tests.support.tier.audit import TierAudit, Written
 from tests.support.tier.tiered_topics import SEGMENT_BYTES, TIERED
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until, wait_until_passes
 from tidelog.clients.admin.admin import Admin, ConfigChange, ConfigResource, ResourceType
 from tidelog.local_cluster.cluster import LocalCluster
 from tidelog.local_cluster.node_process import NodeProcess
@@ -27,7 +26,6 @@ from tidelog.testing.embedded import CLUSTER_DEFAULTS, EMBEDDED_DEFAULTS
 
 TIMEOUT_S = 90.0
 VALUE_BYTES = 8_000
-POLL_S = 0.05
 
 
 class DyingCluster:
@@ -172,7 +170,9 @@ class DyingCluster:
         AssertionError names what is not as it should be, of the last look when it never is.
         """
         self.drain(written)
-        self.wait_for_sound(lambda: self._require_settled(written))
+        wait_until_passes(
+            lambda: self._require_settled(written), timeout_s=TIMEOUT_S, tolerated=(KafkaError, OSError)
+        )
         borders = self.audit.borders(written.topic)
         borders.require_order()
         self.audit.require_readable(written, borders)
@@ -190,7 +190,7 @@ class DyingCluster:
             assert self.audit.objects(partition.topic_id) == set()
             assert self.audit.segments(partition) == []
 
-        self.wait_for_sound(require)
+        wait_until_passes(require, timeout_s=TIMEOUT_S, tolerated=(KafkaError, OSError))
 
     def _require_settled(self, written: Written) -> None:
         partition = self.partition(written.topic)
@@ -212,17 +212,6 @@ class DyingCluster:
         borders.require_order()
         waits = written.bytes_from(borders.tiered_end)
         return waits <= SEGMENT_BYTES and borders.local_start == max(borders.tiered_end, borders.log_start)
-
-    def wait_for_sound(self, require: Callable[[], None]) -> None:
-        """Poll until `require` passes; its last AssertionError when it does not in time."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while True:
-            try:
-                return require()
-            except (AssertionError, KafkaError, OSError):
-                if time.monotonic() > deadline:
-                    raise
-            time.sleep(POLL_S)
 
     def described(self, topic: str) -> tuple[int, int]:
         """Leader and number of replicas in sync, as the first node that answers tells it."""

@@ -71,6 +71,7 @@ class LeaderConnection:
 
     async def request(self, message: ApiMessage, response: type[ApiMessage]) -> ApiMessage:
         """Ask the leader's handler."""
+        # The latency of the network: requests of several partitions overlap.
         await asyncio.sleep(0.001)
         if self.refused_with is not None or not self.is_open:
             self.is_open = False

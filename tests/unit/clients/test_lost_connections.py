@@ -77,6 +77,7 @@ async def test_records_are_written_once_and_in_order(servers: str, seed: int) ->
             for number in range(RECORDS):
                 value = str(number).encode()
                 deliveries.append(await producer.send(topic, value, partition=number % PARTITIONS))
+                # Records are sent over a longer time than a connection lives.
                 if number % 40 == 0:
                     await asyncio.sleep(0.001)
             written = await asyncio.gather(*deliveries)

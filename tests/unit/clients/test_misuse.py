@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, remains
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.consumer.fetcher import Fetcher
@@ -82,8 +82,7 @@ async def test_a_task_that_waits_for_records_ends_at_once_when_another_closes_th
     await consumer.start()
     consumer.assign([("quiet", 0)])
     reading = asyncio.create_task(read(consumer))
-    await asyncio.sleep(0.1)
-    assert not reading.done()
+    await remains(lambda: not reading.done(), 0.1)
     await consumer.close()
     done, _ = await asyncio.wait({reading}, timeout=0.5)
     assert done

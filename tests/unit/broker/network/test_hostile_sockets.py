@@ -6,6 +6,7 @@ import asyncio
 import logging
 import struct
 import time
+from functools import partial
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.support.clocks.manual_clock import ManualClock
 from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.network.loopback_server import Client, Served, echo, frame, serving
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, remains
 from tidelog.base.log_limit import LINES_MAX, PERIOD_MS
 from tidelog.broker.logs.descriptor_budget import raise_open_file_limit
 from tidelog.broker.network.receive_buffer import GRANT_BYTES
@@ -170,9 +171,7 @@ async def test_a_peer_that_never_reads_is_bounded_and_reaped_when_idle() -> None
         client.writer.write(frame(b"more") * 5_000)
         (connection,) = served.server.connections()
         await eventually(lambda: connection.unsent_bytes > 200_000)
-        for _ in range(20):
-            await asyncio.sleep(0.005)
-            assert connection.unsent_bytes <= 600_000
+        await remains(lambda: connection.unsent_bytes <= 600_000, 0.1)
         served.server.sweep()
         clock.now_ms += 59_999
         served.server.sweep()
@@ -232,16 +231,21 @@ async def test_resets_in_every_state_leave_nothing_behind() -> None:
 
     async with serving(handler) as served:
         clients: list[Client] = []
-        for data in (b"", frame(b"x")[:2], frame(b"park"), frame(b"big"), frame(b"big") * 5, frame(b"x")):
+        sent = (b"", frame(b"x")[:2], frame(b"park"), frame(b"big"), frame(b"big") * 5, frame(b"x"))
+        for data in sent:
             client = await served.connect()
             await client.send(data)
             clients.append(client)
         await eventually(lambda: len(parked) == 1)
-        await asyncio.sleep(0.01)
+        await eventually(partial(has_received, served, sum(map(len, sent))))
         for client in clients:
             client.reset()
         await eventually(lambda: served.server.quota.count == 0)
         assert held_bytes(served) == 0
+
+
+def has_received(served: Served, count: int) -> bool:
+    return served.server.counters.bytes_in >= count
 
 
 @on_both_loops
@@ -251,11 +255,13 @@ async def test_a_global_byte_budget_makes_requests_wait_in_order_and_loses_none(
     async with serving(parked.append, config) as served:
         clients = [await served.connect() for _ in range(6)]
         for number, client in enumerate(clients):
-            await client.send(frame(bytes([number]) * 900))
-            await asyncio.sleep(0.005)
+            data = frame(bytes([number]) * 900)
+            await client.send(data)
+            received = (number + 1) * len(data)
+            await eventually(partial(has_received, served, received))
         # Two fit; a third is let in while some of the budget is left.
         await eventually(lambda: len(parked) == 3)
-        await asyncio.sleep(0.01)
+        await remains(lambda: len(parked) == 3, 0.01)
         order = []
         for _ in clients:
             await eventually(lambda: bool(parked))
@@ -279,6 +285,6 @@ async def test_a_peer_that_leaves_gives_its_share_of_the_byte_budget_back() -> N
         await eventually(lambda: served.server.counters.bytes_in == 5)
         waiting = await served.connect()
         await waiting.send(frame(b"patient"))
-        await asyncio.sleep(0.01)
+        await eventually(partial(has_received, served, 5 + len(frame(b"patient"))))
         hoarder.reset()
         assert await waiting.receive() == b"patient"

@@ -7,7 +7,7 @@ import asyncio
 from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.network.loopback_server import echo, frame, serving
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, remains
 from tidelog.broker.network.pending_responses import PENDING_RESPONSES_MAX
 from tidelog.broker.network.request import Request
 
@@ -88,8 +88,7 @@ async def test_anything_but_a_produce_waits_for_the_answers_that_are_owed() -> N
         await client.send(joined([*before, FETCH, *after]))
         await eventually(lambda: len(parking.parked) == 2)
         parking.answer(1)
-        await asyncio.sleep(0.01)
-        assert not parking.others
+        await remains(lambda: not parking.others, 0.01)
         parking.answer(0)
         assert [await client.receive() for _ in range(3)] == [*before, FETCH]
         await eventually(lambda: len(parking.parked) == 1)
@@ -105,8 +104,7 @@ async def test_so_many_and_no_more_are_owed() -> None:
         bodies = produces(*range(PENDING_RESPONSES_MAX + 10))
         await client.send(joined(bodies))
         await eventually(lambda: len(parking.parked) == PENDING_RESPONSES_MAX)
-        await asyncio.sleep(0.01)
-        assert len(parking.parked) == PENDING_RESPONSES_MAX
+        await remains(lambda: len(parking.parked) == PENDING_RESPONSES_MAX, 0.01)
         for body in bodies:
             await eventually(lambda: bool(parking.parked))
             parking.answer()
@@ -121,9 +119,7 @@ async def test_a_connection_that_may_not_go_on_stops_reading_when_its_buffer_is_
         await client.send(joined([*produces(1), FETCH]))
         await eventually(lambda: len(parking.parked) == 1)
         sending = asyncio.create_task(client.send(frame(FETCH + b"x" * 1_000) * 20_000))
-        await asyncio.sleep(0.05)
-        assert served.server.counters.bytes_in <= 200_000
-        assert not sending.done()
+        await remains(lambda: served.server.counters.bytes_in <= 200_000 and not sending.done(), 0.05)
         parking.answer()
         assert await client.receive() == produces(1)[0]
         assert await client.receive() == FETCH
@@ -167,8 +163,7 @@ async def test_a_server_that_closes_waits_for_what_is_owed() -> None:
         await client.send(joined(bodies))
         await eventually(lambda: len(parking.parked) == 2)
         closing = asyncio.create_task(served.server.close())
-        await asyncio.sleep(0.01)
-        assert not closing.done()
+        await remains(lambda: not closing.done(), 0.01)
         parking.answer()
         parking.answer()
         assert [await client.receive() for _ in bodies] == bodies

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from functools import partial
 
@@ -10,7 +9,7 @@ import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, remains
 from tidelog.base.clock import SystemClock
 from tidelog.broker.purgatory.timers import TimerDriver, Timers
 
@@ -107,13 +106,11 @@ async def test_an_idle_driver_does_not_wake_up() -> None:
     timers = CountingTimers(SystemClock().monotonic_ms)
     driver = TimerDriver(timers)
     entry = timers.schedule(60_000, lambda: None)
-    await asyncio.sleep(0.05)
-    assert timers.advances == 0
+    await remains(lambda: timers.advances == 0, 0.05)
     entry.cancel()
     driver.stop()
     timers.schedule(1, lambda: None)
-    await asyncio.sleep(0.01)
-    assert timers.advances == 0
+    await remains(lambda: timers.advances == 0, 0.01)
 
 
 @on_both_loops

@@ -14,7 +14,7 @@ from tests.support.configs import metadata_log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.metadata.stores import DIRECTORY, InlineExecutor
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, remains
 from tidelog.broker.raft.driver import RaftDriver
 from tidelog.broker.raft.log import MetadataLog
 from tidelog.broker.raft.state_file import QuorumStateFile
@@ -324,8 +324,7 @@ async def test_quorum_state_is_written_again_until_the_disk_has_room(monkeypatch
     bench.script.react = on(Tick, Persist(1, RECORD, None), SEND)
     bench.disk.free_bytes = 3
     await bench.run()
-    await asyncio.sleep(0.02)
-    assert bench.reported == [] and bench.fatal == []
+    await remains(lambda: bench.reported == [] and bench.fatal == [], 0.02)
     assert bench.state_file.read() == QuorumRecord(leader_epoch=2)
     bench.disk.free_bytes = None
     await eventually(lambda: bench.reported == [SEND])

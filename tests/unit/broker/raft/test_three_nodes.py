@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.nodes.quorum_nodes import DIRECTORY, quorum_nodes
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, remains
 from tidelog.broker.raft.state_file import QuorumStateFile
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.image import MetadataImage
@@ -179,9 +179,8 @@ async def test_a_follower_whose_disk_is_full_continues_and_catches_up_when_there
         full = next(each for each in nodes.running if each != leader)
         nodes.disks[full].free_bytes = 100
         await nodes.set("a", "x" * 200)
-        await asyncio.sleep(0.5)
-        assert nodes.running[full].raft.driver.failure is None
-        assert nodes.value(full, "a") is None
+        driver = nodes.running[full].raft.driver
+        await remains(lambda: driver.failure is None and nodes.value(full, "a") is None, 0.5)
         nodes.disks[full].free_bytes = None
         await nodes.all_have("a", "x" * 200)
 
@@ -199,8 +198,7 @@ async def test_no_node_ends_when_all_disks_are_full_and_all_continue_when_there_
             await nodes.store(leader).submit(touch)
         await eventually(lambda: nodes.store(leader).active_epoch is None)
         # Long enough for elections, in which each node writes its vote.
-        await asyncio.sleep(1)
-        assert [node.raft.driver.failure for node in nodes.running.values()] == [None] * 3
+        await remains(lambda: all(node.raft.driver.failure is None for node in nodes.running.values()), 1.0)
         for disk in nodes.disks.values():
             disk.free_bytes = None
         await nodes.set("a", "2")

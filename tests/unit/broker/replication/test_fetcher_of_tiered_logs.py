@@ -110,6 +110,7 @@ class TieredPair:
         async def advance() -> None:
             while not self.pair.are_equal(T0):
                 await self.pair.pass_ms(20)
+                # Real time, too, for the threads that read the tier.
                 await asyncio.sleep(0.001)
 
         await asyncio.wait_for(advance(), 20)

@@ -12,7 +12,7 @@ from tests.support.logs.partition_logs import NOW_MS
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.tier.metadata_managers import InMemoryRemoteLogMetadataManager
 from tests.support.tier.replicas_over_tier import PARTITION, TIERED, CopyingTier, sealed_segments
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, remains
 from tests.unit.remote.log_manager.test_manager import QUICK, Site, replica
 from tidelog.remote.ports.metadata_manager import RemoteMetadataError
 from tidelog.remote.ports.segment_metadata import (
@@ -206,9 +206,7 @@ async def test_a_node_that_the_controller_does_not_reach_begins_no_deletion() ->
     await eventually(lambda: len(site.finished()) == 2)
     site.is_confirmed = False
     site.manager.stop_partitions([PARTITION], deletes_remote=True)
-    await asyncio.sleep(0.1)
-    assert len(site.finished()) == 2
-    assert not site.metadata.partition_deletions()
+    await remains(lambda: len(site.finished()) == 2 and not site.metadata.partition_deletions(), 0.1)
     site.is_confirmed = True
     await eventually(lambda: not site.tier.copies and not site.manager.removing)
     await site.close()
