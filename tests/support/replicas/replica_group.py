@@ -22,7 +22,7 @@ from tidelog.broker.replication.fetcher_manager import FetcherManager
 from tidelog.broker.replication.isr_updates import IsrUpdates
 from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.cluster.controller.alter_partition import alter_partition
-from tidelog.cluster.controller.broker_changes import fenced, unfenced
+from tidelog.cluster.controller.broker_changes import fence_records, unfence_records
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.image import PartitionImage
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
@@ -174,7 +174,7 @@ class ReplicaGroup:
 
     def fence(self, node_id: BrokerId) -> None:
         """The controller hears nothing of a broker any more."""
-        self.publish(*fenced(self.image, _SETTINGS, self.image.brokers[node_id]))
+        self.publish(*fence_records(self.image, _SETTINGS, self.image.brokers[node_id]))
 
     def cut_off(self, node_id: BrokerId) -> None:
         """Neither metadata nor fetches nor requests come through, in either direction."""
@@ -190,7 +190,7 @@ class ReplicaGroup:
         member.is_cut_off = False
         self._tell(member)
         if self.image.brokers[node_id].fenced:
-            self.publish(*unfenced(self.image, _SETTINGS, self.image.brokers[node_id]))
+            self.publish(*unfence_records(self.image, _SETTINGS, self.image.brokers[node_id]))
 
     # -- clients
 

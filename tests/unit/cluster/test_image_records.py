@@ -112,7 +112,7 @@ def _perform(image: MetadataImage, command, chance: SeededRandomness):  # type: 
             )
             return [register_broker(image, SETTINGS, registration, has_session=False)]
         case ("unfence" | "fence" as event, broker) if broker in image.brokers:
-            change = broker_changes.unfenced if event == "unfence" else broker_changes.fenced
+            change = broker_changes.unfence_records if event == "unfence" else broker_changes.fence_records
             records = change(image, SETTINGS, image.brokers[broker])
             return [ControllerResult(tuple(records), None)]
         case ("ids", broker):

@@ -130,7 +130,7 @@ class ControllerTasks:
                 "The controller did not run for %s ms; extending the sessions of brokers by this time",
                 stall_ms,
             )
-            self._heartbeats.excuse(stall_ms, woken_ms)
+            self._heartbeats.extend_sessions(stall_ms, woken_ms)
         if not await self._run(self._fence_one):
             await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
 

@@ -1,1 +1,1 @@
-"""The controller's commands: each takes an image and a request, and answers records and a reply."""
+"""The controller's commands: each takes an image and a request, and returns records and a reply."""

@@ -1,4 +1,4 @@
-"""Access control entries are added and removed.
+"""Creation and deletion of access control entries.
 
 Source: AclControlManager and AclApis of Apache Kafka 4.3.
 """
@@ -23,7 +23,7 @@ from tidelog.protocol.steps import completed
 
 
 class Removal(NamedTuple):
-    """What one filter has removed."""
+    """The outcome of one filter, with the entries that it deletes."""
 
     outcome: Outcome
     removed: tuple[AclBinding, ...] = ()
@@ -32,7 +32,7 @@ class Removal(NamedTuple):
 def create_acls(
     image: MetadataImage, bindings: Sequence[AclBinding], randomness: Randomness
 ) -> ControllerResult[list[Outcome]]:
-    """Add entries; outcomes in the order of `bindings`. One that is there already stays, successfully."""
+    """Add entries; return outcomes in the order of `bindings`. An existing entry is a success."""
     existing = {AclBinding.of(record) for record in image.access_control_entries.values()}
     records: list[AccessControlEntryRecord] = []
     outcomes = []
@@ -50,7 +50,7 @@ def create_acls(
 
 
 def delete_acls(image: MetadataImage, filters: Sequence[AclFilter]) -> ControllerResult[list[Removal]]:
-    """Remove what any filter means; each answers all that it means, though another has removed it too."""
+    """Delete the matching entries; a filter returns all its matches, even if another deletes them too."""
     records: dict[UUID, RemoveAccessControlEntryRecord] = {}
     removals = []
     for wanted in filters:
@@ -59,7 +59,7 @@ def delete_acls(image: MetadataImage, filters: Sequence[AclFilter]) -> Controlle
             found = completed(matching_acls(image, wanted))
             new = {each.id: RemoveAccessControlEntryRecord(id=each.id) for each in found}
             if len(records | new) > MAX_RECORDS_PER_COMMAND:
-                text = f"more than {MAX_RECORDS_PER_COMMAND} entries cannot be removed at once"
+                text = f"a request cannot delete more than {MAX_RECORDS_PER_COMMAND} entries"
                 raise KafkaError(ErrorCode.INVALID_REQUEST, text)
             records |= new
             removals.append(Removal(SUCCESS, tuple(map(AclBinding.of, found))))
@@ -70,19 +70,19 @@ def delete_acls(image: MetadataImage, filters: Sequence[AclFilter]) -> Controlle
 
 def _check(binding: AclBinding) -> None:
     if binding.resource_type not in tuple(AclResourceType)[1:]:
-        raise _refused(f"an entry cannot have the resource type {binding.resource_type}")
+        raise _invalid_request(f"an entry cannot have the resource type {binding.resource_type}")
     if binding.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
-        raise _refused(f"an entry cannot have the pattern type {binding.pattern_type}")
+        raise _invalid_request(f"an entry cannot have the pattern type {binding.pattern_type}")
     if binding.operation not in tuple(AclOperation)[1:]:
-        raise _refused(f"an entry cannot have the operation {binding.operation}")
+        raise _invalid_request(f"an entry cannot have the operation {binding.operation}")
     if binding.permission_type not in (PermissionType.DENY, PermissionType.ALLOW):
-        raise _refused(f"an entry cannot have the permission type {binding.permission_type}")
+        raise _invalid_request(f"an entry cannot have the permission type {binding.permission_type}")
     if not binding.resource_name:
-        raise _refused("an entry needs the name of a resource")
+        raise _invalid_request("an entry must have a resource name")
     if binding.resource_type == AclResourceType.CLUSTER and binding.resource_name != CLUSTER_NAME:
-        raise _refused(f"{binding.resource_name!r}: the name of the cluster is {CLUSTER_NAME}")
+        raise _invalid_request(f"{binding.resource_name!r}: the name of the cluster is {CLUSTER_NAME}")
     if ":" not in binding.principal:
-        raise _refused(f"{binding.principal!r} is not a principal, which is type:name")
+        raise _invalid_request(f"{binding.principal!r} is not a principal of the form type:name")
 
 
 def _new_id(image: MetadataImage, randomness: Randomness) -> UUID:
@@ -91,5 +91,5 @@ def _new_id(image: MetadataImage, randomness: Randomness) -> UUID:
     return candidate
 
 
-def _refused(text: str) -> KafkaError:
+def _invalid_request(text: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, text)

@@ -1,8 +1,9 @@
-"""AlterPartition: leaders change the ISR, guarded by epochs so that stale requests have no effect.
+"""AlterPartition: a leader changes the ISR; epochs ensure that stale requests have no effect.
 
-A request contains the epochs on which it is based. If they are below the controller's, it is stale. If
-they are above, this node is not the active controller any more, but does not know it yet. A member is
-rejected if its broker is fenced or has registered again since the leader knew it (KIP-841, KIP-903).
+A request contains the epochs on which it is based. If they are below the controller's, the request is stale.
+If they are above, this node is no longer the active controller, but does not know it yet. A member is
+rejected if its broker is fenced or has registered again since the leader last read its epoch (KIP-841,
+KIP-903).
 
 Source: KIP-497, KIP-841, KIP-903; ReplicationControlManager of Apache Kafka 4.3.
 """
@@ -10,7 +11,7 @@ Source: KIP-497, KIP-841, KIP-903; ReplicationControlManager of Apache Kafka 4.3
 from __future__ import annotations
 
 from tidelog.cluster.controller.brokers import current_registration
-from tidelog.cluster.controller.partition_change import Wishes
+from tidelog.cluster.controller.partition_change import RequestedChange
 from tidelog.cluster.controller.partition_updates import PartitionUpdates
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.controller.settings import ControllerSettings
@@ -34,53 +35,53 @@ _ANY_EPOCH = -1
 def alter_partition(
     image: MetadataImage, settings: ControllerSettings, request: AlterPartitionRequest
 ) -> ControllerResult[AlterPartitionResponse]:
-    """Change in-sync sets as their leader asks; every partition gets its own outcome.
+    """Change ISRs as their leader requests; every partition has its own outcome.
 
-    STALE_BROKER_EPOCH for the whole request when the leader is not the broker that registered.
+    STALE_BROKER_EPOCH for the whole request if the broker's registration has another epoch.
     """
     current_registration(image, request.broker_id, request.broker_epoch)
     alteration = _Alteration(image, settings, request.broker_id)
-    topics = tuple(alteration.topic(topic) for topic in request.topics)
+    topics = tuple(alteration.alter_topic(topic) for topic in request.topics)
     reply = AlterPartitionResponse(topics=topics)
     return ControllerResult(tuple(alteration.updates.records), reply, is_atomic=False)
 
 
 class _Alteration:
-    """The changes of one request, asked for by the broker `leader`."""
+    """The changes of one request from the broker `leader`."""
 
     def __init__(self, image: MetadataImage, settings: ControllerSettings, leader: BrokerId) -> None:
         self.updates = PartitionUpdates(image, settings)
         self._image = image
         self._leader = leader
 
-    def topic(self, asked: RequestTopicData) -> ResponseTopicData:
-        topic = self._image.topics_by_id.get(asked.topic_id)
+    def alter_topic(self, requested: RequestTopicData) -> ResponseTopicData:
+        topic = self._image.topics_by_id.get(requested.topic_id)
         if topic is None:
             partitions = tuple(
-                _refused(partition, ErrorCode.UNKNOWN_TOPIC_ID) for partition in asked.partitions
+                _error_response(partition, ErrorCode.UNKNOWN_TOPIC_ID) for partition in requested.partitions
             )
         else:
-            partitions = tuple(self._partition(topic, partition) for partition in asked.partitions)
-        return ResponseTopicData(topic_id=asked.topic_id, partitions=partitions)
+            partitions = tuple(self._alter_partition(topic, partition) for partition in requested.partitions)
+        return ResponseTopicData(topic_id=requested.topic_id, partitions=partitions)
 
-    def _partition(self, topic: TopicImage, asked: RequestPartitionData) -> ResponsePartitionData:
-        index = asked.partition_index
+    def _alter_partition(self, topic: TopicImage, requested: RequestPartitionData) -> ResponsePartitionData:
+        index = requested.partition_index
         partition = self.updates.partition(topic, index)
         if partition is None:
-            return _refused(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        members = _members(asked)
-        code = self._check(partition, asked, members)
+            return _error_response(requested, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        members = _members(requested)
+        code = self._check(partition, requested, members)
         if code is not ErrorCode.NONE:
-            return _refused(asked, code)
-        wishes = Wishes(
+            return _error_response(requested, code)
+        change = RequestedChange(
             isr=tuple(member.broker_id for member in members),
-            leader_recovery_state=asked.leader_recovery_state,
+            leader_recovery_state=requested.leader_recovery_state,
             election=self.updates.election(topic),
         )
-        record = self.updates.change(topic, index, wishes)
+        record = self.updates.change(topic, index, change)
         if record is not None and record.leader not in (self._leader, NO_LEADER_CHANGE):
-            # The change ended a reassignment that takes the leader away.
-            return _refused(asked, ErrorCode.NEW_LEADER_ELECTED)
+            # The change completed a reassignment that removes the leader.
+            return _error_response(requested, ErrorCode.NEW_LEADER_ELECTED)
         changed = self.updates.partition(topic, index)
         assert changed is not None
         return ResponsePartitionData(
@@ -93,24 +94,27 @@ class _Alteration:
         )
 
     def _check(
-        self, partition: PartitionImage, asked: RequestPartitionData, members: tuple[BrokerState, ...]
+        self, partition: PartitionImage, requested: RequestPartitionData, members: tuple[BrokerState, ...]
     ) -> ErrorCode:
-        if asked.leader_epoch > partition.leader_epoch or asked.partition_epoch > partition.partition_epoch:
+        if (
+            requested.leader_epoch > partition.leader_epoch
+            or requested.partition_epoch > partition.partition_epoch
+        ):
             return ErrorCode.NOT_CONTROLLER
-        if asked.leader_epoch < partition.leader_epoch:
+        if requested.leader_epoch < partition.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if self._leader != partition.leader:
             return ErrorCode.INVALID_REQUEST
-        if asked.partition_epoch < partition.partition_epoch:
+        if requested.partition_epoch < partition.partition_epoch:
             return ErrorCode.INVALID_UPDATE_VERSION
         isr = [member.broker_id for member in members]
         if not isr or len(set(isr)) != len(isr) or not set(isr) <= set(partition.replicas):
             return ErrorCode.INVALID_REQUEST
         if partition.leader not in isr:
             return ErrorCode.INVALID_REQUEST
-        if asked.leader_recovery_state not in tuple(LeaderRecoveryState):
+        if requested.leader_recovery_state not in tuple(LeaderRecoveryState):
             return ErrorCode.INVALID_REQUEST
-        if asked.leader_recovery_state == LeaderRecoveryState.RECOVERING:
+        if requested.leader_recovery_state == LeaderRecoveryState.RECOVERING:
             is_recovering = partition.leader_recovery_state == LeaderRecoveryState.RECOVERING
             if len(isr) > 1 or not is_recovering:
                 return ErrorCode.INVALID_REQUEST
@@ -125,10 +129,12 @@ class _Alteration:
         return member.broker_epoch in (_ANY_EPOCH, broker.epoch)
 
 
-def _members(asked: RequestPartitionData) -> tuple[BrokerState, ...]:
-    """Return the requested ISR; before version 3 it has no broker epochs."""
-    return asked.new_isr_with_epochs or tuple(BrokerState(broker_id=broker) for broker in asked.new_isr)
+def _members(requested: RequestPartitionData) -> tuple[BrokerState, ...]:
+    """Return the requested ISR; versions below 3 have no broker epochs."""
+    return requested.new_isr_with_epochs or tuple(
+        BrokerState(broker_id=broker) for broker in requested.new_isr
+    )
 
 
-def _refused(asked: RequestPartitionData, code: ErrorCode) -> ResponsePartitionData:
-    return ResponsePartitionData(partition_index=asked.partition_index, error_code=code)
+def _error_response(requested: RequestPartitionData, code: ErrorCode) -> ResponsePartitionData:
+    return ResponsePartitionData(partition_index=requested.partition_index, error_code=code)

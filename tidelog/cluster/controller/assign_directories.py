@@ -1,6 +1,6 @@
 """AssignReplicasToDirs: brokers report the log directories of their replicas (KIP-858).
 
-A replica in a directory that is not online any more leaves the in-sync set, and leads no longer.
+A replica in a directory that is no longer online is removed from the ISR and from the leadership.
 
 Source: KIP-858; ReplicationControlManager of Apache Kafka 4.3.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from tidelog.cluster.controller.brokers import current_registration
-from tidelog.cluster.controller.partition_change import Wishes
+from tidelog.cluster.controller.partition_change import RequestedChange
 from tidelog.cluster.controller.partition_updates import PartitionOfTopic, PartitionUpdates
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.controller.settings import ControllerSettings
@@ -30,12 +30,12 @@ from tidelog.protocol.messages.assign_replicas_to_dirs import (
 def assign_replicas_to_directories(
     image: MetadataImage, settings: ControllerSettings, request: AssignReplicasToDirsRequest
 ) -> ControllerResult[AssignReplicasToDirsResponse]:
-    """Note where replicas are; every partition gets its own outcome.
+    """Record the directories of replicas; every partition has its own outcome.
 
-    STALE_BROKER_EPOCH for the whole request when the broker is not the one that registered.
+    STALE_BROKER_EPOCH for the whole request if the broker's registration has another epoch.
     """
     broker = current_registration(image, request.broker_id, request.broker_epoch)
-    assigned = PartitionUpdates(image, settings, leaving=None)
+    assigned = PartitionUpdates(image, settings, removed_broker=None)
     offline: list[PartitionOfTopic] = []
     directories = []
     for directory in request.directories:
@@ -50,7 +50,7 @@ def assign_replicas_to_directories(
                     offline.append((image.topics_by_id[topic.topic_id], index))
             topics.append(ResponseTopicData(topic_id=topic.topic_id, partitions=tuple(partitions)))
         directories.append(ResponseDirectoryData(id=directory.id, topics=tuple(topics)))
-    assigned.without(offline, broker.id)
+    assigned.remove_from_isrs(offline, broker.id)
     reply = AssignReplicasToDirsResponse(directories=tuple(directories))
     return ControllerResult(tuple(assigned.records), reply, is_atomic=False)
 
@@ -71,5 +71,5 @@ def _assign(
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if broker not in partition.replicas:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    updates.change(topic, index, Wishes(directories={broker: directory}))
+    updates.change(topic, index, RequestedChange(directories={broker: directory}))
     return ErrorCode.NONE

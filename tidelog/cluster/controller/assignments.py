@@ -1,4 +1,4 @@
-"""Replicas of new partitions: chosen for the client, or named by it and checked.
+"""Replicas of new partitions: placed automatically, or assigned by the client and checked.
 
 Source: ReplicationControlManager of Apache Kafka 4.3.
 """
@@ -39,31 +39,33 @@ def manual_partition(
 ) -> PartitionImage:
     """Return a new partition on the requested brokers; INVALID_REPLICA_ASSIGNMENT if that is impossible.
 
-    `replication_factor`: that of the topic's other partitions, None when this is the first.
+    `replication_factor`: that of the topic's other partitions; None for the first one.
     """
     check_assignment(image, replicas, replication_factor)
     partition = _new_partition(image, tuple(replicas))
     if not partition.isr:
-        raise _refused(f"all brokers of an assignment are fenced or stopping: {list(replicas)}")
+        raise _invalid_assignment(
+            f"all brokers of an assignment are fenced or shutting down: {list(replicas)}"
+        )
     return partition
 
 
 def check_assignment(
     image: MetadataImage, replicas: Sequence[BrokerId], replication_factor: int | None
 ) -> None:
-    """INVALID_REPLICA_ASSIGNMENT when a partition cannot be placed on `replicas`, alive or not.
+    """Raise INVALID_REPLICA_ASSIGNMENT unless a partition can be placed on `replicas`, fenced or not.
 
-    `replication_factor`: what it has to be, None for any.
+    `replication_factor`: the required one; None for any.
     """
     if not replicas:
-        raise _refused("an assignment names no broker")
+        raise _invalid_assignment("an assignment must contain a broker")
     for broker in replicas:
         if broker not in image.brokers:
-            raise _refused(f"an assignment names broker {broker}, which is not registered")
+            raise _invalid_assignment(f"an assignment contains broker {broker}, which is not registered")
     if len(set(replicas)) != len(replicas):
-        raise _refused(f"an assignment names a broker twice: {list(replicas)}")
+        raise _invalid_assignment(f"an assignment contains a broker twice: {list(replicas)}")
     if replication_factor is not None and len(replicas) != replication_factor:
-        raise _refused(
+        raise _invalid_assignment(
             f"an assignment has {len(replicas)} replicas, other partitions have {replication_factor}"
         )
 
@@ -78,5 +80,5 @@ def _is_cordoned(log_dirs: Sequence[UUID], cordoned: Sequence[UUID]) -> bool:
     return bool(log_dirs) and all(directory in cordoned for directory in log_dirs)
 
 
-def _refused(reason: str) -> KafkaError:
+def _invalid_assignment(reason: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)

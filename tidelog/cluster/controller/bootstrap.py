@@ -19,7 +19,7 @@ from tidelog.protocol.schema import MetadataRecord
 
 
 def feature_records() -> tuple[MetadataRecord, ...]:
-    """Return the feature levels that a new cluster starts at."""
+    """Return the initial feature levels of a new cluster."""
     return tuple(
         FeatureLevelRecord(name=name, feature_level=level) for name, level in BOOTSTRAP_LEVELS.items()
     )
@@ -30,9 +30,9 @@ def bootstrap_records(
 ) -> tuple[MetadataRecord, ...]:
     """Return the records for an empty metadata log.
 
-    `min_insync_replicas`: the value of server.properties, which the cluster keeps because
-    eligible leader replicas need all brokers to agree on it. `formatted_with`: the records that the
-    controller's directory was formatted with, feature levels above all.
+    `min_insync_replicas`: the value of server.properties. It becomes the cluster's, because eligible leader
+    replicas require the same value on all brokers. `formatted_with`: the records with which the controller's
+    directory was formatted, mainly feature levels.
     """
     return (
         BeginTransactionRecord(name="bootstrap"),

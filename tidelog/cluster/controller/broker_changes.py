@@ -1,6 +1,6 @@
 """Changes of partitions when a broker is fenced, unfenced, stopped, unregistered, or loses its directories.
 
-Each function answers the records of one such event, those of the partitions included.
+Each function returns the records of one such event, including those of the partitions.
 
 Source: KIP-631, KIP-841, KIP-858, KIP-966; ReplicationControlManager of Apache Kafka 4.3.
 """
@@ -26,21 +26,25 @@ _UNFENCE: Final = -1
 _IN_CONTROLLED_SHUTDOWN: Final = 1
 
 
-def fenced(image: MetadataImage, settings: ControllerSettings, broker: BrokerImage) -> list[MetadataRecord]:
+def fence_records(
+    image: MetadataImage, settings: ControllerSettings, broker: BrokerImage
+) -> list[MetadataRecord]:
     """Remove the broker from all ISRs and leaderships, then fence it."""
     change = BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=_FENCE)
-    return [*_left_in_sync_sets(image, settings, broker.id), change]
+    return [*_isr_removal_records(image, settings, broker.id), change]
 
 
-def unfenced(image: MetadataImage, settings: ControllerSettings, broker: BrokerImage) -> list[MetadataRecord]:
-    """Unfence the broker, then elect it for partitions without leader where it is eligible."""
-    updates = PartitionUpdates(image, settings, coming=broker.id)
-    updates.without(leaderless(image))
+def unfence_records(
+    image: MetadataImage, settings: ControllerSettings, broker: BrokerImage
+) -> list[MetadataRecord]:
+    """Unfence the broker, then elect it for partitions without a leader for which it is eligible."""
+    updates = PartitionUpdates(image, settings, unfenced_broker=broker.id)
+    updates.remove_from_isrs(leaderless(image))
     change = BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=_UNFENCE)
     return [change, *updates.records]
 
 
-def in_controlled_shutdown(
+def controlled_shutdown_records(
     image: MetadataImage, settings: ControllerSettings, broker: BrokerImage
 ) -> list[MetadataRecord]:
     """Mark the broker as shutting down, then remove it from all ISRs and leaderships."""
@@ -48,22 +52,22 @@ def in_controlled_shutdown(
         broker_id=broker.id, broker_epoch=broker.epoch, in_controlled_shutdown=_IN_CONTROLLED_SHUTDOWN
     )
     changes = [] if broker.in_controlled_shutdown else [change]
-    return [*changes, *_left_in_sync_sets(image, settings, broker.id)]
+    return [*changes, *_isr_removal_records(image, settings, broker.id)]
 
 
-def unregistered(
+def unregistration_records(
     image: MetadataImage, settings: ControllerSettings, broker: BrokerImage
 ) -> list[MetadataRecord]:
     """Remove the broker from all ISRs, then remove its registration.
 
-    It stays eligible where it was: a broker that registers under its id without a clean shutdown
-    loses that.
+    It remains an eligible leader replica: a broker that registers with its id without a clean shutdown is
+    removed from those sets.
     """
-    gone = UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
-    return [*_left_in_sync_sets(image, settings, broker.id), gone]
+    unregistration = UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
+    return [*_isr_removal_records(image, settings, broker.id), unregistration]
 
 
-def replaced(
+def replacement_records(
     image: MetadataImage,
     settings: ControllerSettings,
     broker: BrokerId,
@@ -73,32 +77,32 @@ def replaced(
 ) -> list[MetadataRecord]:
     """Return the partition changes when another process registers a broker's id, with these log directories.
 
-    `is_clean`: the one before it stopped cleanly, so nothing that it had is lost but for what was in
-    directories that are not there any more. It is no longer eligible to lead what may be lost.
+    `is_clean`: the previous process stopped cleanly, so that only records in missing directories can be
+    lost. The broker is no longer eligible to lead partitions that may have lost records.
     """
     if not eligible_leader_replicas_enabled(image):
-        return list(_left_in_sync_sets(image, settings, broker))
-    updates = PartitionUpdates(image, settings, leaving=broker)
+        return list(_isr_removal_records(image, settings, broker))
+    updates = PartitionUpdates(image, settings, removed_broker=broker)
     for topic, index in [*in_sync_on(image, broker), *eligible_on(image, broker)]:
         directory = topic.partitions[index].directory_of(broker)
-        is_there = directory is None or directory in log_dirs
-        if not (is_clean and is_there):
-            updates.without([(topic, index)], broker, is_unclean=True)
+        has_directory = directory is None or directory in log_dirs
+        if not (is_clean and has_directory):
+            updates.remove_from_isrs([(topic, index)], broker, is_unclean=True)
         elif broker in topic.partitions[index].isr:
-            updates.without([(topic, index)], broker)
+            updates.remove_from_isrs([(topic, index)], broker)
     return list(updates.records)
 
 
-def directories_offline(
+def offline_directory_records(
     image: MetadataImage, settings: ControllerSettings, broker: BrokerImage, offline: Sequence[UUID]
 ) -> list[MetadataRecord]:
     """Remove the broker from the ISRs of partitions in directories that failed since it registered."""
     lost = [directory for directory in broker.log_dirs if directory in offline]
     if not lost:
         return []
-    updates = PartitionUpdates(image, settings, leaving=broker.id)
+    updates = PartitionUpdates(image, settings, removed_broker=broker.id)
     for directory in lost:
-        updates.without(stored_in(image, directory), broker.id)
+        updates.remove_from_isrs(stored_in(image, directory), broker.id)
     remaining = tuple(directory for directory in broker.log_dirs if directory not in offline)
     change = BrokerRegistrationChangeRecord(
         broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=remaining
@@ -106,7 +110,7 @@ def directories_offline(
     return [*updates.records, change]
 
 
-def directories_cordoned(broker: BrokerImage, cordoned: Sequence[UUID] | None) -> list[MetadataRecord]:
+def cordoned_directory_records(broker: BrokerImage, cordoned: Sequence[UUID] | None) -> list[MetadataRecord]:
     """Set the directories that get no new partitions of the broker; None leaves them unchanged."""
     if cordoned is None or set(cordoned) == set(broker.cordoned_log_dirs):
         return []
@@ -117,9 +121,9 @@ def directories_cordoned(broker: BrokerImage, cordoned: Sequence[UUID] | None) -
     ]
 
 
-def _left_in_sync_sets(
+def _isr_removal_records(
     image: MetadataImage, settings: ControllerSettings, broker: BrokerId
 ) -> Sequence[MetadataRecord]:
-    updates = PartitionUpdates(image, settings, leaving=broker)
-    updates.without(in_sync_on(image, broker), broker)
+    updates = PartitionUpdates(image, settings, removed_broker=broker)
+    updates.remove_from_isrs(in_sync_on(image, broker), broker)
     return updates.records

@@ -1,14 +1,14 @@
-"""Heartbeats let brokers in, and out again in good order; silence fences them.
+"""Broker heartbeats: they unfence a broker and shut it down; a broker without heartbeats is fenced.
 
-A broker's state, and what leads from one to the next:
+The transitions of a broker's state:
 
     FENCED -> UNFENCED               it has applied the metadata up to its first heartbeat as fenced
                                      (in Kafka up to its registration, which may be too early)
-    FENCED -> SHUTDOWN_NOW           it wants to stop
+    FENCED -> SHUTDOWN_NOW           it requests to shut down
     UNFENCED -> FENCED               it requests to be fenced, or its session has expired
-    UNFENCED -> SHUTDOWN_NOW         it wants to stop, and leads nothing or wants to be fenced at once
-    UNFENCED -> CONTROLLED_SHUTDOWN  it wants to stop, and leads something
-    CONTROLLED_SHUTDOWN -> SHUTDOWN_NOW   it leads nothing, and every active broker knows
+    UNFENCED -> SHUTDOWN_NOW         it requests to shut down, and leads no partition or also requests fencing
+    UNFENCED -> CONTROLLED_SHUTDOWN  it requests to shut down, and leads partitions
+    CONTROLLED_SHUTDOWN -> SHUTDOWN_NOW   it leads no partition, and every active broker has applied that
 
 Source: KIP-631, KIP-841, KIP-858; BrokerHeartbeatManager of Apache Kafka 4.3.
 """
@@ -41,7 +41,7 @@ class BrokerState(Enum):
 
 
 class HeartbeatReply(NamedTuple):
-    """The content of the response to a broker; `shutdown_offset` is for `BrokerHeartbeats.follow` only."""
+    """The content of the response; `shutdown_offset` is only for `BrokerHeartbeats.apply_reply`."""
 
     is_caught_up: bool
     is_fenced: bool
@@ -55,24 +55,26 @@ def broker_heartbeat(
     heartbeats: BrokerHeartbeats,
     request: BrokerHeartbeatRequest,
 ) -> ControllerResult[HeartbeatReply]:
-    """Move a broker on; STALE_BROKER_EPOCH when it is not the one that registered.
+    """Determine the broker's next state; STALE_BROKER_EPOCH if its registration has another epoch.
 
-    The soft state is only read: `BrokerHeartbeats.contact` comes before, `follow` after.
+    The soft state is only read: call `BrokerHeartbeats.record_heartbeat` before, `apply_reply` after.
     """
     broker = current_registration(image, request.broker_id, request.broker_epoch)
     current = _current_state(heartbeats, broker)
     following = _next_state(image, heartbeats, broker, current, request)
     records = _records(image, settings, broker, following) if following is not current else []
     if any(directory in request.offline_log_dirs for directory in broker.log_dirs):
-        moved = _after(image, records)
-        records += broker_changes.directories_offline(moved, settings, broker, request.offline_log_dirs)
-    records += broker_changes.directories_cordoned(broker, request.cordoned_log_dirs)
-    stopping = following is BrokerState.CONTROLLED_SHUTDOWN
+        changed_image = _apply(image, records)
+        records += broker_changes.offline_directory_records(
+            changed_image, settings, broker, request.offline_log_dirs
+        )
+    records += broker_changes.cordoned_directory_records(broker, request.cordoned_log_dirs)
+    is_shutting_down = following is BrokerState.CONTROLLED_SHUTDOWN
     reply = HeartbeatReply(
         is_caught_up=request.current_metadata_offset >= broker.epoch,
         is_fenced=following in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
         should_shut_down=following is BrokerState.SHUTDOWN_NOW,
-        shutdown_offset=image.offset + len(records) if stopping else None,
+        shutdown_offset=image.offset + len(records) if is_shutting_down else None,
     )
     return ControllerResult(tuple(records), reply, is_atomic=False)
 
@@ -80,14 +82,14 @@ def broker_heartbeat(
 def fence_stale_broker(
     image: MetadataImage, settings: ControllerSettings, heartbeats: BrokerHeartbeats, now_ms: int
 ) -> ControllerResult[bool]:
-    """Fence the broker whose session expired first; return whether there was one and there may be others.
+    """Fence the broker whose session expired first; return whether there was one, as there may be others.
 
-    One in a call, so that the next sees what the first led to.
+    Only one in a call: the next call uses the image that contains the changes.
     """
     stale = heartbeats.stale_broker(image, now_ms)
     if stale is None:
         return ControllerResult((), False)
-    records = broker_changes.fenced(image, settings, image.brokers[stale])
+    records = broker_changes.fence_records(image, settings, image.brokers[stale])
     return ControllerResult(tuple(records), True, is_atomic=False)
 
 
@@ -109,10 +111,12 @@ def _next_state(
     if current is BrokerState.FENCED:
         if request.want_shut_down:
             return BrokerState.SHUTDOWN_NOW
-        is_caught_up = heartbeats.knows_it_is_fenced(broker.id, broker.epoch, request.current_metadata_offset)
-        # A process that began to stop never comes back as the same: the metadata cannot say so.
-        stays_out = request.want_fence or broker.in_controlled_shutdown or not is_caught_up
-        return BrokerState.FENCED if stays_out else BrokerState.UNFENCED
+        is_caught_up = heartbeats.has_applied_fencing(
+            broker.id, broker.epoch, request.current_metadata_offset
+        )
+        # A process never returns from a controlled shutdown: no metadata record could express it.
+        stays_fenced = request.want_fence or broker.in_controlled_shutdown or not is_caught_up
+        return BrokerState.FENCED if stays_fenced else BrokerState.UNFENCED
     if current is BrokerState.UNFENCED:
         if request.want_fence:
             return BrokerState.SHUTDOWN_NOW if request.want_shut_down else BrokerState.FENCED
@@ -124,21 +128,21 @@ def _next_state(
         return BrokerState.CONTROLLED_SHUTDOWN
     awaited = heartbeats.shutdown_offset(broker.id, broker.epoch)
     reached = heartbeats.lowest_active_offset(image)
-    everybody_knows = awaited is None or reached is None or awaited <= reached
-    return BrokerState.SHUTDOWN_NOW if everybody_knows else BrokerState.CONTROLLED_SHUTDOWN
+    have_all_applied = awaited is None or reached is None or awaited <= reached
+    return BrokerState.SHUTDOWN_NOW if have_all_applied else BrokerState.CONTROLLED_SHUTDOWN
 
 
 def _records(
     image: MetadataImage, settings: ControllerSettings, broker: BrokerImage, following: BrokerState
 ) -> list[MetadataRecord]:
     if following is BrokerState.UNFENCED:
-        return broker_changes.unfenced(image, settings, broker)
+        return broker_changes.unfence_records(image, settings, broker)
     if following is BrokerState.CONTROLLED_SHUTDOWN:
-        return broker_changes.in_controlled_shutdown(image, settings, broker)
-    return [] if broker.fenced else broker_changes.fenced(image, settings, broker)
+        return broker_changes.controlled_shutdown_records(image, settings, broker)
+    return [] if broker.fenced else broker_changes.fence_records(image, settings, broker)
 
 
-def _after(image: MetadataImage, records: list[MetadataRecord]) -> MetadataImage:
+def _apply(image: MetadataImage, records: list[MetadataRecord]) -> MetadataImage:
     delta = MetadataDelta(image)
     for record in records:
         delta.replay(record)

@@ -1,7 +1,7 @@
-"""Client quotas are set and removed.
+"""Changes of client quotas.
 
-Each entity changes as a whole or not at all; an entity that is named twice changes once, and its
-second mention is refused.
+The changes of one entity are applied together or not at all. If an entity is in a request twice, the second
+entry is rejected.
 
 Source: KIP-546; ClientQuotaControlManager of Apache Kafka 4.3.
 """
@@ -22,7 +22,7 @@ from tidelog.protocol.steps import Steps
 
 
 class QuotaOutcome(NamedTuple):
-    """What became of one entity."""
+    """The outcome for one entity."""
 
     entity: Mapping[str, str | None]
     outcome: Outcome
@@ -31,10 +31,9 @@ class QuotaOutcome(NamedTuple):
 def alter_client_quotas(
     image: MetadataImage, request: AlterClientQuotasRequest, hosts: Collection[str] = ()
 ) -> Steps[ControllerResult[list[QuotaOutcome]]]:
-    """Set and remove quotas; one outcome for each entity, in the order of the request.
+    """Set and remove quotas; return one outcome for each entity, in the order of the request.
 
-    `hosts`: names in the request that can be resolved to an address. Nothing is changed for
-    `validate_only`.
+    `hosts`: host names in the request that can be resolved. A `validate_only` request changes nothing.
     """
     records: list[ClientQuotaRecord] = []
     outcomes: dict[QuotaEntity, QuotaOutcome] = {}
@@ -63,18 +62,18 @@ def _changes(
     counts = Counter(op.key for op in entry.ops)
     repeated = sorted(name for name, count in counts.items() if count > 1)
     if repeated:
-        text = f"{', '.join(repeated)}: a quota of {dict(entity)} may be changed once"
+        text = f"{', '.join(repeated)}: a request may change a quota of {dict(entity)} only once"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     keys = keys_for(entity, hosts)
     current = image.client_quotas.get(key, {})
-    told = tuple(EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items())
+    entity_data = tuple(EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items())
     records = []
     for op in entry.ops:
         if op.remove:
             if op.key in current:
-                records.append(ClientQuotaRecord(entity=told, key=op.key, remove=True))
+                records.append(ClientQuotaRecord(entity=entity_data, key=op.key, remove=True))
             continue
         check_value(keys, op.key, op.value)
         if current.get(op.key) != op.value:
-            records.append(ClientQuotaRecord(entity=told, key=op.key, value=op.value))
+            records.append(ClientQuotaRecord(entity=entity_data, key=op.key, value=op.value))
     return records

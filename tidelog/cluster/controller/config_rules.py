@@ -1,6 +1,6 @@
-"""Which configs topics, brokers and groups may have: names, values, and what must fit together.
+"""Validation of the configs of topics, brokers and groups: names, values, and their combinations.
 
-Errors: KafkaError, INVALID_CONFIG unless said otherwise.
+Errors: KafkaError, INVALID_CONFIG unless stated otherwise.
 Source: ControllerConfigurationValidator, LogConfig and GroupConfigManager of Apache Kafka 4.3.
 """
 
@@ -29,9 +29,9 @@ def check_configs(
     name: str,
     configs: Mapping[str, str],
 ) -> None:
-    """Whether the resource may have `configs`, all that it would have after a change.
+    """Check `configs`, all configs of the resource after a change.
 
-    INVALID_REQUEST for a kind of resource that has no configs in the metadata log.
+    INVALID_REQUEST for a resource type without configs in the metadata log.
     """
     if resource_type == ResourceType.TOPIC:
         _check_topic(image, settings, name, configs)
@@ -40,14 +40,14 @@ def check_configs(
     elif resource_type == ResourceType.GROUP:
         _check_group(settings, name, configs)
     else:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {resource_type} has no configs here")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {resource_type} has no configs")
 
 
 def _check_topic(
     image: MetadataImage, settings: ControllerSettings, name: str, configs: Mapping[str, str]
 ) -> None:
     if not name:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic's configs need the name of a topic")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the topic name is empty")
     check_name(name)
     try:
         for key, text in configs.items():
@@ -65,7 +65,9 @@ def _check_topic(
         existing.get("remote.storage.enable", "").strip().lower() == "true"
         and not config.remote_log_delete_on_disable
     ):
-        text = "remote.storage.enable=false: needs remote.log.delete.on.disable=true, remote data is lost"
+        text = (
+            "remote.storage.enable=false: requires remote.log.delete.on.disable=true; it deletes remote data"
+        )
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
 
 
@@ -78,7 +80,7 @@ def _effective(
 
 
 def broker_layers(image: MetadataImage, settings: ControllerSettings) -> BrokerLayers:
-    """Return the broker configs behind topic configs, without defaults, which the topic keys have."""
+    """Return the broker configs that topics inherit, without defaults: those are of the topic configs."""
     return BrokerLayers(
         own=image.broker_configs(settings.node_id),
         cluster=image.cluster_configs(),
@@ -89,10 +91,10 @@ def broker_layers(image: MetadataImage, settings: ControllerSettings) -> BrokerL
 
 def _check_tiered(settings: ControllerSettings, config: LogConfig) -> None:
     if not settings.remote_storage_system_enable:
-        text = "remote.storage.enable=true: needs remote.log.storage.system.enable=true on the brokers"
+        text = "remote.storage.enable=true: requires remote.log.storage.system.enable=true on the brokers"
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
     if config.is_compacted:
-        text = "remote.storage.enable=true: allowed is only the cleanup.policy delete or an empty one"
+        text = "remote.storage.enable=true: requires the cleanup.policy delete or an empty one"
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
     check_local_retention(config)
     _check_copy_lag("ms", config.remote_copy_lag_ms, config.effective_local_retention_ms)
@@ -100,7 +102,7 @@ def _check_tiered(settings: ControllerSettings, config: LogConfig) -> None:
 
 
 def check_local_retention(config: LogConfig) -> None:
-    """Whether the local limits fit to the total ones."""
+    """Check the local retention limits against the total ones."""
     _check_local_limit("ms", config.local_retention_ms, config.retention_ms, config)
     _check_local_limit("bytes", config.local_retention_bytes, config.retention_bytes, config)
 
@@ -110,29 +112,29 @@ def _check_local_limit(unit: str, local: int, total: int, config: LogConfig) -> 
         return
     key = f"local.retention.{unit}={local}"
     if config.remote_log_copy_disable:
-        text = f"{key}: allowed with remote.log.copy.disable=true is -2 or retention.{unit}, {total}"
+        text = f"{key}: must be -2 or retention.{unit} ({total}) with remote.log.copy.disable=true"
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
     if total > _NO_LIMIT and (local == _NO_LIMIT or local > total):
-        text = f"{key}: allowed is at most retention.{unit}, {total}"
+        text = f"{key}: must be at most retention.{unit} ({total})"
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
 
 
 def _check_copy_lag(unit: str, lag: int, local: int) -> None:
-    """KIP-1241: what local retention deletes must have been copied before."""
+    """Check that segments are copied before local retention deletes them (KIP-1241)."""
     if _NO_LIMIT < local < lag:
-        text = f"remote.copy.lag.{unit}={lag}: allowed is at most local.retention.{unit}, {local}"
+        text = f"remote.copy.lag.{unit}={lag}: must be at most local.retention.{unit} ({local})"
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
 
 
 def _check_broker_name(name: str) -> None:
     if name and not (name.isascii() and name.isdigit()):
-        text = f"{name!r} is not a broker: allowed is a broker id, or nothing for all brokers"
+        text = f"{name!r}: must be a broker id, or empty for all brokers"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
 
 
 def _check_group(settings: ControllerSettings, name: str, configs: Mapping[str, str]) -> None:
     if not name:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a group's configs need the name of a group")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the group name is empty")
     for key, text in configs.items():
         definition = GROUP_CONFIGS.get(key)
         if definition is None:
@@ -150,8 +152,8 @@ def _check_group_limits(settings: ControllerSettings, key: str, value: int) -> N
     lowest = settings.group_limits.get(limits.lowest) if limits.lowest else None
     highest = settings.group_limits.get(limits.highest) if limits.highest else None
     if isinstance(lowest, int) and value < lowest:
-        text = f"{key}={value}: allowed is at least {limits.lowest}, {lowest}"
+        text = f"{key}={value}: must be at least {limits.lowest} ({lowest})"
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
     if isinstance(highest, int) and value > highest:
-        text = f"{key}={value}: allowed is at most {limits.highest}, {highest}"
+        text = f"{key}={value}: must be at most {limits.highest} ({highest})"
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)

@@ -1,6 +1,6 @@
-"""Changes of configs: single operations (KIP-339), or the old way that replaces all of them.
+"""Changes of configs: incrementally (KIP-339), or by the older request that replaces all of them.
 
-One resource changes as a whole or not at all; resources of a request are independent.
+The changes of one resource are applied together or not at all; the resources of a request are independent.
 
 Source: ConfigurationControlManager of Apache Kafka 4.3.
 """
@@ -28,7 +28,7 @@ _MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 
 class ConfigOperation(IntEnum):
-    """What is done to one key; the numbers of IncrementalAlterConfigs requests."""
+    """An operation on one key; the numbers of IncrementalAlterConfigs requests."""
 
     SET = 0
     DELETE = 1
@@ -45,7 +45,7 @@ class ConfigChange(NamedTuple):
 
 
 class ResourceChange(NamedTuple):
-    """The operations on one resource, or all its configs for the old way."""
+    """The operations on one resource, or all its configs if they are replaced."""
 
     resource: ConfigResource
     changes: tuple[ConfigChange, ...]
@@ -57,9 +57,9 @@ def alter_configs(
     requested: Iterable[ResourceChange],
     definitions: Mapping[int, Mapping[str, ConfigDefinition]],
 ) -> Steps[ControllerResult[list[Outcome]]]:
-    """Apply single operations; outcomes in the order of `requested`.
+    """Apply incremental changes; return outcomes in the order of `requested`.
 
-    `definitions`, by resource type, says which keys are lists and what their defaults are.
+    `definitions`: the config definitions of each resource type, for list types and defaults.
     """
     records: list[ConfigRecord] = []
     outcomes = []
@@ -71,15 +71,13 @@ def alter_configs(
             outcomes.append(SUCCESS)
         except KafkaError as error:
             outcomes.append(Outcome.of(error))
-    return ControllerResult((*records, *_forgotten_eligible_leaders(image, records)), outcomes)
+    return ControllerResult((*records, *_clear_elr_records(image, records)), outcomes)
 
 
-def _forgotten_eligible_leaders(
-    image: MetadataImage, records: Iterable[ConfigRecord]
-) -> list[ClearElrRecord]:
-    """Clear the eligible leaders where min.insync.replicas changes (KIP-966).
+def _clear_elr_records(image: MetadataImage, records: Iterable[ConfigRecord]) -> list[ClearElrRecord]:
+    """Return the records that clear eligible leader replicas if min.insync.replicas changes (KIP-966).
 
-    With a lower value the high watermark may pass what those replicas have.
+    With a lower value the high watermark may advance beyond the records of those replicas.
     """
     if not eligible_leader_replicas_enabled(image):
         return []
@@ -95,12 +93,12 @@ def changed_values(
     requested: ResourceChange,
     definitions: Mapping[int, Mapping[str, ConfigDefinition]],
 ) -> Steps[dict[str, str | None]]:
-    """Return the new value of every key that a resource's operations name, None for a deleted one."""
+    """Return the new value of every key in a resource's operations; None for a deleted one."""
     current = image.configs.get(requested.resource, {})
     known = definitions.get(requested.resource[0], {})
     values = {}
     for each in requested.changes:
-        values[each.key] = _changed(current.get(each.key), each, known)
+        values[each.key] = _new_value(current.get(each.key), each, known)
         yield None
     return values
 
@@ -108,7 +106,7 @@ def changed_values(
 def replace_configs(
     image: MetadataImage, settings: ControllerSettings, requested: Iterable[ResourceChange]
 ) -> Steps[ControllerResult[list[Outcome]]]:
-    """Give each resource exactly the configs that are named; outcomes in the order of `requested`."""
+    """Replace all configs of each resource; return outcomes in the order of `requested`."""
     records: list[ConfigRecord] = []
     outcomes = []
     for resource, changes in requested:
@@ -120,7 +118,7 @@ def replace_configs(
             outcomes.append(SUCCESS)
         except KafkaError as error:
             outcomes.append(Outcome.of(error))
-    return ControllerResult((*records, *_forgotten_eligible_leaders(image, records)), outcomes)
+    return ControllerResult((*records, *_clear_elr_records(image, records)), outcomes)
 
 
 def change_records(
@@ -131,10 +129,10 @@ def change_records(
     *,
     is_new: bool = False,
 ) -> list[ConfigRecord]:
-    """Return the records that set `values`, None to delete one, after a check of the resulting configs.
+    """Check the resulting configs, and return the records that set `values`; None deletes a config.
 
-    An unchanged config has no record, except for brokers, which read their files again when
-    asked. `is_new`: the resource is being created by the same command.
+    An unchanged config has no record, except for brokers: a record makes them read their files again.
+    `is_new`: the same command creates the resource.
     """
     resource_type, name = resource
     current = image.configs.get(resource, {})
@@ -155,14 +153,14 @@ def _check_min_insync_replicas(broker: str, values: Mapping[str, str | None]) ->
     if _MIN_INSYNC_REPLICAS not in values:
         return
     if broker:
-        text = f"{_MIN_INSYNC_REPLICAS}: eligible leader replicas need one value for all brokers"
+        text = f"{_MIN_INSYNC_REPLICAS}: eligible leader replicas require the same value for all brokers"
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
     if values[_MIN_INSYNC_REPLICAS] is None:
-        text = f"{_MIN_INSYNC_REPLICAS}: eligible leader replicas need a value for all brokers"
+        text = f"{_MIN_INSYNC_REPLICAS}: eligible leader replicas require a value for all brokers"
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
 
 
-def _changed(
+def _new_value(
     current: str | None, change: ConfigChange, definitions: Mapping[str, ConfigDefinition]
 ) -> str | None:
     if change.operation == ConfigOperation.DELETE:
@@ -178,10 +176,10 @@ def _changed(
     if definition is None or definition.kind is not ConfigKind.LIST:
         text = f"{change.key}: values can only be appended to or subtracted from a list"
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
-    return _changed_list(current if current is not None else definition.default_text or "", change)
+    return _new_list(current if current is not None else definition.default_text or "", change)
 
 
-def _changed_list(current: str, change: ConfigChange) -> str:
+def _new_list(current: str, change: ConfigChange) -> str:
     items = [item for item in current.split(",") if item]
     assert change.value is not None
     for item in change.value.split(","):
@@ -196,4 +194,4 @@ TOPIC_AND_GROUP_DEFINITIONS: Final[Mapping[int, Mapping[str, ConfigDefinition]]]
     ResourceType.TOPIC: TOPIC_CONFIGS,
     ResourceType.GROUP: GROUP_CONFIGS,
 }
-"""The definitions that the controller knows by itself; those of brokers come from the broker."""
+"""The definitions of topics and groups; the broker supplies its own."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.cluster.controller.registered_parts import registered_endpoints, registered_features
+from tidelog.cluster.controller.registration_fields import registered_endpoints, registered_features
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.features import METADATA_VERSION
 from tidelog.cluster.image import MetadataImage
@@ -26,11 +26,10 @@ _FIRST_WITH_CONTROLLERS: Final = 15
 def register_controller(
     image: MetadataImage, request: ControllerRegistrationRequest
 ) -> ControllerResult[None]:
-    """Register a controller; UNSUPPORTED_VERSION below the metadata.version that has such records."""
+    """Register a controller; UNSUPPORTED_VERSION if the metadata.version does not support it."""
     if image.features.get(METADATA_VERSION, 0) < _FIRST_WITH_CONTROLLERS:
-        text = (
-            f"{METADATA_VERSION} {image.features.get(METADATA_VERSION)} has no registrations of controllers"
-        )
+        level = image.features.get(METADATA_VERSION)
+        text = f"{METADATA_VERSION} {level} does not support registered controllers"
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
     record = RegisterControllerRecord(
         controller_id=request.controller_id,

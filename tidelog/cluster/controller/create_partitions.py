@@ -1,4 +1,4 @@
-"""Topics get more partitions.
+"""CreatePartitions: increases the partition counts of topics.
 
 Source: ReplicationControlManager.createPartitions and ControllerApis of Apache Kafka 4.3.
 """
@@ -31,7 +31,7 @@ def create_partitions(
     request: CreatePartitionsRequest,
     randomness: Randomness,
 ) -> Steps[ControllerResult[CreatePartitionsResponse]]:
-    """Add partitions up to the counts that are asked for; every topic gets its own outcome."""
+    """Add partitions up to the requested counts; every topic has its own outcome."""
     counts: Counter[str] = Counter()
     topics: dict[str, CreatePartitionsTopic] = {}
     for topic in request.topics:
@@ -72,13 +72,13 @@ def _new_records(
     existing = len(topic.partitions)
     additional = requested.count - existing
     if additional <= 0:
-        text = f"topic {topic.name!r} has {existing} partitions, {requested.count} would not be more"
+        text = f"topic {topic.name!r} has {existing} partitions, {requested.count} is not more"
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, text)
     if additional > allowed:
-        text = f"a request may create {MAX_RECORDS_PER_COMMAND} partitions at most"
+        text = f"a request may create at most {MAX_RECORDS_PER_COMMAND} partitions"
         raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
     partitions = yield from _partitions(image, topic, requested, additional, randomness)
-    limit.take(topic.name, (each.replicas for each in partitions))
+    limit.add_replicas(topic.name, (each.replicas for each in partitions))
     return (yield from partition_records(topic.id, existing, partitions))
 
 
@@ -93,7 +93,7 @@ def _partitions(
     if requested.assignments is None:
         return (yield from automatic_partitions(image, additional, replication_factor, randomness))
     if len(requested.assignments) != additional:
-        text = f"{additional} partitions are to be added, {len(requested.assignments)} are assigned"
+        text = f"the request adds {additional} partitions, but has {len(requested.assignments)} assignments"
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
     partitions = []
     for each in requested.assignments:

@@ -42,7 +42,7 @@ def create_topics(
     request: CreateTopicsRequest,
     randomness: Randomness,
 ) -> Steps[ControllerResult[CreateTopicsResponse]]:
-    """Create what can be created; every topic of the request gets its own outcome.
+    """Create the topics that are valid; every topic of the request has its own outcome.
 
     A request for too many partitions at once fails as a whole with POLICY_VIOLATION.
     """
@@ -56,15 +56,15 @@ def create_topics(
         partition_count += _partition_count(settings, topic)
         yield None
     results = []
-    too_large = partition_count > MAX_RECORDS_PER_COMMAND
+    is_too_large = partition_count > MAX_RECORDS_PER_COMMAND
     for name, count in counts.items():
         yield None
         topic = topics[name]
         try:
             if count > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is in the request {count} times")
-            if too_large:
-                text = f"a request may create {MAX_RECORDS_PER_COMMAND} partitions at most"
+            if is_too_large:
+                text = f"a request may create at most {MAX_RECORDS_PER_COMMAND} partitions"
                 raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
             results.append((yield from creation.create(topic)))
         except KafkaError as error:
@@ -81,7 +81,7 @@ def _partition_count(settings: ControllerSettings, topic: CreatableTopic) -> int
 
 
 class _Creation:
-    """The topics of one request that can be created, as records."""
+    """The records of the topics of one request that can be created."""
 
     def __init__(self, image: MetadataImage, settings: ControllerSettings, randomness: Randomness) -> None:
         self.records: list[MetadataRecord] = []
@@ -92,11 +92,11 @@ class _Creation:
         self._colliding = colliding_names(image.topics_by_name)
 
     def create(self, topic: CreatableTopic) -> Steps[CreatableTopicResult]:
-        """Add the topic's records; KafkaError, and no records, when it cannot be created."""
+        """Add the topic's records; KafkaError, without records, if it cannot be created."""
         self._check_name(topic.name)
         configs = self._config_records(topic)
         partitions = yield from self._partitions(topic)
-        self._limit.take(topic.name, (each.replicas for each in partitions))
+        self._limit.add_replicas(topic.name, (each.replicas for each in partitions))
         topic_id = new_uuid(self._randomness)
         self.records.append(TopicRecord(name=topic.name, topic_id=topic_id))
         self.records += configs
@@ -107,15 +107,15 @@ class _Creation:
             error_message=None,
             num_partitions=len(partitions),
             replication_factor=len(partitions[0].replicas),
-            configs=self._described(configs),
+            configs=self._describe_configs(configs),
         )
 
     def _check_name(self, name: str) -> None:
         if name == CLUSTER_METADATA_TOPIC:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name} is the cluster's own")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name} is reserved for the cluster")
         check_name(name)
         if name in self._image.topics_by_name:
-            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a topic {name!r} already")
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
         existing = self._colliding.get(metric_name(name))
         if existing is not None:
             text = f"topic name {name!r} collides with {existing!r}: '.' and '_' are the same in metrics"
@@ -132,21 +132,21 @@ class _Creation:
 
     def _partitions(self, topic: CreatableTopic) -> Steps[list[PartitionImage]]:
         if topic.assignments:
-            return (yield from self._assigned(topic))
+            return (yield from self._manual_partitions(topic))
         count, factor = topic.num_partitions, topic.replication_factor
         if factor < _DEFAULT or factor == 0:
-            text = f"replication factor {factor}: allowed is a positive number, or -1 for the default"
+            text = f"replication factor {factor}: must be positive, or -1 for the default"
             raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
         if count < _DEFAULT or count == 0:
-            text = f"{count} partitions: allowed is a positive number, or -1 for the default"
+            text = f"number of partitions {count}: must be positive, or -1 for the default"
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, text)
         count = self._settings.num_partitions if count == _DEFAULT else count
         factor = self._settings.default_replication_factor if factor == _DEFAULT else factor
         return (yield from automatic_partitions(self._image, count, factor, self._randomness))
 
-    def _assigned(self, topic: CreatableTopic) -> Steps[list[PartitionImage]]:
+    def _manual_partitions(self, topic: CreatableTopic) -> Steps[list[PartitionImage]]:
         if topic.replication_factor != _DEFAULT or topic.num_partitions != _DEFAULT:
-            text = "with assignments, allowed is -1 as number of partitions and as replication factor"
+            text = "number of partitions and replication factor must be -1 if there are assignments"
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         partitions: dict[int, PartitionImage] = {}
         replication_factor: int | None = None
@@ -159,11 +159,11 @@ class _Creation:
             replication_factor = len(partition.replicas)
             yield None
         if set(partitions) != set(range(len(partitions))):
-            text = f"partitions {sorted(partitions)} are assigned, allowed is 0, 1, 2 and so on"
+            text = f"partitions {sorted(partitions)} are assigned, they must be numbered 0, 1, 2 and so on"
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
         return [partitions[index] for index in range(len(partitions))]
 
-    def _described(self, records: list[ConfigRecord]) -> tuple[CreatableTopicConfigs, ...]:
+    def _describe_configs(self, records: list[ConfigRecord]) -> tuple[CreatableTopicConfigs, ...]:
         own = {record.name: record.value for record in records if record.value is not None}
         layers = broker_layers(self._image, self._settings)
         entries = (

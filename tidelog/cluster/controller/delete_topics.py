@@ -1,4 +1,4 @@
-"""Topics go, by name or by id.
+"""DeleteTopics: deletes topics by name or by id.
 
 Source: ControllerApis.deleteTopics of Apache Kafka 4.3.
 """
@@ -28,10 +28,10 @@ from tidelog.protocol.steps import Steps
 def delete_topics(
     image: MetadataImage, settings: ControllerSettings, request: DeleteTopicsRequest, version: int
 ) -> Steps[ControllerResult[DeleteTopicsResponse]]:
-    """Delete what can be deleted; every topic of the request gets its own outcome.
+    """Delete topics; every topic of the request has its own outcome.
 
-    Errors: when deletion is switched off, TOPIC_DELETION_DISABLED (INVALID_REQUEST before
-    version 3) for the whole request.
+    Errors: TOPIC_DELETION_DISABLED (INVALID_REQUEST before version 3) for the whole request if
+    delete.topic.enable is false.
     """
     if not settings.delete_topic_enable:
         code = ErrorCode.INVALID_REQUEST if version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
@@ -49,7 +49,7 @@ def delete_topics(
     for target, count in counts.items():
         yield None
         if target.name is None and target.topic_id in named_ids and count == 1:
-            continue  # its name is in the request too, and is where the answer stands
+            continue  # Its name is in the request too, and has the result.
         try:
             topic_id = _topic_id(image, target, count, counts)
         except KafkaError as error:
@@ -84,7 +84,7 @@ def _topic_id(
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     if _by_id(topic.id) in targets:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is in the request by its id also")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is in the request by its id too")
     return topic.id
 
 

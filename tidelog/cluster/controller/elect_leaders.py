@@ -1,4 +1,4 @@
-"""Leaders are elected on request, or from time to time: the preferred one, or any rather than none.
+"""Leader elections on request or by a periodic task: of the preferred replica, or unclean ones.
 
 Source: KIP-183, KIP-460; ReplicationControlManager of Apache Kafka 4.3.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final
 
-from tidelog.cluster.controller.partition_change import Election, Wishes
+from tidelog.cluster.controller.partition_change import Election, RequestedChange
 from tidelog.cluster.controller.partition_scans import leaderless, not_led_by_preferred
 from tidelog.cluster.controller.partition_updates import PartitionUpdates
 from tidelog.cluster.controller.result import ControllerResult
@@ -25,11 +25,11 @@ from tidelog.protocol.messages.elect_leaders import (
 from tidelog.protocol.steps import Steps, each
 
 MAX_ELECTIONS: Final = 1000
-"""How many leaders one call of a periodic task elects, so that it does not hold up other commands."""
+"""The elections in one call of a periodic task; the limit keeps it from delaying other commands."""
 
 
 class ElectionType(IntEnum):
-    """What a client asks for; the numbers of ElectLeaders requests."""
+    """The kind of election; the numbers of ElectLeaders requests."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -38,10 +38,10 @@ class ElectionType(IntEnum):
 def elect_leaders(
     image: MetadataImage, settings: ControllerSettings, request: ElectLeadersRequest
 ) -> Steps[ControllerResult[ElectLeadersResponse]]:
-    """Elect leaders; every partition gets its own outcome.
+    """Elect leaders; every partition has its own outcome.
 
-    Without a list of partitions it is all of them, and the response omits those that need no election.
-    Errors: INVALID_REQUEST for an unknown kind of election.
+    A request without partitions is for all of them; its response omits those that need no election.
+    Errors: INVALID_REQUEST for an unknown election type.
     """
     if request.election_type not in tuple(ElectionType):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no election type {request.election_type}")
@@ -54,37 +54,37 @@ def elect_leaders(
             results.append(ReplicaElectionResult(topic=topic.name, partition_result=needed))
             yield None
     else:
-        for asked in request.topic_partitions:
-            found = image.topics_by_name.get(asked.topic)
-            outcomes = yield from elections.elect_all(found, asked.topic, asked.partitions)
-            results.append(ReplicaElectionResult(topic=asked.topic, partition_result=outcomes))
+        for requested in request.topic_partitions:
+            found = image.topics_by_name.get(requested.topic)
+            outcomes = yield from elections.elect_all(found, requested.topic, requested.partitions)
+            results.append(ReplicaElectionResult(topic=requested.topic, partition_result=outcomes))
             yield None
     reply = ElectLeadersResponse(replica_election_results=tuple(results))
     return ControllerResult(tuple(elections.updates.records), reply)
 
 
 def balance_leaders(image: MetadataImage, settings: ControllerSettings) -> ControllerResult[bool]:
-    """Let preferred replicas lead where they can; whether there may be more to do at once.
+    """Elect preferred replicas where they can lead; return whether more elections may remain.
 
-    For `auto.leader.rebalance.enable`. As Kafka's quorum controller does, it corrects every
-    imbalance and does not look at `leader.imbalance.per.broker.percentage`.
+    For `auto.leader.rebalance.enable`. Like Kafka's quorum controller it corrects every imbalance and ignores
+    `leader.imbalance.per.broker.percentage`.
     """
     updates = PartitionUpdates(image, settings)
     for topic, index in not_led_by_preferred(image):
         if len(updates.records) >= MAX_ELECTIONS:
             break
-        updates.change(topic, index, Wishes(election=Election.PREFERRED))
+        updates.change(topic, index, RequestedChange(election=Election.PREFERRED))
     return ControllerResult(tuple(updates.records), len(updates.records) >= MAX_ELECTIONS)
 
 
 def elect_unclean(image: MetadataImage, settings: ControllerSettings) -> ControllerResult[bool]:
-    """Elect any replica where there is no leader and the topic allows it; return whether more may remain."""
+    """Elect any replica of leaderless partitions if their topic allows it; return whether more may remain."""
     updates = PartitionUpdates(image, settings)
     for topic, index in leaderless(image):
         if len(updates.records) >= MAX_ELECTIONS:
             break
         if updates.allows_unclean_election(topic):
-            updates.change(topic, index, Wishes(election=Election.UNCLEAN))
+            updates.change(topic, index, RequestedChange(election=Election.UNCLEAN))
     return ControllerResult(tuple(updates.records), len(updates.records) >= MAX_ELECTIONS)
 
 
@@ -117,6 +117,6 @@ class _Elections:
             if partition.leader != NO_LEADER:
                 return ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.ELECTION_NOT_NEEDED.text
             election, failure = Election.UNCLEAN, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-        if self.updates.change(topic, index, Wishes(election=election)) is None:
+        if self.updates.change(topic, index, RequestedChange(election=election)) is None:
             return failure, failure.text
         return ErrorCode.NONE, None

@@ -1,11 +1,11 @@
 """The last heartbeats of brokers, and how far they have applied the metadata.
 
-This is soft state of the active controller: it is not in the metadata log, and a new controller
-starts as if every unfenced broker had just sent a heartbeat, so a dead one is fenced a session late.
+This is soft state of the active controller: it is not in the metadata log. A new controller starts as if
+every unfenced broker had just sent a heartbeat, so that a dead broker is fenced one session timeout late.
 
-A *session* is a broker id and epoch with a heartbeat within `broker.session.timeout.ms`. It keeps
-another process from taking the id. It ends early when the broker may shut down, so that
-the next process need not wait (Kafka lets it wait).
+A *session* is a broker id and epoch with a heartbeat within `broker.session.timeout.ms`. Meanwhile no other
+process can register the id. The session ends early when the broker may shut down, so that the next process
+need not wait (in Kafka it waits).
 
 Source: KIP-631; BrokerHeartbeatManager and BrokerHeartbeatTracker of Apache Kafka 4.3.
 """
@@ -19,14 +19,14 @@ from tidelog.protocol.ids import BrokerId, Offset
 
 
 @dataclass(slots=True)
-class _Heard:
-    """What is known of one registration; `contact_ms` is None once the session ended.
+class _Session:
+    """The session of one registration; `last_heartbeat_ms` is None after its end.
 
     `fenced_offset`: the end of the metadata at the first heartbeat while the broker was fenced.
     """
 
     epoch: int
-    contact_ms: int | None
+    last_heartbeat_ms: int | None
     metadata_offset: Offset = -1
     fenced_offset: Offset | None = None
     shutdown_offset: Offset | None = None
@@ -37,50 +37,51 @@ class BrokerHeartbeats:
 
     def __init__(self, session_timeout_ms: int) -> None:
         self.session_timeout_ms = session_timeout_ms
-        self._heard: dict[BrokerId, _Heard] = {}
+        self._sessions: dict[BrokerId, _Session] = {}
 
     def activate(self, image: MetadataImage, now_ms: int) -> None:
-        """Start again, as a controller that has just become active."""
-        self._heard = {
-            broker.id: _Heard(broker.epoch, now_ms) for broker in image.brokers.values() if not broker.fenced
+        """Reset all sessions when this controller becomes active."""
+        self._sessions = {
+            broker.id: _Session(broker.epoch, now_ms)
+            for broker in image.brokers.values()
+            if not broker.fenced
         }
 
-    def contact(self, image: MetadataImage, broker: BrokerId, epoch: int, now_ms: int) -> None:
+    def record_heartbeat(self, image: MetadataImage, broker: BrokerId, epoch: int, now_ms: int) -> None:
         """Record a heartbeat; a registration that is not in the image is ignored."""
         registered = image.brokers.get(broker)
         if registered is None or registered.epoch != epoch:
             return
-        heard = self._heard.get(broker)
-        if heard is None or heard.epoch != epoch:
-            heard = self._heard[broker] = _Heard(epoch, now_ms)
-        heard.contact_ms = now_ms
+        session = self._sessions.get(broker)
+        if session is None or session.epoch != epoch:
+            session = self._sessions[broker] = _Session(epoch, now_ms)
+        session.last_heartbeat_ms = now_ms
         if not registered.fenced:
-            heard.fenced_offset = None
-        elif heard.fenced_offset is None:
-            heard.fenced_offset = image.offset
+            session.fenced_offset = None
+        elif session.fenced_offset is None:
+            session.fenced_offset = image.offset
 
-    def knows_it_is_fenced(self, broker: BrokerId, epoch: int, metadata_offset: Offset) -> bool:
+    def has_applied_fencing(self, broker: BrokerId, epoch: int, metadata_offset: Offset) -> bool:
         """Return whether a fenced broker has applied the metadata up to its first heartbeat as fenced.
 
-        A broker that was silent does not know that others lead its partitions. If unfenced before, it would
-        take the answer for a proof that it still leads.
+        A broker that sent no heartbeats does not know that other replicas lead its partitions. If it were
+        unfenced before it does, it would conclude from the response that it still leads them.
         """
-        heard = self._heard.get(broker)
-        if heard is None or heard.epoch != epoch or heard.fenced_offset is None:
+        session = self._sessions.get(broker)
+        if session is None or session.epoch != epoch or session.fenced_offset is None:
             return False
-        return metadata_offset >= heard.fenced_offset
+        return metadata_offset >= session.fenced_offset
 
-    def excuse(self, stall_ms: int, now_ms: int) -> None:
-        """Give everybody the time in which the controller itself did not run.
+    def extend_sessions(self, stall_ms: int, now_ms: int) -> None:
+        """Extend all sessions by the time in which the controller itself did not run.
 
-        Heartbeats that came meanwhile wait to be read. Kafka counts them as they come, in another
-        thread.
+        Heartbeats that arrived in that time have not been read yet. Kafka reads them in another thread.
         """
-        for heard in self._heard.values():
-            if heard.contact_ms is not None:
-                heard.contact_ms = min(heard.contact_ms + stall_ms, now_ms)
+        for session in self._sessions.values():
+            if session.last_heartbeat_ms is not None:
+                session.last_heartbeat_ms = min(session.last_heartbeat_ms + stall_ms, now_ms)
 
-    def follow(
+    def apply_reply(
         self,
         broker: BrokerId,
         epoch: int,
@@ -90,55 +91,55 @@ class BrokerHeartbeats:
         should_shut_down: bool = False,
         shutdown_offset: Offset | None = None,
     ) -> None:
-        """Remember what a heartbeat led to.
+        """Record the result of a heartbeat.
 
-        `shutdown_offset`: what the other brokers must have seen before this one may stop; the
-        first that is given counts, until the broker is fenced.
+        `shutdown_offset`: the offset that the other brokers must have applied before this one may stop; the
+        first one is kept until the broker is fenced.
         """
-        heard = self._heard.get(broker)
-        if heard is None or heard.epoch != epoch:
+        session = self._sessions.get(broker)
+        if session is None or session.epoch != epoch:
             return
-        heard.metadata_offset = metadata_offset
+        session.metadata_offset = metadata_offset
         if is_fenced:
-            heard.shutdown_offset = None
-        elif heard.shutdown_offset is None:
-            heard.shutdown_offset = shutdown_offset
+            session.shutdown_offset = None
+        elif session.shutdown_offset is None:
+            session.shutdown_offset = shutdown_offset
         if should_shut_down:
-            heard.contact_ms = None
+            session.last_heartbeat_ms = None
 
     def has_session(self, broker: BrokerId, epoch: int, now_ms: int) -> bool:
         """Return whether the session of the registration has not expired."""
-        heard = self._heard.get(broker)
-        if heard is None or heard.epoch != epoch or heard.contact_ms is None:
+        session = self._sessions.get(broker)
+        if session is None or session.epoch != epoch or session.last_heartbeat_ms is None:
             return False
-        return heard.contact_ms + self.session_timeout_ms >= now_ms
+        return session.last_heartbeat_ms + self.session_timeout_ms >= now_ms
 
     def shutdown_offset(self, broker: BrokerId, epoch: int) -> Offset | None:
-        """Return the offset that others must reach before a broker stops; None if it does not stop."""
-        heard = self._heard.get(broker)
-        return heard.shutdown_offset if heard is not None and heard.epoch == epoch else None
+        """Return the offset that others must apply before this broker stops; None if it is not stopping."""
+        session = self._sessions.get(broker)
+        return session.shutdown_offset if session is not None and session.epoch == epoch else None
 
     def lowest_active_offset(self, image: MetadataImage) -> Offset | None:
-        """How far the slowest broker has followed that may lead; None when there is none."""
+        """Return the lowest metadata offset of the active brokers; None if there are none."""
         offsets = [
-            heard.metadata_offset if heard is not None and heard.epoch == broker.epoch else -1
+            session.metadata_offset if session is not None and session.epoch == broker.epoch else -1
             for broker in image.brokers.values()
             if broker.is_active
-            for heard in (self._heard.get(broker.id),)
+            for session in (self._sessions.get(broker.id),)
         ]
         return min(offsets, default=None)
 
     def stale_broker(self, image: MetadataImage, now_ms: int) -> BrokerId | None:
         """Return the unfenced broker with the oldest heartbeat if its session has expired; else None."""
-        silent = min(self._unfenced(image, now_ms), default=None)
-        if silent is None or silent[0] + self.session_timeout_ms >= now_ms:
+        oldest = min(self._unfenced(image, now_ms), default=None)
+        if oldest is None or oldest[0] + self.session_timeout_ms >= now_ms:
             return None
-        return silent[1]
+        return oldest[1]
 
     def next_deadline_ms(self, image: MetadataImage, now_ms: int) -> int | None:
         """Return when the next session expires without a heartbeat; None while no broker is unfenced."""
-        silent = min(self._unfenced(image, now_ms), default=None)
-        return silent[0] + self.session_timeout_ms + 1 if silent is not None else None
+        oldest = min(self._unfenced(image, now_ms), default=None)
+        return oldest[0] + self.session_timeout_ms + 1 if oldest is not None else None
 
     def _unfenced(self, image: MetadataImage, now_ms: int) -> list[tuple[int, BrokerId]]:
         """Return the last heartbeat of each unfenced broker; `now_ms` for a broker that has sent none."""
@@ -146,8 +147,10 @@ class BrokerHeartbeats:
         for broker in image.brokers.values():
             if broker.fenced:
                 continue
-            heard = self._heard.get(broker.id)
-            if heard is None or heard.epoch != broker.epoch:
-                heard = self._heard[broker.id] = _Heard(broker.epoch, now_ms)
-            found.append((heard.contact_ms if heard.contact_ms is not None else now_ms, broker.id))
+            session = self._sessions.get(broker.id)
+            if session is None or session.epoch != broker.epoch:
+                session = self._sessions[broker.id] = _Session(broker.epoch, now_ms)
+            found.append(
+                (session.last_heartbeat_ms if session.last_heartbeat_ms is not None else now_ms, broker.id)
+            )
         return found

@@ -2,21 +2,20 @@
 
 Every command that changes a partition goes through `change_partition`. In order:
 
-1. A reassignment whose new replicas are all in sync ends.
-2. Eligible leader replicas (KIP-966): while the in-sync set is smaller than min.insync.replicas
-   the high watermark does not advance, so a replica that leaves the ISR then still has every committed
-   record. It is remembered as eligible until the set is large enough again, or until it lost
-   its memory in an unclean shutdown.
-3. The leader stays if it may. Otherwise the leader is the first replica that is in sync or, if no replica
-   is, eligible. When there is neither, the last known leader, if it is the only one that is
-   remembered; and only an unclean election takes anybody else. The last two may lose records:
-   the new leader is then the whole in-sync set, and recovering.
-4. A new leader epoch begins with a new leader and when a replica leaves the partition, for
-   a smaller in-sync set only below metadata.version 3.6.
+1. A reassignment whose new replicas are all in sync is completed.
+2. Eligible leader replicas (KIP-966): while the ISR is smaller than min.insync.replicas, the high watermark
+   does not advance, so a replica that is then removed from the ISR still has every committed record. It
+   remains eligible until the ISR is large enough again, or until an unclean shutdown.
+3. The leader remains if it can. Otherwise the leader is the first replica that is in sync or, if no replica
+   is, eligible. If there is neither, it is the last known leader, if there is exactly one; any other replica
+   becomes leader only in an unclean election. The last two may lose records: the ISR is then only the new
+   leader, which is recovering.
+4. The leader epoch increases with a new leader and when a replica is removed from the partition; with a
+   smaller ISR only below metadata.version 3.6.
 
-Deliberately unlike Kafka 4.3, which keeps them: a replica that leaves the partition is no longer
-eligible and never the last known leader. It deletes its records, and if it ever came back empty
-it would be taken for one that has them all.
+Deliberate difference from Kafka 4.3, which keeps them: a replica that is removed from the partition is no
+longer eligible nor the last known leader. It deletes its records; if it were assigned again, empty, it would
+be considered to have all of them.
 
 Source: KIP-455, KIP-858, KIP-966; PartitionChangeBuilder of Apache Kafka 4.3.
 """
@@ -29,7 +28,7 @@ from enum import Enum, auto
 from typing import Any
 from uuid import UUID
 
-from tidelog.cluster.controller.reassignment_sets import Replicas, ReplicaSets, finished
+from tidelog.cluster.controller.reassignment_sets import Replicas, ReplicaSets, complete_reassignment
 from tidelog.cluster.image import NO_LEADER, LeaderRecoveryState, PartitionImage
 from tidelog.cluster.partition_changes import NO_LEADER_CHANGE
 from tidelog.cluster.replica_directories import MIGRATING
@@ -41,19 +40,19 @@ class Election(Enum):
     """The replicas that may be elected when a partition changes."""
 
     ONLINE = auto()
-    """A replica that has every committed record, to keep the partition online; the leader stays if it can."""
+    """A replica that has every committed record; the leader remains if it can."""
     PREFERRED = auto()
-    """As ONLINE, but the first replica leads if it can."""
+    """As ONLINE, but the preferred replica, the first one, leads if it can."""
     UNCLEAN = auto()
-    """As ONLINE, but any replica rather than none."""
+    """As ONLINE, but if there is no such replica, any other one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """What a command wants of a partition; None leaves a thing as it is.
+class RequestedChange:
+    """The changes that a command requests for a partition; None leaves a value unchanged.
 
-    `unclean_shutdown`: a broker that may have lost records it had; it is not remembered as
-    eligible. `directories`: where the replicas of some brokers are.
+    `unclean_shutdown`: a broker that may have lost records; it does not become eligible. `directories`: the
+    log directories of the replicas on some brokers.
     """
 
     isr: Replicas | None = None
@@ -65,14 +64,14 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """What holds for a partition whatever the command.
+class PartitionRules:
+    """The conditions that apply to every change of a partition.
 
-    `may_lead`: whether a replica's broker is active and its directory online.
+    `can_lead`: whether a replica's broker is active and its directory online.
     `min_insync_replicas` is never more than the replication factor.
     """
 
-    may_lead: Callable[[PartitionImage, BrokerId], bool]
+    can_lead: Callable[[PartitionImage, BrokerId], bool]
     default_directory: Callable[[BrokerId], UUID]
     min_insync_replicas: int
     tracks_eligible_leaders: bool
@@ -80,24 +79,24 @@ class Rules:
 
 
 def change_partition(
-    topic_id: UUID, index: int, partition: PartitionImage, rules: Rules, wishes: Wishes
+    topic_id: UUID, index: int, partition: PartitionImage, rules: PartitionRules, requested: RequestedChange
 ) -> PartitionChangeRecord | None:
     """Return the record that gives `partition` the requested values; None if nothing changes."""
-    changes = _Change(partition, rules, wishes).changes()
+    changes = _Change(partition, rules, requested).changes()
     if not changes:
         return None
     return PartitionChangeRecord(topic_id=topic_id, partition_id=index, **changes)
 
 
 class _Change:
-    """The partition as it is, and as it will be: the fields without `partition`."""
+    """The partition before a change, `partition`, and after it, the other fields."""
 
-    def __init__(self, partition: PartitionImage, rules: Rules, wishes: Wishes) -> None:
+    def __init__(self, partition: PartitionImage, rules: PartitionRules, requested: RequestedChange) -> None:
         self._partition = partition
         self._rules = rules
-        self._wishes = wishes
-        self._isr = partition.isr if wishes.isr is None else wishes.isr
-        self._sets = wishes.sets or ReplicaSets(
+        self._requested = requested
+        self._isr = partition.isr if requested.isr is None else requested.isr
+        self._sets = requested.sets or ReplicaSets(
             partition.replicas, partition.removing_replicas, partition.adding_replicas
         )
         self._eligible = partition.eligible_leader_replicas
@@ -105,14 +104,14 @@ class _Change:
         self._is_unclean = False
 
     def changes(self) -> dict[str, Any]:
-        """Return the fields of the change record that are to be set."""
+        """Return the values of the change record's fields."""
         self._finish_reassignment()
         self._update_eligible()
         self._elect()
         return self._leadership() | self._replicas() | self._leader_recovery()
 
     def _finish_reassignment(self) -> None:
-        ended = finished(self._sets, self._isr)
+        ended = complete_reassignment(self._sets, self._isr)
         if ended is not None:
             self._isr = ended.isr
             self._sets = ReplicaSets(ended.replicas)
@@ -126,12 +125,12 @@ class _Change:
             replica
             for replica in sorted(candidates)
             if replica not in self._isr
-            and replica != self._wishes.unclean_shutdown
+            and replica != self._requested.unclean_shutdown
             and replica in self._sets.replicas
         )
 
     def _elect(self) -> None:
-        leader, self._is_unclean = self._elected()
+        leader, self._is_unclean = self._choose_leader()
         if leader == self._leader:
             return
         self._leader = leader
@@ -141,26 +140,26 @@ class _Change:
             self._isr = (leader,)
             self._eligible = tuple(replica for replica in self._eligible if replica != leader)
 
-    def _elected(self) -> tuple[BrokerId, bool]:
-        """Return the leader, and whether it may miss committed records."""
+    def _choose_leader(self) -> tuple[BrokerId, bool]:
+        """Return the leader, and whether it may lack committed records."""
         replicas, current = self._sets.replicas, self._partition.leader
-        if self._wishes.election is Election.PREFERRED and self._can_take_over(replicas[0]):
+        if self._requested.election is Election.PREFERRED and self._is_electable(replicas[0]):
             return replicas[0], False
         for replica in (current, *replicas):
-            if self._can_take_over(replica):
+            if self._is_electable(replica):
                 return replica, False
         last_known = self._last_known_leader()
         if last_known is not None:
             return last_known, True
-        if self._wishes.election is Election.UNCLEAN:
+        if self._requested.election is Election.UNCLEAN:
             for replica in replicas:
-                if self._rules.may_lead(self._partition, replica):
+                if self._rules.can_lead(self._partition, replica):
                     return replica, True
         return NO_LEADER, False
 
-    def _can_take_over(self, replica: BrokerId) -> bool:
+    def _is_electable(self, replica: BrokerId) -> bool:
         has_everything = replica in (self._isr or self._eligible)
-        return has_everything and self._rules.may_lead(self._partition, replica)
+        return has_everything and self._rules.can_lead(self._partition, replica)
 
     def _last_known_leader(self) -> BrokerId | None:
         if not self._rules.tracks_eligible_leaders or self._isr or self._eligible:
@@ -169,7 +168,7 @@ class _Change:
             return None
         (last_known,) = self._partition.last_known_elr
         has_its_records = last_known in self._partition.replicas and last_known in self._sets.replicas
-        if not has_its_records or not self._rules.may_lead(self._partition, last_known):
+        if not has_its_records or not self._rules.can_lead(self._partition, last_known):
             return None
         return last_known
 
@@ -178,20 +177,20 @@ class _Change:
     def _leadership(self) -> dict[str, Any]:
         partition = self._partition
         changes: dict[str, Any] = {}
-        if self._leader != partition.leader or self._begins_epoch():
+        if self._leader != partition.leader or self._needs_new_epoch():
             changes["leader"] = self._leader
         if self._eligible != partition.eligible_leader_replicas:
             changes["eligible_leader_replicas"] = self._eligible
         if self._has_new_isr():
             changes["isr"] = self._isr
         if self._rules.tracks_eligible_leaders:
-            last_known = self._last_known_after(changes.get("leader", NO_LEADER_CHANGE))
+            last_known = self._new_last_known_elr(changes.get("leader", NO_LEADER_CHANGE))
             if last_known != partition.last_known_elr:
                 changes["last_known_elr"] = last_known
         return changes
 
-    def _last_known_after(self, leader: BrokerId) -> Replicas:
-        """Return the last known leader for a record with the leader `leader`."""
+    def _new_last_known_elr(self, leader: BrokerId) -> Replicas:
+        """Return the last known eligible leader replicas for a record with the leader `leader`."""
         remembered = self._partition.last_known_elr
         if leader >= 0:
             return ()
@@ -199,7 +198,7 @@ class _Change:
             remembered = (self._partition.leader,)
         return tuple(replica for replica in remembered if replica in self._sets.replicas)
 
-    def _begins_epoch(self) -> bool:
+    def _needs_new_epoch(self) -> bool:
         if not set(self._partition.replicas) <= set(self._sets.replicas):
             return True
         if not self._rules.bumps_epoch_on_isr_shrink or not self._has_new_isr():
@@ -215,7 +214,7 @@ class _Change:
         partition, sets = self._partition, self._sets
         changes: dict[str, Any] = {}
         known = dict(zip(partition.replicas, partition.directories, strict=False)) | dict(
-            self._wishes.directories
+            self._requested.directories
         )
         directories = tuple(
             known[replica] if replica in known else self._default_directory(replica)
@@ -237,9 +236,9 @@ class _Change:
         return self._rules.default_directory(replica)
 
     def _leader_recovery(self) -> dict[str, Any]:
-        current, wished = self._partition.leader_recovery_state, self._wishes.leader_recovery_state
-        if wished is not None and wished != current:
-            return {"leader_recovery_state": wished}
+        current, requested = self._partition.leader_recovery_state, self._requested.leader_recovery_state
+        if requested is not None and requested != current:
+            return {"leader_recovery_state": requested}
         if self._is_unclean and self._leader != self._partition.leader:
             return (
                 {}

@@ -1,10 +1,9 @@
-"""How many partitions a broker may hold: a share of the files that its process may open.
+"""The limit of partitions per broker, a share of the process's limit of open files.
 
-A partition that is written to holds a descriptor. Brokers do not report how many they may have, so that the
-active controller takes every broker to have its own limit. Internal topics count, and are never refused, as
-in KIP-578.
+A partition that is written to has an open file. Brokers do not report their limits, so the active controller
+applies its own to every broker. Internal topics count, but are never rejected (as in KIP-578).
 
-Cost: the sum over the topics; only a cluster that is near the limit is looked at partition by partition.
+Cost: the number of topics; partitions are counted per broker only if the cluster is near the limit.
 Errors: KafkaError POLICY_VIOLATION, Kafka's own code for too many partitions in a request.
 """
 
@@ -20,16 +19,16 @@ from tidelog.protocol.ids import BrokerId
 
 
 class PartitionLimit:
-    """The partitions of each broker while one request is worked off; `per_broker_max` None is no limit."""
+    """The partitions of each broker while a request is executed; `per_broker_max` None is no limit."""
 
     def __init__(self, image: MetadataImage, per_broker_max: int | None) -> None:
         self._image = image
         self._per_broker_max = per_broker_max
         self._added: Counter[BrokerId] = Counter()
         self._total: int | None = None
-        self._held: Counter[BrokerId] | None = None
+        self._partition_counts: Counter[BrokerId] | None = None
 
-    def take(self, topic: str, placements: Iterable[Sequence[BrokerId]]) -> None:
+    def add_replicas(self, topic: str, placements: Iterable[Sequence[BrokerId]]) -> None:
         """Count the brokers of new replicas, or raise POLICY_VIOLATION and count none."""
         added = self._added + Counter(broker for replicas in placements for broker in replicas)
         if self._per_broker_max is not None and not is_internal(topic):
@@ -40,19 +39,21 @@ class PartitionLimit:
         if self._total is None:
             self._total = sum(len(each.partitions) for each in self._image.topics_by_name.values())
         if self._total + max(added.values(), default=0) <= maximum:
-            return  # not even a broker that has a replica of everything
-        held = self._counted()
+            return  # Not even a broker with a replica of every partition exceeds the limit.
+        counts = self._counts_per_broker()
         for broker, count in sorted(added.items()):
-            if held[broker] + count > maximum:
+            if counts[broker] + count > maximum:
                 raise KafkaError(
                     ErrorCode.POLICY_VIOLATION,
-                    f"topic {topic!r}: broker {broker} would hold {held[broker] + count} partitions, allowed "
-                    f"are {maximum}, half of the files that it may open; raise that limit (ulimit -n)",
+                    f"topic {topic!r}: broker {broker} would have {counts[broker] + count} partitions, the "
+                    f"limit is {maximum}, half of its limit of open files; raise that (ulimit -n)",
                 )
 
-    def _counted(self) -> Counter[BrokerId]:
-        if self._held is None:
+    def _counts_per_broker(self) -> Counter[BrokerId]:
+        if self._partition_counts is None:
             topics = self._image.topics_by_name.values()
             partitions = (partition for topic in topics for partition in topic.partitions.values())
-            self._held = Counter(broker for partition in partitions for broker in partition.replicas)
-        return self._held
+            self._partition_counts = Counter(
+                broker for partition in partitions for broker in partition.replicas
+            )
+        return self._partition_counts

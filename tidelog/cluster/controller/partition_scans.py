@@ -1,7 +1,7 @@
-"""Which partitions a command has to look at: those of a broker, of a directory, without a leader.
+"""Searches for partitions: those of a broker, of a log directory, those without a leader.
 
-Each is one pass over the image: about 0.1 µs a partition, so an index that every change would
-have to keep up to date is not worth it.
+Each is one pass over the image, about 0.1 µs per partition; it does not justify an index that every change
+would have to update.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def in_sync_on(image: MetadataImage, broker: BrokerId) -> list[PartitionOfTopic]
 
 
 def eligible_on(image: MetadataImage, broker: BrokerId) -> list[PartitionOfTopic]:
-    """Return the partitions in whose eligible leader replicas `broker` is."""
+    """Return the partitions that have `broker` in their eligible leader replicas."""
     return _where(image, lambda partition: broker in partition.eligible_leader_replicas)
 
 
@@ -35,12 +35,12 @@ def leaderless(image: MetadataImage) -> list[PartitionOfTopic]:
 
 
 def not_led_by_preferred(image: MetadataImage) -> list[PartitionOfTopic]:
-    """Return the partitions whose preferred replica is not the leader, including those without leader."""
+    """Return the partitions whose leader is not the preferred replica, including those without a leader."""
     return _where(image, lambda partition: partition.leader != partition.replicas[0])
 
 
 def leads_any(image: MetadataImage, broker: BrokerId) -> bool:
-    """Whether `broker` leads a partition."""
+    """Return whether `broker` leads a partition."""
     return any(
         partition.leader == broker
         for topic in image.topics_by_name.values()

@@ -1,7 +1,7 @@
-"""The partition changes of one command, each on top of those before it.
+"""The partition changes of one command, each applied to the result of the earlier ones.
 
-`PartitionUpdates` knows what holds for a topic's partitions (min.insync.replicas, unclean
-election, eligible leaders) and which brokers may lead, so that commands only say what they wish.
+`PartitionUpdates` determines the rules of a topic's partitions (min.insync.replicas, unclean election,
+eligible leaders) and which brokers can lead, so that commands only specify the changes.
 
 Source: ReplicationControlManager of Apache Kafka 4.3.
 """
@@ -13,7 +13,12 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from tidelog.cluster.controller.config_rules import broker_layers
-from tidelog.cluster.controller.partition_change import Election, Rules, Wishes, change_partition
+from tidelog.cluster.controller.partition_change import (
+    Election,
+    PartitionRules,
+    RequestedChange,
+    change_partition,
+)
 from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.effective_configs import effective_topic_entry
 from tidelog.cluster.features import METADATA_VERSION, eligible_leader_replicas_enabled
@@ -27,7 +32,7 @@ from tidelog.storage.config.topic_configs import TOPIC_CONFIGS
 _MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 _UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 _METADATA_VERSION_3_6: Final = 12
-"""Below it a leader does not notice a smaller in-sync set without a new epoch (KAFKA-15021)."""
+"""Below it, a leader does not notice a smaller ISR without a new leader epoch (KAFKA-15021)."""
 
 
 PartitionOfTopic: TypeAlias = tuple[TopicImage, int]
@@ -35,10 +40,10 @@ PartitionOfTopic: TypeAlias = tuple[TopicImage, int]
 
 
 class PartitionUpdates:
-    """See the module; `records` holds what was changed so far.
+    """The changes of one command; `records` are those of the changes so far.
 
-    `leaving`: a broker that may not lead any more, whatever the image says of it; `coming`: one
-    that may from now on.
+    `removed_broker`: a broker that can no longer lead, whatever its state is; `unfenced_broker`: a broker
+    that can lead from now on.
     """
 
     def __init__(
@@ -46,70 +51,72 @@ class PartitionUpdates:
         image: MetadataImage,
         settings: ControllerSettings,
         *,
-        leaving: BrokerId | None = None,
-        coming: BrokerId | None = None,
+        removed_broker: BrokerId | None = None,
+        unfenced_broker: BrokerId | None = None,
     ) -> None:
         self.records: list[PartitionChangeRecord] = []
         self._image = image
-        self._leaving = leaving
-        self._coming = coming
+        self._removed_broker = removed_broker
+        self._unfenced_broker = unfenced_broker
         self._tracks_eligible = eligible_leader_replicas_enabled(image)
         level = image.features.get(METADATA_VERSION, _METADATA_VERSION_3_6)
         self._bumps_on_shrink = level < _METADATA_VERSION_3_6
         self._layers = broker_layers(image, settings)
         self._defaults: dict[str, str] = {}
-        self._rules: dict[UUID, Rules] = {}
-        self._changed: dict[tuple[UUID, int], PartitionImage] = {}
+        self._rules: dict[UUID, PartitionRules] = {}
+        self._changed_partitions: dict[tuple[UUID, int], PartitionImage] = {}
 
     def partition(self, topic: TopicImage, index: int) -> PartitionImage | None:
         """Return a partition after the changes so far; None if it does not exist."""
-        return self._changed.get((topic.id, index)) or topic.partitions.get(index)
+        return self._changed_partitions.get((topic.id, index)) or topic.partitions.get(index)
 
-    def change(self, topic: TopicImage, index: int, wishes: Wishes) -> PartitionChangeRecord | None:
-        """Change a partition that exists; None when it is as wished already."""
+    def change(
+        self, topic: TopicImage, index: int, requested: RequestedChange
+    ) -> PartitionChangeRecord | None:
+        """Change an existing partition; None if nothing changes."""
         partition = self.partition(topic, index)
         assert partition is not None, f"{topic.name}-{index} does not exist"
-        record = change_partition(topic.id, index, partition, self._rules_of(topic), wishes)
+        record = change_partition(topic.id, index, partition, self._rules_of(topic), requested)
         if record is not None:
             self.records.append(record)
-            self._changed[topic.id, index] = changed_partition(partition, record)
+            self._changed_partitions[topic.id, index] = changed_partition(partition, record)
         return record
 
-    def without(
+    def remove_from_isrs(
         self,
         partitions: Iterable[PartitionOfTopic],
         removed: BrokerId | None = None,
         *,
         is_unclean: bool = False,
     ) -> None:
-        """Take a broker out of in-sync sets, and elect where a leader is missing.
+        """Remove a broker from ISRs, and elect leaders for partitions without one.
 
-        `is_unclean`: the broker may have lost records, so it is not eligible to lead either.
+        `is_unclean`: the broker may have lost records, so it is no longer an eligible leader either.
         """
         for topic, index in partitions:
             partition = self.partition(topic, index)
             assert partition is not None, f"{topic.name}-{index} does not exist"
-            wishes = Wishes(
+            requested = RequestedChange(
                 isr=tuple(replica for replica in partition.isr if replica != removed),
                 election=self.election(topic),
                 unclean_shutdown=removed if is_unclean else None,
             )
-            self.change(topic, index, wishes)
+            self.change(topic, index, requested)
 
     def election(self, topic: TopicImage) -> Election:
-        """Return the election by which a topic's partitions are kept online."""
+        """Return the kind of election that keeps a topic's partitions online."""
         return Election.UNCLEAN if self.allows_unclean_election(topic) else Election.ONLINE
 
     def allows_unclean_election(self, topic: TopicImage) -> bool:
-        """Whether a topic would rather lose records than have no leader."""
+        """Return whether the topic allows unclean leader elections."""
         return self._config(topic, _UNCLEAN_ELECTION) == "true"
 
-    def _rules_of(self, topic: TopicImage) -> Rules:
+    def _rules_of(self, topic: TopicImage) -> PartitionRules:
         found = self._rules.get(topic.id)
         if found is None:
             replication_factor = len(topic.partitions[0].replicas)
-            found = self._rules[topic.id] = Rules(
-                may_lead=self._may_lead,
+            found = self._rules[topic.id] = PartitionRules(
+                can_lead=self._can_lead,
                 default_directory=self._default_directory,
                 min_insync_replicas=min(int(self._config(topic, _MIN_INSYNC_REPLICAS)), replication_factor),
                 tracks_eligible_leaders=self._tracks_eligible,
@@ -127,11 +134,11 @@ class PartitionUpdates:
             self._defaults[key] = str(entry.value)
         return self._defaults[key]
 
-    def _may_lead(self, partition: PartitionImage, broker: BrokerId) -> bool:
+    def _can_lead(self, partition: PartitionImage, broker: BrokerId) -> bool:
         registered = self._image.brokers.get(broker)
-        if registered is None or broker == self._leaving:
+        if registered is None or broker == self._removed_broker:
             return False
-        if not (registered.is_active or broker == self._coming):
+        if not (registered.is_active or broker == self._unfenced_broker):
             return False
         directory = partition.directory_of(broker)
         return directory is None or is_online(directory, registered.log_dirs)

@@ -1,4 +1,4 @@
-"""Blocks of producer ids, handed to brokers so that no two producers get the same.
+"""Blocks of producer ids for brokers, so that every producer id is unique.
 
 Source: KIP-730; ProducerIdControlManager of Apache Kafka 4.3.
 """
@@ -36,7 +36,7 @@ def allocate_producer_ids(
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, text)
     first = image.next_producer_id
     if first > _MAX_PRODUCER_ID - BLOCK_SIZE:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids are used up")
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids are in use")
     record = ProducerIdsRecord(
         broker_id=broker, broker_epoch=broker_epoch, next_producer_id=first + BLOCK_SIZE
     )

@@ -1,8 +1,7 @@
-"""The sets of replicas of a reassignment: begun, finished, and taken back.
+"""The replica sets of a partition reassignment when it begins, is completed or is reverted.
 
-While one is under way `replicas` holds the new ones first and then those that are to go, so the
-partition has all of them. It ends when the in-sync set holds what it must; then those that are
-to go are dropped from both.
+During a reassignment `replicas` contains the new replicas first and then those that are removed. It is
+completed when the required replicas are in sync; the removed ones then leave the replicas and the ISR.
 
 Source: KIP-455; PartitionReassignmentReplicas and PartitionReassignmentRevert of Apache Kafka 4.3.
 """
@@ -27,19 +26,19 @@ class ReplicaSets(NamedTuple):
 
     @property
     def is_reassigning(self) -> bool:
-        """Whether a reassignment is under way."""
+        """Whether there is an ongoing reassignment."""
         return bool(self.removing or self.adding)
 
 
-class Finished(NamedTuple):
+class CompletedReassignment(NamedTuple):
     """The replicas and ISR of a partition after its reassignment."""
 
     replicas: Replicas
     isr: Replicas
 
 
-class Reverted(NamedTuple):
-    """What a partition has once its reassignment is taken back.
+class RevertedReassignment(NamedTuple):
+    """The replicas and ISR of a partition after its reassignment is reverted.
 
     `is_unclean`: every in-sync replica was being added, so the new leader may lack records.
     """
@@ -50,16 +49,16 @@ class Reverted(NamedTuple):
 
 
 def is_reassigning(partition: PartitionImage) -> bool:
-    """Whether a reassignment of `partition` is under way."""
+    """Return whether `partition` has an ongoing reassignment."""
     return bool(partition.removing_replicas or partition.adding_replicas)
 
 
-def towards(partition: PartitionImage, target: Replicas) -> ReplicaSets:
-    """Return the sets with which a reassignment of `partition` to `target` begins; it replaces a pending one.
+def begin_reassignment(partition: PartitionImage, target: Replicas) -> ReplicaSets:
+    """Return the sets for a new reassignment of `partition` to `target`, which replaces an ongoing one.
 
-    What an unfinished reassignment was adding is still being added if `target` has it, and goes
-    otherwise. (Kafka 4.3 keeps the old sets where the new ones are empty; a reassignment back to
-    where it came from then waits for ever for a replica that it removes.)
+    A replica that the ongoing reassignment is adding is still added if `target` contains it, and removed
+    otherwise. (Kafka 4.3 keeps the old sets where the new ones are empty; a reassignment to the original
+    replicas then waits forever for a replica that it removes.)
     """
     before = _without(partition.replicas, partition.adding_replicas)
     removing = tuple(sorted(set(partition.replicas) - set(target)))
@@ -67,8 +66,8 @@ def towards(partition: PartitionImage, target: Replicas) -> ReplicaSets:
     return ReplicaSets((*target, *removing), removing, adding)
 
 
-def finished(sets: ReplicaSets, isr: Sequence[BrokerId]) -> Finished | None:
-    """How the reassignment ends with the in-sync set `isr`; None when it cannot end yet."""
+def complete_reassignment(sets: ReplicaSets, isr: Sequence[BrokerId]) -> CompletedReassignment | None:
+    """Return the partition after its reassignment with the ISR `isr`; None if it cannot be completed yet."""
     if not sets.is_reassigning:
         return None
     remaining_isr = _without(isr, sets.removing)
@@ -80,16 +79,16 @@ def finished(sets: ReplicaSets, isr: Sequence[BrokerId]) -> Finished | None:
     shrinks = len(sets.adding) < len(sets.removing)
     if shrinks and not set(remaining) <= set(remaining_isr):
         return None
-    return Finished(remaining, remaining_isr)
+    return CompletedReassignment(remaining, remaining_isr)
 
 
-def reverted(partition: PartitionImage) -> Reverted | None:
-    """How the reassignment of `partition` is taken back; None when every replica was being added."""
+def revert_reassignment(partition: PartitionImage) -> RevertedReassignment | None:
+    """Return `partition` after its reassignment is reverted; None if every replica was being added."""
     replicas = _without(partition.replicas, partition.adding_replicas)
     if not replicas:
         return None
     isr = _without(partition.isr, partition.adding_replicas)
-    return Reverted(replicas, isr or replicas[:1], is_unclean=not isr)
+    return RevertedReassignment(replicas, isr or replicas[:1], is_unclean=not isr)
 
 
 def _without(replicas: Sequence[BrokerId], removed: Sequence[BrokerId]) -> Replicas:

@@ -1,7 +1,7 @@
-"""Partitions move to other brokers: begun, taken back, and listed while under way.
+"""Partition reassignments: beginning, cancelling and listing them.
 
-A reassignment first adds the new replicas. When the leader has them in sync (AlterPartition), the
-same change drops those that are to go. One that needs no new replica ends at once.
+A reassignment first adds the new replicas. The AlterPartition change that has all of them in the ISR also
+removes the other replicas. A reassignment without new replicas is completed at once.
 
 Source: KIP-455, KIP-860; ReplicationControlManager of Apache Kafka 4.3.
 """
@@ -12,10 +12,15 @@ from collections.abc import Iterable
 from functools import partial
 
 from tidelog.cluster.controller.assignments import check_assignment
-from tidelog.cluster.controller.partition_change import Wishes
+from tidelog.cluster.controller.partition_change import RequestedChange
 from tidelog.cluster.controller.partition_limit import PartitionLimit
 from tidelog.cluster.controller.partition_updates import PartitionUpdates
-from tidelog.cluster.controller.reassignment_sets import ReplicaSets, is_reassigning, reverted, towards
+from tidelog.cluster.controller.reassignment_sets import (
+    ReplicaSets,
+    begin_reassignment,
+    is_reassigning,
+    revert_reassignment,
+)
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.image import MetadataImage, PartitionImage, TopicImage
@@ -40,11 +45,11 @@ from tidelog.protocol.steps import Steps, each
 def alter_partition_reassignments(
     image: MetadataImage, settings: ControllerSettings, request: AlterPartitionReassignmentsRequest
 ) -> Steps[ControllerResult[AlterPartitionReassignmentsResponse]]:
-    """Begin reassignments, or take them back where no replicas are named; each partition for itself."""
+    """Begin reassignments, or cancel them if the replicas are null; every partition has its own outcome."""
     reassignment = _Reassignment(image, settings, request.allow_replication_factor_change)
     responses = []
     for topic in request.topics:
-        partitions = yield from each(partial(reassignment.outcome, topic.name), topic.partitions)
+        partitions = yield from each(partial(reassignment.alter_partition, topic.name), topic.partitions)
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
         yield None
     reply = AlterPartitionReassignmentsResponse(
@@ -64,10 +69,10 @@ def list_partition_reassignments(
         for topic in image.topics_by_name.values():
             found += yield from _ongoing(topic, topic.partitions)
     else:
-        for asked in request.topics:
-            named = image.topics_by_name.get(asked.name)
+        for requested in request.topics:
+            named = image.topics_by_name.get(requested.name)
             if named is not None:
-                found += yield from _ongoing(named, asked.partition_indexes)
+                found += yield from _ongoing(named, requested.partition_indexes)
     return ListPartitionReassignmentsResponse(error_message=None, topics=tuple(found))
 
 
@@ -80,52 +85,54 @@ class _Reassignment:
         self.updates = PartitionUpdates(image, settings)
         self._image = image
         self._limit = PartitionLimit(image, settings.partitions_per_broker_max)
-        self._allows_other_factor = allow_replication_factor_change
+        self._allow_replication_factor_change = allow_replication_factor_change
 
-    def outcome(self, name: str, asked: ReassignablePartition) -> ReassignablePartitionResponse:
+    def alter_partition(self, name: str, requested: ReassignablePartition) -> ReassignablePartitionResponse:
         code, text = ErrorCode.NONE, None
         try:
-            self._alter(name, asked)
+            self._alter(name, requested)
         except KafkaError as error:
             code, text = error.code, str(error)
         return ReassignablePartitionResponse(
-            partition_index=asked.partition_index, error_code=code, error_message=text
+            partition_index=requested.partition_index, error_code=code, error_message=text
         )
 
-    def _alter(self, name: str, asked: ReassignablePartition) -> None:
+    def _alter(self, name: str, requested: ReassignablePartition) -> None:
         topic = self._image.topics_by_name.get(name)
-        partition = self.updates.partition(topic, asked.partition_index) if topic is not None else None
+        partition = self.updates.partition(topic, requested.partition_index) if topic is not None else None
         if topic is None or partition is None:
-            text = f"there is no partition {name}-{asked.partition_index}"
+            text = f"there is no partition {name}-{requested.partition_index}"
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-        if asked.replicas is None:
-            wishes = self._taken_back(topic, asked.partition_index, partition)
+        if requested.replicas is None:
+            change = self._cancel(topic, requested.partition_index, partition)
         else:
-            wishes = self._begun(partition, asked.replicas)
-            # What is removed is held until the new replicas are in sync.
-            self._limit.take(name, [[each for each in asked.replicas if each not in partition.replicas]])
-        self.updates.change(topic, asked.partition_index, wishes)
+            change = self._begin(partition, requested.replicas)
+            # The removed replicas are kept until the new ones are in sync.
+            self._limit.add_replicas(
+                name, [[each for each in requested.replicas if each not in partition.replicas]]
+            )
+        self.updates.change(topic, requested.partition_index, change)
 
-    def _begun(self, partition: PartitionImage, target: tuple[BrokerId, ...]) -> Wishes:
+    def _begin(self, partition: PartitionImage, target: tuple[BrokerId, ...]) -> RequestedChange:
         check_assignment(self._image, target, None)
-        if not self._allows_other_factor:
+        if not self._allow_replication_factor_change:
             current = len(set(partition.replicas) - set(partition.removing_replicas))
             if current != len(target):
                 text = f"the replication factor would change from {current} to {len(target)}"
                 raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
-        return Wishes(sets=towards(partition, target))
+        return RequestedChange(sets=begin_reassignment(partition, target))
 
-    def _taken_back(self, topic: TopicImage, index: int, partition: PartitionImage) -> Wishes:
+    def _cancel(self, topic: TopicImage, index: int, partition: PartitionImage) -> RequestedChange:
         if not is_reassigning(partition):
             raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-        revert = reverted(partition)
+        revert = revert_reassignment(partition)
         if revert is None:
-            text = f"{topic.name}-{index} would have no replica left"
+            text = f"{topic.name}-{index}: no replica would remain"
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
         if revert.is_unclean and not self.updates.allows_unclean_election(topic):
-            text = f"{topic.name}-{index}: only new replicas are in sync, going back would lose records"
+            text = f"{topic.name}-{index}: only new replicas are in sync, a cancellation would lose records"
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
-        return Wishes(
+        return RequestedChange(
             isr=revert.isr, sets=ReplicaSets(revert.replicas), election=self.updates.election(topic)
         )
 

@@ -1,6 +1,6 @@
-"""What a controller's command answers: records to append, and the reply for when they are durable.
+"""The result of a controller's command: records to append, and the reply once they are committed.
 
-Commands never change state: the records do, once they are in the metadata log and replayed.
+Commands never change state; the records do, when they are replayed from the metadata log.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from tidelog.protocol.schema import MetadataRecord
 R = TypeVar("R")
 
 MAX_RECORDS_PER_COMMAND: Final = 10_000
-"""How many records a batch of the metadata log may have; Kafka's limit, so that it stays within its size."""
+"""The limit of records in a batch of the metadata log; Kafka's, which keeps it below the maximum size."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerResult(Generic[R]):
-    """Records, in order, and the reply; no records when nothing is to change.
+    """The records, in order, and the reply; no records if nothing changes.
 
-    An atomic result must fit one batch. Any other may take effect in steps, each of which leaves
-    the metadata sound: a broker that is fenced may take more partitions along than a batch holds.
+    An atomic result must fit in one batch. Any other may take effect in steps that each leave the metadata
+    consistent: fencing a broker may change more partitions than fit in a batch.
     """
 
     records: tuple[MetadataRecord, ...]
@@ -37,12 +37,14 @@ class ControllerResult(Generic[R]):
 
     def __post_init__(self) -> None:
         if self.is_atomic and len(self.records) > MAX_RECORDS_PER_COMMAND:
-            text = f"{len(self.records)} metadata records at once, allowed are {MAX_RECORDS_PER_COMMAND}"
+            text = (
+                f"the change has {len(self.records)} metadata records, the limit is {MAX_RECORDS_PER_COMMAND}"
+            )
             raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
 
 
 class Outcome(NamedTuple):
-    """How one part of a request ended; `text` is None on success."""
+    """The outcome of one part of a request; `text` is None on success."""
 
     code: ErrorCode = ErrorCode.NONE
     text: str | None = None

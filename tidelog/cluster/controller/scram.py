@@ -1,8 +1,7 @@
-"""SCRAM credentials are set and removed; a user changes once in a request.
+"""Changes of SCRAM credentials; a request may change a user only once.
 
-Errors, per user: UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM, RESOURCE_NOT_FOUND for a
-removal of nothing, DUPLICATE_RESOURCE, UNSUPPORTED_VERSION below the metadata.version that has such
-records.
+Errors, per user: UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM, RESOURCE_NOT_FOUND if there is no
+credential to delete, DUPLICATE_RESOURCE, UNSUPPORTED_VERSION if the metadata.version does not support them.
 Source: KIP-554, KIP-900; ScramControlManager of Apache Kafka 4.3.
 """
 
@@ -37,7 +36,7 @@ _Record: TypeAlias = RemoveUserScramCredentialRecord | UserScramCredentialRecord
 def alter_scram_credentials(
     image: MetadataImage, request: AlterUserScramCredentialsRequest
 ) -> Steps[ControllerResult[dict[str, Outcome]]]:
-    """Remove and set credentials; the outcome of each user."""
+    """Delete and set credentials; return the outcome of each user."""
     records: dict[str, _Record] = {}
     outcomes: dict[str, Outcome] = {}
     for change in _changes(request):
@@ -65,10 +64,10 @@ def _changes(request: AlterUserScramCredentialsRequest) -> Iterator[_Change]:
 def _record(image: MetadataImage, change: _Change) -> _Record:
     level = image.features.get(METADATA_VERSION, 0)
     if level < _FIRST_WITH_SCRAM:
-        text = f"{METADATA_VERSION} {level} has no SCRAM credentials"
+        text = f"{METADATA_VERSION} {level} does not support SCRAM credentials"
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
     if not change.name:
-        raise _unacceptable("a credential needs the name of a user")
+        raise _unacceptable("a credential must have a user name")
     if change.mechanism not in tuple(ScramMechanism):
         text = f"there is no SCRAM mechanism {change.mechanism}"
         raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, text)
@@ -78,11 +77,11 @@ def _record(image: MetadataImage, change: _Change) -> _Record:
             raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, text)
         return RemoveUserScramCredentialRecord(name=change.name, mechanism=change.mechanism)
     if change.iterations < ITERATIONS_MIN:
-        raise _unacceptable(f"{change.iterations} iterations are too few, {ITERATIONS_MIN} is the least")
+        raise _unacceptable(f"{change.iterations} iterations: must be at least {ITERATIONS_MIN}")
     if change.iterations > ITERATIONS_MAX:
-        raise _unacceptable(f"{change.iterations} iterations are too many, {ITERATIONS_MAX} is the most")
+        raise _unacceptable(f"{change.iterations} iterations: must be at most {ITERATIONS_MAX}")
     if not change.salt or not change.salted_password:
-        raise _unacceptable("a credential needs a salt and a salted password")
+        raise _unacceptable("a credential must have a salt and a salted password")
     keys = keys_of(ScramMechanism(change.mechanism), change.salted_password)
     return UserScramCredentialRecord(
         name=change.name,

@@ -1,4 +1,4 @@
-"""What the controller's commands need to know of their node, and where their chance comes from."""
+"""The settings of the controller's commands."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tidelog.protocol.ids import BrokerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerSettings:
-    """The controller's own configs, as given when it started.
+    """The configs of the controller's own node at its start.
 
-    `static_configs`: the texts of server.properties; `group_limits`: parsed values of its
-    `group.*` keys, which bound what a group may choose.
+    `static_configs`: the values of server.properties as text; `group_limits`: the parsed values of its
+    `group.*` keys, which limit the configs of groups.
     """
 
     node_id: BrokerId
@@ -23,6 +23,6 @@ class ControllerSettings:
     delete_topic_enable: bool
     remote_storage_system_enable: bool
     partitions_per_broker_max: int | None = None
-    """How many partitions a broker can hold with the descriptors it has; None: no limit is known."""
+    """The limit of partitions per broker, by its limit of open files; None if there is no known limit."""
     static_configs: Mapping[str, str] = field(default_factory=dict)
     group_limits: Mapping[str, ConfigValue] = field(default_factory=dict)

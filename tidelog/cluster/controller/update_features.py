@@ -1,9 +1,9 @@
-"""The cluster agrees on other feature levels: all that a request names change, or none does.
+"""UpdateFeatures: changes all feature levels of a request, or none.
 
-A level must be one that this controller, every registered broker and every controller of the quorum
-can work at. `metadata.version` goes down only where no record format changes between the levels.
-`kraft.version` goes up only, and by the quorum's own records: there is just something to wait for, which is
-written behind them.
+This controller, every registered broker and every controller of the quorum must support a level.
+`metadata.version` can be downgraded only if no record format changes between the levels. `kraft.version` can
+only be upgraded, by records of the quorum itself; the NoOpRecord here is written after them, so that the
+request waits for their commit.
 
 Source: KIP-584, KIP-778, KIP-1022; FeatureControlManager and MetadataVersion of Apache Kafka 4.3.
 """
@@ -35,17 +35,17 @@ from tidelog.protocol.schema import MetadataRecord
 _DISABLED: Final = FeatureRange(0, 0)
 _MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
-# Levels of metadata.version in which the form of some record changed.
-_RECORDS_CHANGED: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
+# Levels of metadata.version in which the format of some record changed.
+_LEVELS_WITH_CHANGED_RECORDS: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
 
-# feature and level -> feature and level that it needs.
-_NEEDS: Final[Mapping[tuple[str, int], tuple[str, int]]] = {
+# feature and level -> feature and level that it requires.
+_DEPENDENCIES: Final[Mapping[tuple[str, int], tuple[str, int]]] = {
     (ELIGIBLE_LEADER_REPLICAS_VERSION, 1): (METADATA_VERSION, 23),
 }
 
 
 class UpgradeType(IntEnum):
-    """Which way a level may go; the numbers of UpdateFeatures requests."""
+    """The allowed direction of a change; the numbers of UpdateFeatures requests."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -55,11 +55,10 @@ class UpgradeType(IntEnum):
 def update_features(
     image: MetadataImage, settings: ControllerSettings, request: UpdateFeaturesRequest, kraft_version: int = 0
 ) -> ControllerResult[bool]:
-    """Change feature levels; nothing is changed for `validate_only`.
+    """Change feature levels; a `validate_only` request changes nothing.
 
-    `kraft_version` is the level of the quorum. The reply contains whether its voters must become dynamic,
-    which the caller has to do. Errors: KafkaError INVALID_UPDATE_VERSION for the first feature that cannot
-    change.
+    `kraft_version` is the level of the quorum. The reply is whether the caller has to upgrade the voters to
+    dynamic ones. Errors: KafkaError INVALID_UPDATE_VERSION for the first feature that cannot change.
     """
     levels = {update.feature: update.max_version_level for update in request.feature_updates}
     current = {**image.features, KRAFT_VERSION: kraft_version}
@@ -80,63 +79,63 @@ def _records(
 ) -> list[MetadataRecord]:
     name, level = update.feature, update.max_version_level
     _check_direction(update, current)
-    reason = next(_unable(image, name, level), None)
+    reason = next(_unsupported_reasons(image, name, level), None)
     if reason is not None:
-        raise _refused(update, reason)
+        raise _invalid_update(update, reason)
     if name == KRAFT_VERSION:
         if level < current:
-            raise _refused(update, "voters in the log cannot become static again")
+            raise _invalid_update(update, "dynamic voters cannot become static again")
         return [NoOpRecord()] if level > current else []
     if name == METADATA_VERSION:
         _check_metadata_version(update, current)
-    need = _NEEDS.get((name, level))
-    if need is not None and proposed.get(need[0], 0) < need[1]:
-        raise _refused(update, f"it needs {need[0]} of at least {need[1]}")
+    dependency = _DEPENDENCIES.get((name, level))
+    if dependency is not None and proposed.get(dependency[0], 0) < dependency[1]:
+        raise _invalid_update(update, f"it requires {dependency[0]} of at least {dependency[1]}")
     records: list[MetadataRecord] = [FeatureLevelRecord(name=name, feature_level=level)]
     if name == ELIGIBLE_LEADER_REPLICAS_VERSION and level > 0 and current == 0:
         # While the feature was off, the eligible leader replicas were not maintained.
-        records += [ClearElrRecord(), *_one_min_insync_replicas(image, settings)]
+        records += [ClearElrRecord(), *_min_insync_replicas_records(image, settings)]
     return records
 
 
 def _check_direction(update: FeatureUpdateKey, current: int) -> None:
     level, upgrade_type = update.max_version_level, update.upgrade_type
     if upgrade_type not in tuple(UpgradeType):
-        raise _refused(update, f"there is no upgrade type {upgrade_type}")
+        raise _invalid_update(update, f"there is no upgrade type {upgrade_type}")
     if level < 0:
-        raise _refused(update, "a level is at least 0")
+        raise _invalid_update(update, "a level must be at least 0")
     may_go_down = upgrade_type != UpgradeType.UPGRADE or update.allow_downgrade
     if level < current and not may_go_down:
-        raise _refused(update, f"the level is {current}, and only a downgrade makes it less")
+        raise _invalid_update(update, f"the level is {current}, only a downgrade can lower it")
     if level > current and upgrade_type != UpgradeType.UPGRADE:
-        raise _refused(update, f"the level is {current}, and a downgrade cannot make it more")
+        raise _invalid_update(update, f"the level is {current}, a downgrade cannot raise it")
 
 
 def _check_metadata_version(update: FeatureUpdateKey, current: int) -> None:
     level = update.max_version_level
-    changed = [each for each in _RECORDS_CHANGED if level < each <= current]
+    changed = [each for each in _LEVELS_WITH_CHANGED_RECORDS if level < each <= current]
     if not changed:
         return
     if update.upgrade_type == UpgradeType.UNSAFE_DOWNGRADE:
-        raise _refused(update, "unsafe downgrades of the metadata are not supported")
-    raise _refused(update, "a downgrade from here could lose metadata, whose form has changed since")
+        raise _invalid_update(update, "unsafe downgrades of the metadata are not supported")
+    raise _invalid_update(update, "metadata could be lost, the format of records differs between the levels")
 
 
-def _unable(image: MetadataImage, name: str, level: int) -> Iterator[str]:
-    """Yield why the cluster cannot work at a level: one reason for each node that cannot.
+def _unsupported_reasons(image: MetadataImage, name: str, level: int) -> Iterator[str]:
+    """Yield one reason for each node that does not support a level.
 
-    Level 0 is always possible, also for a feature that this software only is compatible with.
+    Level 0 is always supported, even if this software is only compatible with the feature.
     """
     if name not in COMPATIBLE_FEATURES:
         yield "this controller does not know the feature"
         return
     own = SUPPORTED_FEATURES.get(name, _DISABLED)
     if level and not own.lowest <= level <= own.highest:
-        yield f"this controller works at {own.lowest} to {own.highest}"
+        yield f"this controller supports {own.lowest} to {own.highest}"
     for broker in image.brokers.values():
         supported = broker.features.get(name, _DISABLED)
         if level and not supported.lowest <= level <= supported.highest:
-            yield f"broker {broker.id} works at {supported.lowest} to {supported.highest}"
+            yield f"broker {broker.id} supports {supported.lowest} to {supported.highest}"
     for controller in image.controllers.values():
         ranges = {each.name: each for each in controller.features}
         found = ranges.get(name)
@@ -144,25 +143,27 @@ def _unable(image: MetadataImage, name: str, level: int) -> Iterator[str]:
             _DISABLED if found is None else (found.min_supported_version, found.max_supported_version)
         )
         if level and not lowest <= level <= highest:
-            yield f"controller {controller.controller_id} works at {lowest} to {highest}"
+            yield f"controller {controller.controller_id} supports {lowest} to {highest}"
 
 
-def _one_min_insync_replicas(image: MetadataImage, settings: ControllerSettings) -> Iterator[ConfigRecord]:
-    """Eligible leader replicas need one min.insync.replicas for all brokers."""
+def _min_insync_replicas_records(
+    image: MetadataImage, settings: ControllerSettings
+) -> Iterator[ConfigRecord]:
+    """Yield the records for one min.insync.replicas for all brokers, which ELR requires."""
     if _MIN_INSYNC_REPLICAS not in image.cluster_configs():
         value = settings.static_configs.get(_MIN_INSYNC_REPLICAS, "1")
-        yield _min_insync_replicas("", value)
+        yield _min_insync_replicas_record("", value)
     for (kind, broker), configs in image.configs.items():
         if kind == ResourceType.BROKER and broker and _MIN_INSYNC_REPLICAS in configs:
-            yield _min_insync_replicas(broker, None)
+            yield _min_insync_replicas_record(broker, None)
 
 
-def _min_insync_replicas(broker: str, value: str | None) -> ConfigRecord:
+def _min_insync_replicas_record(broker: str, value: str | None) -> ConfigRecord:
     return ConfigRecord(
         resource_type=ResourceType.BROKER, resource_name=broker, name=_MIN_INSYNC_REPLICAS, value=value
     )
 
 
-def _refused(update: FeatureUpdateKey, reason: str) -> KafkaError:
+def _invalid_update(update: FeatureUpdateKey, reason: str) -> KafkaError:
     text = f"{update.feature} cannot become {update.max_version_level}: {reason}"
     return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, text)

@@ -78,7 +78,7 @@ async def test_a_broker_that_is_silent_for_a_session_is_fenced_and_others_are_no
         async with tasks(store, intervals(fences_brokers=True), session_ms=150) as heartbeats:
 
             def one_is_fenced() -> bool:
-                heartbeats.contact(store.image, 2, 102, clock.monotonic_ms())
+                heartbeats.record_heartbeat(store.image, 2, 102, clock.monotonic_ms())
                 return store.image.brokers[1].fenced
 
             await eventually(one_is_fenced)

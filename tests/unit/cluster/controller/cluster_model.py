@@ -158,7 +158,7 @@ class ClusterModel:
         epoch = self.apply(lambda image: register_broker(image, SETTINGS, request, has_session=has_session))
         if epoch is not None:
             self.processes[broker] = Process(broker, incarnation, epoch, is_up=True)
-            self.heartbeats.contact(self.image, broker, epoch, self.now_ms)
+            self.heartbeats.record_heartbeat(self.image, broker, epoch, self.now_ms)
 
     def heartbeat(
         self, broker: int, *, lag: int = 0, want_shut_down: bool = False, **fields: Any
@@ -173,10 +173,10 @@ class ClusterModel:
             want_shut_down=process.wants_shut_down,
             **fields,
         )
-        self.heartbeats.contact(self.image, broker, process.epoch, self.now_ms)
+        self.heartbeats.record_heartbeat(self.image, broker, process.epoch, self.now_ms)
         reply = self.apply(lambda image: broker_heartbeat(image, SETTINGS, self.heartbeats, request))
         if reply is not None:
-            self.heartbeats.follow(
+            self.heartbeats.apply_reply(
                 broker,
                 process.epoch,
                 metadata_offset=request.current_metadata_offset,

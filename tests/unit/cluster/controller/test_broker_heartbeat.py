@@ -41,10 +41,10 @@ class Brokers:
             current_metadata_offset=self.image.offset if offset is None else offset,
             **fields,
         )
-        self.heartbeats.contact(self.image, broker, epoch, self.now_ms)
+        self.heartbeats.record_heartbeat(self.image, broker, epoch, self.now_ms)
         result = broker_heartbeat(self.image, SETTINGS, self.heartbeats, request)
         self._apply(applied(self.image, result))
-        self.heartbeats.follow(
+        self.heartbeats.apply_reply(
             broker,
             epoch,
             metadata_offset=request.current_metadata_offset,
@@ -73,7 +73,7 @@ class Brokers:
         )
         result = register_broker(self.image, SETTINGS, request, has_session=session)
         self._apply(applied(self.image, result))
-        self.heartbeats.contact(self.image, broker, result.reply, self.now_ms)
+        self.heartbeats.record_heartbeat(self.image, broker, result.reply, self.now_ms)
         return result.reply
 
     def partition(self, index: int = 0) -> PartitionImage:
@@ -260,7 +260,7 @@ def test_nobody_is_fenced_for_the_time_in_which_the_controller_did_not_run() -> 
     cluster.now_ms += 1000
     cluster.beat(2)
     cluster.now_ms += 3 * SESSION_MS
-    cluster.heartbeats.excuse(3 * SESSION_MS, cluster.now_ms)
+    cluster.heartbeats.extend_sessions(3 * SESSION_MS, cluster.now_ms)
     assert not cluster.fence_stale()
     cluster.beat(2)
     cluster.now_ms += SESSION_MS - 999

@@ -20,7 +20,7 @@ from tests.support.metadata.images import (
 from tidelog.cluster.controller import broker_changes
 from tidelog.cluster.controller.bootstrap import bootstrap_records
 from tidelog.cluster.controller.brokers import register_broker, supported_features
-from tidelog.cluster.controller.partition_change import Wishes
+from tidelog.cluster.controller.partition_change import RequestedChange
 from tidelog.cluster.controller.partition_updates import PartitionUpdates
 from tidelog.cluster.controller.producer_ids import allocate_producer_ids
 from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
@@ -165,9 +165,9 @@ def test_a_broker_that_stopped_cleanly_and_lost_a_disk_is_not_eligible_for_what_
     request = replace(REQUEST, incarnation_id=UUID(int=73), previous_broker_epoch=500, log_dirs=(kept,))
     image = applied(image, register(image, request))
     assert image.topics_by_name["orders"].partitions[0].eligible_leader_replicas == eligible
-    image = replayed(broker_changes.unfenced(image, SETTINGS, image.brokers[1]), image, offset=700)
+    image = replayed(broker_changes.unfence_records(image, SETTINGS, image.brokers[1]), image, offset=700)
     moved = PartitionUpdates(image, SETTINGS)
-    moved.change(image.topics_by_name["orders"], 0, Wishes(directories={1: kept}))
+    moved.change(image.topics_by_name["orders"], 0, RequestedChange(directories={1: kept}))
     image = replayed(moved.records, image, offset=701)
     assert image.topics_by_name["orders"].partitions[0].leader == leader
 
@@ -191,7 +191,7 @@ def test_the_last_known_leader_is_the_one_that_may_come_back_without_its_end() -
     after = applied(image, register(image, replace(REQUEST, incarnation_id=UUID(int=73))))
     partition = after.topics_by_name["orders"].partitions[0]
     assert (partition.leader, partition.isr, partition.last_known_elr) == (-1, (), (1,))
-    back = replayed(broker_changes.unfenced(after, SETTINGS, after.brokers[1]), after, offset=700)
+    back = replayed(broker_changes.unfence_records(after, SETTINGS, after.brokers[1]), after, offset=700)
     partition = back.topics_by_name["orders"].partitions[0]
     assert (partition.leader, partition.isr, partition.leader_recovery_state) == (1, (1,), 1)
 

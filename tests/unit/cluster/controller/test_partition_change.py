@@ -8,8 +8,18 @@ from uuid import UUID
 
 import pytest
 
-from tidelog.cluster.controller.partition_change import Election, Rules, Wishes, change_partition
-from tidelog.cluster.controller.reassignment_sets import ReplicaSets, finished, reverted, towards
+from tidelog.cluster.controller.partition_change import (
+    Election,
+    PartitionRules,
+    RequestedChange,
+    change_partition,
+)
+from tidelog.cluster.controller.reassignment_sets import (
+    ReplicaSets,
+    begin_reassignment,
+    complete_reassignment,
+    revert_reassignment,
+)
 from tidelog.cluster.image import LeaderRecoveryState, PartitionImage
 from tidelog.cluster.partition_changes import changed_partition
 
@@ -36,10 +46,10 @@ def changed_directories(partition: PartitionImage, directories: tuple[UUID, ...]
 
 def rules(
     live: Iterable[int] = (1, 2, 3, 4, 5), *, min_insync: int = 2, eligible: bool = True, bumps: bool = False
-) -> Rules:
+) -> PartitionRules:
     alive = tuple(live)
-    return Rules(
-        may_lead=lambda _, broker: broker in alive,
+    return PartitionRules(
+        can_lead=lambda _, broker: broker in alive,
         default_directory=lambda broker: UUID(int=300 + broker),
         min_insync_replicas=min_insync,
         tracks_eligible_leaders=eligible,
@@ -47,9 +57,9 @@ def rules(
     )
 
 
-def change(partition: PartitionImage, given: Rules | None = None, **wishes: Any) -> PartitionImage:
+def change(partition: PartitionImage, given: PartitionRules | None = None, **wishes: Any) -> PartitionImage:
     """`partition` after the change; the very same object when there is none."""
-    record = change_partition(UUID(int=9), 0, partition, given or rules(), Wishes(**wishes))
+    record = change_partition(UUID(int=9), 0, partition, given or rules(), RequestedChange(**wishes))
     return partition if record is None else changed_partition(partition, record)
 
 
@@ -120,7 +130,7 @@ def test_a_replica_that_leaves_the_partition_begins_an_epoch() -> None:
 
 
 def test_a_replica_that_is_added_begins_none() -> None:
-    changed = change(placed(), sets=towards(placed(), (2, 1, 3, 4)))
+    changed = change(placed(), sets=begin_reassignment(placed(), (2, 1, 3, 4)))
     assert (changed.replicas, changed.adding_replicas, changed.leader_epoch) == ((2, 1, 3, 4), (4,), 100)
 
 
@@ -180,19 +190,19 @@ def test_a_replica_that_leaves_the_partition_is_not_eligible() -> None:
 def test_a_last_known_leader_that_leaves_the_partition_is_forgotten() -> None:
     """Kafka 4.3 remembers it, and cannot change such a partition any more: "Replica 4 is not assigned"."""
     partition = placed(replicas=(4, 1), isr=(), leader=-1, adding_replicas=(4,), last_known_elr=(4,))
-    revert = reverted(partition)
+    revert = revert_reassignment(partition)
     assert revert is not None
     left = change(partition, rules(()), isr=revert.isr, sets=ReplicaSets(revert.replicas))
     assert (left.replicas, left.leader, left.last_known_elr) == ((1,), -1, ())
     gone = placed(replicas=(1,), isr=(), leader=-1, last_known_elr=(4,))
-    assert change(gone, sets=towards(gone, (4, 1))).leader == -1
+    assert change(gone, sets=begin_reassignment(gone, (4, 1))).leader == -1
 
 
 # Reassignments
 
 
 def test_a_reassignment_adds_first_and_removes_when_the_new_ones_are_in_sync() -> None:
-    partition = change(placed(), sets=towards(placed(), (4, 1)))
+    partition = change(placed(), sets=begin_reassignment(placed(), (4, 1)))
     assert partition.replicas == (4, 1, 2, 3)
     assert (partition.adding_replicas, partition.removing_replicas) == ((4,), (2, 3))
     waiting = change(partition, isr=(2, 1, 3))
@@ -205,38 +215,42 @@ def test_a_reassignment_adds_first_and_removes_when_the_new_ones_are_in_sync() -
 
 
 def test_a_leader_that_goes_hands_over_as_the_reassignment_ends() -> None:
-    partition = change(placed(), sets=towards(placed(), (4, 2)))
+    partition = change(placed(), sets=begin_reassignment(placed(), (4, 2)))
     done = change(partition, isr=(2, 1, 3, 4))
     assert (done.leader, done.isr) == (4, (2, 4))
 
 
 def test_another_order_of_the_same_replicas_is_taken_at_once() -> None:
-    changed = change(placed(), sets=towards(placed(), (3, 2, 1)))
+    changed = change(placed(), sets=begin_reassignment(placed(), (3, 2, 1)))
     assert (changed.replicas, changed.leader, changed.leader_epoch) == ((3, 2, 1), 1, 100)
     assert changed.directories == tuple(UUID(int=300 + replica) for replica in (3, 2, 1))
 
 
 def test_fewer_replicas_wait_for_those_that_stay() -> None:
     partition = placed(isr=(2, 3), leader=2)
-    assert finished(towards(partition, (1, 3)), partition.isr) is None
-    assert finished(towards(partition, (3,)), partition.isr) == ((3,), (3,))
+    assert complete_reassignment(begin_reassignment(partition, (1, 3)), partition.isr) is None
+    assert complete_reassignment(begin_reassignment(partition, (3,)), partition.isr) == ((3,), (3,))
 
 
 def test_a_reassignment_in_place_of_another_knows_who_was_there_before() -> None:
-    under_way = change(placed(), sets=towards(placed(), (4, 1, 2)))
-    assert towards(under_way, (5, 1, 2)) == ReplicaSets((5, 1, 2, 3, 4), removing=(3, 4), adding=(5,))
-    assert towards(under_way, (4, 5, 1)) == ReplicaSets((4, 5, 1, 2, 3), removing=(2, 3), adding=(4, 5))
-    assert towards(under_way, (2, 1, 3)) == ReplicaSets((2, 1, 3, 4), removing=(4,))
-    back = change(under_way, sets=towards(under_way, (2, 1, 3)))
+    under_way = change(placed(), sets=begin_reassignment(placed(), (4, 1, 2)))
+    assert begin_reassignment(under_way, (5, 1, 2)) == ReplicaSets(
+        (5, 1, 2, 3, 4), removing=(3, 4), adding=(5,)
+    )
+    assert begin_reassignment(under_way, (4, 5, 1)) == ReplicaSets(
+        (4, 5, 1, 2, 3), removing=(2, 3), adding=(4, 5)
+    )
+    assert begin_reassignment(under_way, (2, 1, 3)) == ReplicaSets((2, 1, 3, 4), removing=(4,))
+    back = change(under_way, sets=begin_reassignment(under_way, (2, 1, 3)))
     assert (back.replicas, back.adding_replicas, back.removing_replicas) == ((2, 1, 3), (), ())
 
 
 def test_a_reassignment_is_taken_back_without_the_new_replicas() -> None:
-    under_way = change(placed(), sets=towards(placed(), (4, 1, 2)))
-    assert reverted(under_way) == ((1, 2, 3), (2, 1, 3), False)
+    under_way = change(placed(), sets=begin_reassignment(placed(), (4, 1, 2)))
+    assert revert_reassignment(under_way) == ((1, 2, 3), (2, 1, 3), False)
     only_new = placed(replicas=(4, 1), isr=(4,), leader=4, adding_replicas=(4,))
-    assert reverted(only_new) == ((1,), (1,), True)
-    assert reverted(placed(replicas=(4,), isr=(4,), leader=4, adding_replicas=(4,))) is None
+    assert revert_reassignment(only_new) == ((1,), (1,), True)
+    assert revert_reassignment(placed(replicas=(4,), isr=(4,), leader=4, adding_replicas=(4,))) is None
 
 
 def test_a_broker_names_the_directory_of_its_replica() -> None:

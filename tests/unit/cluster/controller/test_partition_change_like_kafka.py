@@ -8,7 +8,12 @@ from uuid import UUID
 import pytest
 
 from tests.support.paths import GOLDEN_FILES
-from tidelog.cluster.controller.partition_change import Election, Rules, Wishes, change_partition
+from tidelog.cluster.controller.partition_change import (
+    Election,
+    PartitionRules,
+    RequestedChange,
+    change_partition,
+)
 from tidelog.cluster.controller.reassignment_sets import ReplicaSets
 from tidelog.cluster.image import PartitionImage
 
@@ -42,17 +47,17 @@ def partition_of(given: dict[str, str]) -> PartitionImage:
     )
 
 
-def rules_of(given: dict[str, str]) -> Rules:
+def rules_of(given: dict[str, str]) -> PartitionRules:
     live = numbers(given["live"])
-    return Rules(
-        may_lead=lambda _, broker: broker in live,
+    return PartitionRules(
+        can_lead=lambda _, broker: broker in live,
         default_directory=lambda broker: UUID(int=500 + broker),
         min_insync_replicas=int(given["min"]),
         tracks_eligible_leaders=given["elrOn"] == "1",
     )
 
 
-def wishes_of(given: dict[str, str]) -> Wishes:
+def wishes_of(given: dict[str, str]) -> RequestedChange:
     wished: dict[str, Any] = {"election": Election[given["election"]]}
     if "tisr" in given:
         wished["isr"] = numbers(given["tisr"])
@@ -65,7 +70,7 @@ def wishes_of(given: dict[str, str]) -> Wishes:
     if "dir" in given:
         broker, directory = given["dir"].split(":")
         wished["directories"] = {int(broker): UUID(int=int(directory))}
-    return Wishes(**wished)
+    return RequestedChange(**wished)
 
 
 def expected_fields(text: str) -> dict[str, Any] | None:

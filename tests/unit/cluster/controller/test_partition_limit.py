@@ -39,8 +39,8 @@ def test_a_topic_beyond_the_limit_is_refused_and_says_what_to_do() -> None:
     (outcome,), image = created(ALONE, creatable("orders", 11, 1))
     assert outcome == (
         ErrorCode.POLICY_VIOLATION,
-        "topic 'orders': broker 1 would hold 11 partitions, allowed are 10, half of the files that it may "
-        "open; raise that limit (ulimit -n)",
+        "topic 'orders': broker 1 would have 11 partitions, the limit is 10, half of its limit of open "
+        "files; raise that (ulimit -n)",
     )
     assert "orders" not in image.topics_by_name
     assert created(ALONE, creatable("orders", 10, 1))[0] == [(ErrorCode.NONE, "")]
@@ -105,4 +105,4 @@ def test_internal_topics_are_never_refused() -> None:
 
 
 def test_without_a_limit_nothing_is_counted() -> None:
-    PartitionLimit(ALONE, None).take("a", [(1,)] * 100_000)
+    PartitionLimit(ALONE, None).add_replicas("a", [(1,)] * 100_000)

@@ -118,17 +118,17 @@ def test_all_change_or_none() -> None:
 
 def test_every_node_must_be_able_to_work_at_the_level() -> None:
     assert "does not know" in refusal(IMAGE, "moon.version", 1)
-    assert "this controller works at 0 to 2" in refusal(IMAGE, "transaction.version", 3)
+    assert "this controller supports 0 to 2" in refusal(IMAGE, "transaction.version", 3)
     lower = updated(IMAGE, {"transaction.version": 0}, UpgradeType.SAFE_DOWNGRADE)
     old = broker_with(2, transaction_version=(0, 0))
-    assert "broker 2 works at 0 to 0" in refusal(replayed([old], lower), "transaction.version", 1)
+    assert "broker 2 supports 0 to 0" in refusal(replayed([old], lower), "transaction.version", 1)
     controller = RegisterControllerRecord(
         controller_id=3,
         features=(
             ControllerFeature(name="transaction.version", min_supported_version=0, max_supported_version=0),
         ),
     )
-    assert "controller 3 works at 0 to 0" in refusal(replayed([controller], lower), "transaction.version", 1)
+    assert "controller 3 supports 0 to 0" in refusal(replayed([controller], lower), "transaction.version", 1)
 
 
 def test_a_level_that_only_apache_kafka_serves_can_be_lowered_but_not_raised() -> None:
@@ -136,16 +136,16 @@ def test_a_level_that_only_apache_kafka_serves_can_be_lowered_but_not_raised() -
     lower = updated(kafkas, {"group.version": 0}, UpgradeType.SAFE_DOWNGRADE)
     assert "group.version" not in lower.features
     for name in ("group.version", "share.version", "streams.version"):
-        assert "this controller works at 0 to 0" in refusal(lower, name, 1)
+        assert "this controller supports 0 to 0" in refusal(lower, name, 1)
 
 
 def test_the_metadata_version_goes_up_and_not_down_where_records_changed() -> None:
     older = replayed([FeatureLevelRecord(name=METADATA_VERSION, feature_level=28)], IMAGE)
     assert updated(older, {METADATA_VERSION: 30}).features[METADATA_VERSION] == 30
     assert updated(older, {METADATA_VERSION: 25}, 2).features[METADATA_VERSION] == 25
-    assert "could lose metadata" in refusal(older, METADATA_VERSION, 22, UpgradeType.SAFE_DOWNGRADE)
+    assert "metadata could be lost" in refusal(older, METADATA_VERSION, 22, UpgradeType.SAFE_DOWNGRADE)
     assert "unsafe" in refusal(older, METADATA_VERSION, 22, UpgradeType.UNSAFE_DOWNGRADE)
-    assert "could lose metadata" in refusal(IMAGE, METADATA_VERSION, 29, UpgradeType.SAFE_DOWNGRADE)
+    assert "metadata could be lost" in refusal(IMAGE, METADATA_VERSION, 29, UpgradeType.SAFE_DOWNGRADE)
     assert "7 to 30" in refusal(IMAGE, METADATA_VERSION, 31)
 
 
@@ -181,7 +181,7 @@ def test_eligible_leaders_need_one_min_insync_replicas_and_a_new_metadata_versio
     assert image.cluster_configs() == {"min.insync.replicas": "2"}
     assert image.broker_configs(1) == {}
     old = replayed([FeatureLevelRecord(name=METADATA_VERSION, feature_level=22)], without)
-    assert "needs metadata.version" in refusal(old, name, 1)
+    assert "requires metadata.version" in refusal(old, name, 1)
     assert updated(old, {name: 1, METADATA_VERSION: 30}).features[name] == 1
 
 
@@ -201,7 +201,7 @@ def test_who_was_eligible_before_the_feature_was_switched_off_is_not_when_it_is_
     one = ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1")
     image = updated(replayed([one], image), {name: 1})
     assert image.topics_by_name["orders"].partitions[0].eligible_leader_replicas == ()
-    image = replayed(broker_changes.fenced(image, SETTINGS, image.brokers[1]), image)
+    image = replayed(broker_changes.fence_records(image, SETTINGS, image.brokers[1]), image)
     assert image.topics_by_name["orders"].partitions[0].leader == NO_LEADER
 
 

@@ -28,11 +28,11 @@ class BrokerHeartbeatHandler:
         """Return the broker's state when the changes of this heartbeat are durable."""
         broker, epoch = request.broker_id, request.broker_epoch
         image = self._store.controller_image
-        self._heartbeats.contact(image, broker, epoch, self._clock.monotonic_ms())
+        self._heartbeats.record_heartbeat(image, broker, epoch, self._clock.monotonic_ms())
         reply = await self._store.submit(
             lambda image: broker_heartbeat(image, self._settings, self._heartbeats, request)
         )
-        self._heartbeats.follow(
+        self._heartbeats.apply_reply(
             broker,
             epoch,
             metadata_offset=request.current_metadata_offset,

@@ -60,5 +60,5 @@ class BrokerRegistrationHandler:
 
         epoch = await self._store.submit(command)
         image = self._store.controller_image
-        self._heartbeats.contact(image, request.broker_id, epoch, self._clock.monotonic_ms())
+        self._heartbeats.record_heartbeat(image, request.broker_id, epoch, self._clock.monotonic_ms())
         return BrokerRegistrationResponse(broker_epoch=epoch)

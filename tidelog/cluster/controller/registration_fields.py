@@ -1,4 +1,4 @@
-"""What registrations of brokers and of controllers say alike: where a node listens, what it can work with."""
+"""The common fields of broker and controller registrations: endpoints and supported features."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tidelog.protocol.metadata_records.register_broker_record import BrokerEndpo
 from tidelog.protocol.metadata_records.register_controller_record import ControllerEndpoint, ControllerFeature
 
 Listener: TypeAlias = broker_registration.Listener | controller_registration.Listener
-Offered: TypeAlias = broker_registration.Feature | controller_registration.Feature
+SupportedFeature: TypeAlias = broker_registration.Feature | controller_registration.Feature
 Endpoint = TypeVar("Endpoint", BrokerEndpoint, ControllerEndpoint)
 Feature = TypeVar("Feature", BrokerFeature, ControllerFeature)
 
 
 def registered_endpoints(kind: type[Endpoint], listeners: Iterable[Listener]) -> tuple[Endpoint, ...]:
-    """Return a node's listeners for its record."""
+    """Return a node's listeners as fields of its record."""
     return tuple(
         kind(
             name=listener.name,
@@ -28,8 +28,8 @@ def registered_endpoints(kind: type[Endpoint], listeners: Iterable[Listener]) ->
     )
 
 
-def registered_features(kind: type[Feature], offered: Iterable[Offered]) -> tuple[Feature, ...]:
-    """Return the supported features of a node for its record."""
+def registered_features(kind: type[Feature], offered: Iterable[SupportedFeature]) -> tuple[Feature, ...]:
+    """Return a node's supported features as fields of its record."""
     return tuple(
         kind(
             name=feature.name,
