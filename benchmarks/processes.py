@@ -79,7 +79,12 @@ class ServerProcess:
         # What it logs would tear the progress bar; it is shown when the server does not come up.
         with tempfile.TemporaryFile("w+") as log:
             self._process = subprocess.Popen(
-                self._command, cwd=ROOT, env=_environment(), stdout=subprocess.PIPE, stderr=log, text=True
+                self._command,
+                cwd=ROOT,
+                env=python_environment(),
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
             )
             assert self._process.stdout is not None
             line = self._process.stdout.readline()
@@ -170,7 +175,9 @@ def _is_below(child: int, pid: int, parents: Mapping[int, int]) -> bool:
 def run_load(module: str, **options: Any) -> dict[str, Any]:
     """Run one load to its end; what it found."""
     command = [sys.executable, "-m", f"benchmarks.loads.{module}", json.dumps(options)]
-    done = subprocess.run(command, cwd=ROOT, env=_environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=python_environment(), capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
         last = done.stderr.strip().rpartition("\n")[2]
         raise BenchmarkError(f"load {module} ended with code {done.returncode}: {last}; options: {options}")
@@ -178,7 +185,7 @@ def run_load(module: str, **options: Any) -> dict[str, Any]:
     return findings
 
 
-def _environment() -> dict[str, str]:
+def python_environment() -> dict[str, str]:
     """Ours, except that Python keeps its compiled files, as it does where nobody forbids it."""
     environment = dict(os.environ)
     environment.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -15,6 +15,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
+from benchmarks.processes import python_environment
+
 CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
 WITHIN_S: Final = 90.0
 
@@ -94,7 +96,7 @@ class Programs:
         if self.niceness:
             command = ["nice", "-n", str(self.niceness), *command]
         with output.open("ab") as log:
-            return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+            return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=python_environment())
 
     def tool(
         self, main_class: str, *arguments: str, timeout_s: float = WITHIN_S
