@@ -59,13 +59,14 @@ class OffsetFetchHandler:
         version, image, slices = context.header.api_version, self._image(), self._slices
         named: Sequence[OffsetFetchRequestGroup] = request.groups
         if version < GROUPS_FROM_VERSION:
-            named = (_as_group(request),)
+            named = (await slices.complete(_as_group(request)),)
         by_id = version >= TOPIC_IDS_FROM_VERSION
         groups = await slices.complete(_groups_once(named))
         requested = await slices.complete(each_in_steps(partial(_with_topics, image, by_id), groups))
         group_results = await self._groups.fetch_offsets(requested, request.require_stable)
         if version < GROUPS_FROM_VERSION:
-            return await slices.complete(_as_single(groups[0], _current(group_results[0], image), version))
+            current = await slices.complete(_current(group_results[0], image))
+            return await slices.complete(_as_single(groups[0], current, version))
         return OffsetFetchResponse(
             groups=await slices.complete(_results(groups, group_results, image, by_id))
         )
@@ -96,8 +97,7 @@ def _results(
     found = []
     for group, result in zip(groups, group_results, strict=True):
         if group.topics is None:
-            topics = _with_ids(result.topics, image)
-            found.append(replace(result, topics=topics) if by_id else _current(result, image))
+            found.append((yield from (_with_ids if by_id else _current)(result, image)))
         elif by_id and result.error_code == ErrorCode.NONE:
             found.append((yield from _with_unknown(group.topics, result, image)))
         else:
@@ -118,12 +118,14 @@ def _with_unknown(
     return replace(result, topics=tuple(topics))
 
 
-def _current(result: OffsetFetchResponseGroup, image: MetadataImage) -> OffsetFetchResponseGroup:
+def _current(result: OffsetFetchResponseGroup, image: MetadataImage) -> Steps[OffsetFetchResponseGroup]:
     """Return the result without topics whose name belongs to another topic now."""
-    topics = tuple(
-        topic for topic in result.topics if not ids_differ(topic.topic_id, _current_id(topic.name, image))
-    )
-    return replace(result, topics=topics)
+    topics = []
+    for topic in result.topics:
+        if not ids_differ(topic.topic_id, _current_id(topic.name, image)):
+            topics.append(topic)
+        yield None
+    return replace(result, topics=tuple(topics))
 
 
 def _current_id(name: str, image: MetadataImage) -> UUID:
@@ -131,17 +133,16 @@ def _current_id(name: str, image: MetadataImage) -> UUID:
     return ZERO_UUID if topic is None else topic.id
 
 
-def _with_ids(
-    topics: tuple[OffsetFetchResponseTopics, ...], image: MetadataImage
-) -> tuple[OffsetFetchResponseTopics, ...]:
-    """Return topics with ids. Offsets of old commits lack the id; a deleted topic is omitted."""
-    with_ids = []
-    for topic in topics:
+def _with_ids(result: OffsetFetchResponseGroup, image: MetadataImage) -> Steps[OffsetFetchResponseGroup]:
+    """Return the result with topic ids. Offsets of old commits lack them; a deleted topic is omitted."""
+    topics = []
+    for topic in result.topics:
         if topic.topic_id != ZERO_UUID:
-            with_ids.append(topic)
+            topics.append(topic)
         elif topic.name in image.topics_by_name:
-            with_ids.append(replace(topic, topic_id=image.topics_by_name[topic.name].id))
-    return tuple(with_ids)
+            topics.append(replace(topic, topic_id=image.topics_by_name[topic.name].id))
+        yield None
+    return replace(result, topics=tuple(topics))
 
 
 def _unknown(topic: OffsetFetchRequestTopics) -> Steps[OffsetFetchResponseTopics]:
@@ -154,13 +155,15 @@ def _unknown(topic: OffsetFetchRequestTopics) -> Steps[OffsetFetchResponseTopics
     return OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions)
 
 
-def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+def _as_group(request: OffsetFetchRequest) -> Steps[OffsetFetchRequestGroup]:
     """Convert a request of versions 1-7 to the form of later ones."""
     topics = None
     if request.topics is not None:
-        topics = tuple(
-            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
-            for topic in request.topics
+        topics = yield from each(
+            lambda topic: OffsetFetchRequestTopics(
+                name=topic.name, partition_indexes=topic.partition_indexes
+            ),
+            request.topics,
         )
     return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -14,6 +16,7 @@ from tests.support.configs import group_config
 from tests.support.groups.state_log import MemoryStateLog
 from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices
 from tests.support.waiting import eventually
+from tidelog.broker.api.handlers.offset_fetch import OffsetFetchHandler
 from tidelog.broker.coordinators.groups import service
 from tidelog.broker.coordinators.groups.member import Client
 from tidelog.broker.coordinators.groups.offset_expiration import GROUPS_PER_PART
@@ -22,7 +25,10 @@ from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.coordinators.groups.transactions import EndOfTransaction, TransactionalProducer
 from tidelog.broker.coordinators.shared.shard import RECORDS_BETWEEN_PAUSES
 from tidelog.broker.coordinators.shared.state_log import AppendedRecords
+from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.network.request_context import RequestContext
 from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.framing import RequestHeader
 from tidelog.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -34,13 +40,19 @@ from tidelog.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tidelog.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from tidelog.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tidelog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from tidelog.protocol.registry import ApiKey
 
 MANY = 3_000
 SLICES_OF_MANY = MANY // STEPS_PER_SLICE
@@ -119,6 +131,28 @@ async def test_very_many_offsets_of_one_group_are_committed_and_fetched_in_slice
     group = OffsetFetchRequestGroup(group_id="g", topics=topics)
     (answer,) = await bench.service.fetch_offsets((group,), False)
     assert [found.committed_offset for found in answer.topics[0].partitions] == list(range(MANY))
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+async def test_very_many_topics_are_fetched_in_an_early_version_in_slices(
+    bench: Bench, is_named: bool
+) -> None:
+    topics = [
+        OffsetCommitRequestTopic(name=f"t{number}", partitions=(OffsetCommitRequestPartition(),))
+        for number in range(MANY)
+    ]
+    await bench.service.commit_offsets(OffsetCommitRequest(group_id="g", topics=tuple(topics)), 9)
+    image: Any = SimpleNamespace(topics_by_name={}, topics_by_id={})
+    slices = counted_slices()
+    named = tuple(OffsetFetchRequestTopic(name=topic.name, partition_indexes=(0,)) for topic in topics)
+    header = RequestHeader(ApiKey.OFFSET_FETCH, 7, 0, "c")
+    context = RequestContext(header, "PLAINTEXT", "127.0.0.1:5", "User:ANONYMOUS", 0, ClientInformation())
+    response = await OffsetFetchHandler(bench.service, lambda: image, slices).handle(
+        context, OffsetFetchRequest(group_id="g", topics=named if is_named else None)
+    )
+    assert [topic.name for topic in response.topics] == [topic.name for topic in topics]
+    # Steps for the checks of the topics, and for the response; of named topics also for their conversion.
+    assert slices.count >= (7 if is_named else 3) * SLICES_OF_MANY
 
 
 async def test_a_commit_whose_group_moves_before_it_is_written_writes_nothing(bench: Bench) -> None:
