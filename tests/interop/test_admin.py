@@ -144,7 +144,7 @@ def test_single_keys_are_set_appended_to_and_reset(able_admin: GroupAdmin, topic
     assert (found["retention.ms"], found["segment.ms"]) == ("604800000", "2000")
 
 
-def test_the_broker_tells_its_configs(admin: ForeignAdmin) -> None:
+def test_the_broker_returns_its_configs(admin: ForeignAdmin) -> None:
     found = admin.broker_config(1)
     assert found["num.partitions"] == "3"
     assert found["node.id"] == "1"
@@ -236,7 +236,9 @@ def test_a_group_is_listed_and_described(
     wait_until(lambda: admin.describe_group(name).state == "empty", "end of membership")
 
 
-def test_the_offsets_of_a_group_are_told(admin: ForeignAdmin, group_with_offsets: str, topic: str) -> None:
+def test_the_offsets_of_a_group_are_reported(
+    admin: ForeignAdmin, group_with_offsets: str, topic: str
+) -> None:
     assert admin.group_offsets(group_with_offsets) == {(topic, 0): 10}
 
 

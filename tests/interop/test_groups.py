@@ -135,7 +135,7 @@ MIXED = [
 
 
 @pytest.mark.parametrize(("assignor", "first"), MIXED)
-def test_members_of_all_kinds_share_whoever_leads(
+def test_members_of_all_kinds_share_the_partitions_under_any_leader(
     assignor: str, first: str, group: str, topic: str, opened: Opened
 ) -> None:
     names = [first, *(name for name in ASSIGNORS[assignor] if name != first)]
@@ -160,7 +160,7 @@ def test_members_of_all_kinds_share_whoever_leads(
 @pytest.mark.parametrize(
     ("writer", "reader"), list(permutations(["confluent", "aiokafka", "kafka_python", "tidelog"], 2))
 )
-def test_one_client_goes_on_where_another_committed(
+def test_one_client_continues_where_another_committed(
     writer: str, reader: str, group: str, topic: str, opened: Opened
 ) -> None:
     Feed(opened, topic).send(60)

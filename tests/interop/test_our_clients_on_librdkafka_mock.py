@@ -208,7 +208,7 @@ async def test_order_holds_with_many_small_batches_in_flight(servers: str, topic
     assert plain(await consume(servers, topic, len(records), max_partition_fetch_bytes=2_000)) == records
 
 
-async def test_a_group_member_reads_all_and_its_successor_goes_on_where_it_ended(
+async def test_a_group_member_reads_all_and_its_successor_continues_where_it_ended(
     servers: str, topic: str
 ) -> None:
     # Groups of several members are tested against our own broker: the mock answers SyncGroup wrongly
@@ -240,7 +240,7 @@ async def test_a_group_member_reads_all_and_its_successor_goes_on_where_it_ended
         assert record.value == b"for the successor"
 
 
-async def test_committed_offsets_are_where_the_next_consumer_goes_on(servers: str, topic: str) -> None:
+async def test_committed_offsets_are_where_the_next_consumer_continues(servers: str, topic: str) -> None:
     await produce(servers, topic, [(None, str(number).encode(), ()) for number in range(20)])
     partition = TopicPartition(topic, 0)
     group = f"group-{uuid4().hex[:8]}"

@@ -138,7 +138,7 @@ def arrives_late(opened: Opened, client: ForeignClient, consumer: ForeignConsume
     return bool(received)
 
 
-def test_a_paused_partition_waits_while_the_other_goes_on(
+def test_a_paused_partition_waits_while_the_other_continues(
     client: ForeignClient, new_topic: Callable[..., str], opened: Opened
 ) -> None:
     topic = new_topic(2)

@@ -79,7 +79,7 @@ def test_an_unknown_topic_is_an_error_where_none_is_made(
     opened.close()
 
 
-def test_a_topic_that_is_made_later_is_found_by_who_waits_for_it(
+def test_a_topic_that_is_created_later_is_found_by_a_client_that_waits_for_it(
     client: ForeignClient, name: str, strict_servers: str
 ) -> None:
     opened = Opened(strict_servers)
@@ -93,7 +93,7 @@ def test_a_topic_that_is_made_later_is_found_by_who_waits_for_it(
     opened.close()
 
 
-def test_a_topic_that_is_made_anew_starts_at_zero(client: ForeignClient, name: str, opened: Opened) -> None:
+def test_a_topic_that_is_recreated_starts_at_zero(client: ForeignClient, name: str, opened: Opened) -> None:
     admin = opened.admin(client)
     admin.create_topic(name)
     opened.produce(client, name, [Message(b"old %d" % number) for number in range(5)])
@@ -105,7 +105,7 @@ def test_a_topic_that_is_made_anew_starts_at_zero(client: ForeignClient, name: s
     assert [one.value for one in opened.consume(client, name, 1)] == [b"new"]
 
 
-def test_a_running_producer_goes_on_when_its_topic_is_made_anew(
+def test_a_running_producer_continues_when_its_topic_is_recreated(
     client: ForeignClient, name: str, opened: Opened
 ) -> None:
     admin = opened.admin(CLIENTS["confluent"])

@@ -82,7 +82,7 @@ def topics(tools: KafkaTools) -> set[str]:
     return set(tools.run("kafka-topics", "--list").split())
 
 
-def test_kafka_goes_on_with_our_metadata_directory_and_we_with_kafkas(node: Node) -> None:
+def test_kafka_continues_with_our_metadata_directory_and_we_with_kafkas(node: Node) -> None:
     node.format()
     with node.under("tidelog") as tools:
         create(tools, "a", "b", "c", "d")

@@ -219,7 +219,7 @@ def test_an_empty_broker_starts_from_a_snapshot_and_gets_every_record(mixed: Mix
     mixed.wait_until_equal(name)
 
 
-def test_brokers_go_on_when_the_controller_was_away(mixed: Mixed) -> None:
+def test_brokers_continue_when_the_controller_was_away(mixed: Mixed) -> None:
     mixed.clients.create_topic("before", ASSIGNMENT)
     mixed.cluster.kill(mixed.controller)
     # Ids of idempotent producers are the controller's to give.
@@ -231,7 +231,7 @@ def test_brokers_go_on_when_the_controller_was_away(mixed: Mixed) -> None:
     mixed.wait_until_equal("after")
 
 
-def test_an_engine_goes_on_with_the_directory_of_the_other_and_back(mixed: Mixed) -> None:
+def test_an_engine_continues_with_the_directory_of_the_other_and_back(mixed: Mixed) -> None:
     mixed.clients.create_topic("swapped", ASSIGNMENT)
     written = [f"before {each}" for each in range(300)]
     mixed.clients.produce("swapped", written, 3)

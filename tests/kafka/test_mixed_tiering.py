@@ -66,7 +66,7 @@ def transactions(tier: MixedTier, topic: str, count: int) -> list[str]:
     return committed
 
 
-def test_leaders_of_both_kinds_copy_read_and_let_go_in_turn(tier: MixedTier) -> None:
+def test_leaders_of_both_kinds_copy_read_and_delete_alternately(tier: MixedTier) -> None:
     tier.clients.create_topic("tides", [[KAFKA, OURS]], **TIERED)
     written: list[str] = []
     start, served = 0, b""

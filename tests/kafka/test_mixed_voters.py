@@ -91,7 +91,7 @@ def voters(tmp_path: Path) -> Iterator[Voters]:
         made.cluster.end()
 
 
-def test_leaders_are_killed_in_turn_and_those_of_the_other_kind_take_over(voters: Voters) -> None:
+def test_leaders_are_killed_in_turn_and_those_of_the_other_kind_become_leaders(voters: Voters) -> None:
     led: list[Engine] = []
     for _ in range(ROUNDS_MAX):
         leader = voters.leader()

@@ -29,7 +29,7 @@ def scenario(versions: tuple[int, int], faults: tuple[Fault, ...], **options: ob
 
 @pytest.mark.parametrize("faults", FAULTS, ids=lambda faults: "+".join(f.name for f in faults))
 @pytest.mark.parametrize("versions", VERSIONS, ids=str)
-def test_in_every_order_nothing_hangs_and_a_legal_client_can_go_on(
+def test_in_every_order_nothing_hangs_and_a_legal_client_can_continue(
     versions: tuple[int, int], faults: tuple[Fault, ...]
 ) -> None:
     explore(scenario(versions, faults))

@@ -57,7 +57,7 @@ def test_a_wheel_has_every_source_file_of_the_package(wheel: Path) -> None:
     assert packed == {str(path.relative_to(ROOT)) for path in (ROOT / "tidelog").rglob("*.py")}
 
 
-def test_a_wheel_tells_type_checkers_that_it_is_typed(wheel: Path) -> None:
+def test_a_wheel_reports_to_type_checkers_that_it_is_typed(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         assert "tidelog/py.typed" in archive.namelist()
 

@@ -95,7 +95,7 @@ EXPECTED = {partition: [one.row() for one in records] for partition, records in 
 
 
 @pytest.mark.long
-def test_an_archive_goes_on_after_kill_9_and_has_every_record_once(
+def test_an_archive_continues_after_kill_9_and_has_every_record_once(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     output = tmp_path / "archive"
@@ -153,7 +153,7 @@ def test_files_of_a_commit_that_did_not_come_to_its_manifest_are_replaced(
     assert not (output / "_tidelog" / TOPIC / "staging").exists()
 
 
-def test_an_archive_of_a_span_of_time_goes_on_to_a_later_one(
+def test_an_archive_of_a_span_of_time_continues_to_a_later_end(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     output = tmp_path / "archive"
@@ -187,7 +187,7 @@ def test_an_archive_is_the_same_when_tasks_read_the_bucket(
     assert archived(spark, output) == EXPECTED
 
 
-def test_records_that_retention_took_before_they_were_archived_are_told_or_passed_over(
+def test_records_that_retention_took_before_they_were_archived_are_reported_or_passed_over(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     servers, output = cluster.bootstrap_servers, str(tmp_path / "archive")
@@ -208,7 +208,7 @@ async def delete_before(servers: str, partition: TopicPartition, offset: int) ->
         await admin.delete_records({partition: offset})
 
 
-def test_a_topic_that_was_made_again_and_is_longer_now_is_not_taken_for_the_archived_one(
+def test_a_topic_that_was_recreated_and_is_longer_now_is_not_taken_for_the_archived_one(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     servers, output = cluster.bootstrap_servers, str(tmp_path / "archive")
@@ -230,7 +230,7 @@ async def delete_topic(servers: str, topic: str) -> None:
 # --- transform ----------------------------------------------------------------------------
 
 
-def test_a_transformation_goes_on_from_its_checkpoint_and_is_read_back_equal(
+def test_a_transformation_continues_from_its_checkpoint_and_is_read_back_equal(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     servers = cluster.bootstrap_servers
@@ -333,7 +333,7 @@ def counted(records: list[Sent]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_job_that_is_interrupted_ends_without_a_word(
+def test_a_job_that_is_interrupted_ends_silently(
     number: int, code: int, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     """PySpark's own handler of ctrl-C calls the JVM in the midst of another call: tracebacks."""

@@ -49,7 +49,7 @@ def values(*parts: list[Sent]) -> list[bytes]:
     return sorted(one.value or b"" for part in parts for one in part)
 
 
-def test_a_query_that_is_killed_goes_on_where_it_was_across_the_border_of_the_tier(
+def test_a_query_that_is_killed_continues_where_it_was_across_the_border_of_the_tier(
     spark: SparkSession, cluster: EmbeddedCluster, tiered: TieredTopics, topic: str, tmp_path: Path
 ) -> None:
     tiered.create(topic)
@@ -89,7 +89,7 @@ def test_a_query_from_topic_to_topic_that_is_killed_loses_nothing(
     assert len(written) <= len(sent) + 100
 
 
-def test_a_stream_goes_on_while_the_leader_of_what_it_reads_dies(
+def test_a_stream_continues_while_the_leader_of_what_it_reads_dies(
     spark: SparkSession, cluster: EmbeddedCluster, tiered: TieredTopics, topic: str, tmp_path: Path
 ) -> None:
     nodes = ThreeNodes(cluster)

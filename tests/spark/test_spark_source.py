@@ -119,7 +119,7 @@ def test_filters_that_are_pushed_down_leave_out_what_cannot_fit_and_nothing_else
         batch(spark, cluster, subscribe=topic, pushdown="true").count()
 
 
-def test_who_registers_the_source_that_was_found_already_may(spark: SparkSession) -> None:
+def test_the_source_that_was_found_already_may_be_registered(spark: SparkSession) -> None:
     tidelog.spark_connector.register(spark)
     tidelog.spark_connector.register(spark)
     with pytest.raises(Exception, match="exactly one of the options subscribe"):
@@ -133,7 +133,7 @@ def test_a_bad_option_reaches_the_user_in_one_line(spark: SparkSession, cluster:
         batch(spark, cluster, subscribe="tides", failOnDataLoss="perhaps").count()
 
 
-def test_a_stream_goes_on_from_its_checkpoint_and_finds_new_partitions(
+def test_a_stream_continues_from_its_checkpoint_and_finds_new_partitions(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     prefix = f"grow-{uuid4().hex[:6]}"

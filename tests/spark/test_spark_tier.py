@@ -83,7 +83,7 @@ def test_every_byte_comes_back_straight_from_the_store_with_every_codec(
     assert offline.limit(3).count() == 3
 
 
-def test_a_backfill_goes_on_from_its_checkpoint_while_segments_move_to_the_tier(
+def test_a_backfill_continues_from_its_checkpoint_while_segments_move_to_the_tier(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     tiered = TieredTopics(cluster)

@@ -240,7 +240,7 @@ def test_an_option_that_the_client_lacks_is_named() -> None:
     assert "no.such" in tidelog_failure("consume", "t", "-X", "no.such=1", code=2)
 
 
-def test_a_cluster_that_is_away_is_one_line_that_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_is_away_is_one_line_that_reports_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidelog.cli.admin.CONNECT_TIMEOUT_MS", 300)
     line = tidelog_failure("topic", "list", "-b", "127.0.0.1:1")
     assert "127.0.0.1:1 cannot be reached" in line
@@ -297,7 +297,7 @@ def test_leaders_that_are_right_need_no_election(run: Command, fail: Any, topic:
     assert "no partition 7" in fail("topic", "elect", f"{topic}:7", code=2)
 
 
-def test_partitions_move_to_where_they_are_told_to(run: Command, fail: Any, topic: str) -> None:
+def test_partitions_move_to_the_requested_replicas(run: Command, fail: Any, topic: str) -> None:
     assert (
         run("topic", "reassign", topic, "--to", "1", "--wait")
         == f"reassigned {topic}-0\nreassigned {topic}-1\n"

@@ -94,7 +94,7 @@ async def test_a_young_transaction_does_not_hang() -> None:
     assert await hanging(Told(known_to=None, age_ms=HOUR_MS // 2)) == ([], True)
 
 
-async def test_a_coordinator_that_cannot_tell_lets_nothing_hang() -> None:
+async def test_a_coordinator_without_an_answer_leaves_no_transaction_open() -> None:
     admin = Told(known_to=())
     admin.coordinator_error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "moving")
     with pytest.raises(KafkaError, match="moving"):

@@ -157,7 +157,7 @@ def test_a_producer_that_is_stopped_while_the_broker_is_away_tells_what_is_lost(
             assert producer.wait(DEADLINE_S) == 130
 
 
-def test_a_reader_that_goes_away_ends_the_command_quietly(broker: EmbeddedCluster) -> None:
+def test_a_reader_that_disconnects_ends_the_command_quietly(broker: EmbeddedCluster) -> None:
     with process("consume", "tides", bootstrap=broker.bootstrap_servers) as consumer:
         assert consumer.stdout is not None
         assert consumer.stderr is not None
@@ -207,7 +207,7 @@ def test_streams_that_the_caller_has_closed_are_nowhere(
     assert (done.returncode, done.stderr) == (code, b"")
 
 
-def test_what_goes_into_a_pipe_has_no_colours(broker: EmbeddedCluster) -> None:
+def test_output_to_a_pipe_has_no_colours(broker: EmbeddedCluster) -> None:
     for arguments in (["topic", "describe", "tides"], ["--help"], ["perf", "produce", "tides", "-n", "10"]):
         with process(*arguments, bootstrap=broker.bootstrap_servers) as command:
             out, err = command.communicate(timeout=DEADLINE_S)
@@ -282,7 +282,7 @@ def test_broker_takes_a_file_and_overrides(tmp_path: Path) -> None:
         (["dev", "--log-level", "loud"], 2, b"--log-level"),
     ],
 )
-def test_a_broker_that_cannot_start_says_why(
+def test_a_broker_that_cannot_start_reports_the_reason(
     tmp_path: Path, arguments: list[str], code: int, words: bytes
 ) -> None:
     with process(*arguments, cwd=tmp_path) as broker:

@@ -156,7 +156,7 @@ def test_records_that_the_broker_refuses_fail_the_command(broker: EmbeddedCluste
         (["-p", "1", "-p", "0"], "0123456789"),
     ],
 )
-def test_reading_begins_and_ends_where_it_is_told(ten: Topic, options: list[str], values: str) -> None:
+def test_reading_begins_and_ends_at_the_given_offsets(ten: Topic, options: list[str], values: str) -> None:
     assert ten.consume("-e", "-f", "%s", *options) == values
 
 
@@ -165,7 +165,7 @@ def test_a_count_and_a_time_end_reading_without_an_end(ten: Topic) -> None:
     assert ten.consume("-f", "%s", "-p", "0", "-o", "e@1050") == "01234"
 
 
-def test_a_group_goes_on_where_it_stopped(ten: Topic) -> None:
+def test_a_group_continues_where_it_stopped(ten: Topic) -> None:
     options = ("-g", f"group-{ten.name}", "-f", "%s")
     assert ten.consume(*options, "-n", "4") == "0123"
     assert ten.consume(*options, "-e") == "456789"

@@ -47,7 +47,7 @@ def test_a_standalone_controller_is_formatted_and_shown(properties: Path, tmp_pa
     assert "already formatted" in line
 
 
-def test_a_controller_must_hear_who_votes(properties: Path) -> None:
+def test_a_controller_requires_the_list_of_voters(properties: Path) -> None:
     line = tidelog_failure("storage", "format", "-c", str(properties), "-t", CLUSTER_ID, code=2)
     assert "--standalone" in line
     tidelog_output("storage", "format", "-c", str(properties), "-t", CLUSTER_ID, "--no-initial-controllers")

@@ -48,7 +48,7 @@ def record(
         ("", b""),
     ],
 )
-def test_escapes_stand_for_bytes(text: str, data: bytes) -> None:
+def test_escapes_represent_bytes(text: str, data: bytes) -> None:
     assert unescape(text) == data
 
 
@@ -77,7 +77,7 @@ def test_a_format_prints_its_tokens(text: str, printed: bytes) -> None:
     assert compile_format(text)(record()) == printed
 
 
-def test_null_prints_nothing_or_a_word_and_has_length_minus_one() -> None:
+def test_null_prints_nothing_or_a_given_text_and_has_length_minus_one() -> None:
     empty, null = record(b"", b""), record(None, None)
     assert compile_format("%k:%s:%K:%S")(empty) == b"::0:0"
     assert compile_format("%k:%s:%K:%S:%R")(null) == b"::-1:-1:\xff\xff\xff\xff"
@@ -190,12 +190,12 @@ def test_a_line_is_a_record_and_an_empty_line_is_an_empty_record() -> None:
     assert split(b"") == []
 
 
-def test_a_key_stands_before_the_first_separator() -> None:
+def test_a_key_is_before_the_first_separator() -> None:
     found = split(b"k:v:w\n:v\nk:\nplain\n", key_separator=b":", fixed_key=b"fixed")
     assert found == [(b"k", b"v:w"), (b"", b"v"), (b"k", b""), (b"fixed", b"plain")]
 
 
-def test_empty_keys_and_values_may_stand_for_null() -> None:
+def test_empty_keys_and_values_may_represent_null() -> None:
     found = split(b"k:\n:v\n:\n\n", key_separator=b":", null_empty=True)
     assert found == [(b"k", None), (None, b"v"), (None, None), (None, None)]
 

@@ -156,7 +156,9 @@ def test_explain_finds_the_very_bytes_of_an_offset(cluster: EmbeddedCluster, top
     assert "stored bytes  " in text
 
 
-def test_explain_says_why_the_end_is_not_in_the_tier(cluster: EmbeddedCluster, topic: str) -> None:
+def test_explain_reports_the_reason_why_the_end_is_not_in_the_tier(
+    cluster: EmbeddedCluster, topic: str
+) -> None:
     text = output(cluster, "explain", "tides-0", "--offset", str(len(SENT) - 1))
     assert "on the leader's disk only" in text
     assert "it may be in the active segment" in text
@@ -309,7 +311,7 @@ def test_fsck_prints_a_line_for_each_finding(damaged: EmbeddedCluster) -> None:
     assert summary == "1 partition, 3 remote segments: 1 finding, no notes"
 
 
-def test_fsck_finds_objects_of_topics_that_nobody_knows(damaged: EmbeddedCluster) -> None:
+def test_fsck_finds_objects_of_unknown_topics(damaged: EmbeddedCluster) -> None:
     folder = object_of(damaged, 0, "log").parent.parent
     shutil.copytree(folder, folder.with_name("tides-" + "B" * 22))
     (damaged.tier_dir / "readme.txt").write_text("not ours")
@@ -328,7 +330,7 @@ async def write_metadata(cluster: EmbeddedCluster, event: RemoteLogSegmentMetada
         await producer.send_and_wait(METADATA_TOPIC, encode_event(event), partition=number)
 
 
-def test_a_segment_that_somebody_deleted_in_the_middle_is_a_gap(
+def test_a_segment_that_was_deleted_from_the_middle_is_a_gap(
     cluster: EmbeddedCluster, tiered: TieredTopics
 ) -> None:
     topic = f"tides-{uuid4().hex[:8]}"
@@ -376,7 +378,7 @@ def test_fsck_reads_the_settings_of_a_broker(cluster: EmbeddedCluster, topic: st
     assert "no key begins with rsm.config." in line
 
 
-def test_fsck_that_cannot_look_says_so(cluster: EmbeddedCluster, topic: str, tmp_path: Path) -> None:
+def test_fsck_that_cannot_look_reports_it(cluster: EmbeddedCluster, topic: str, tmp_path: Path) -> None:
     servers, bucket = cluster.bootstrap_servers, bucket_options(cluster)
     assert "no bucket: give" in tidelog_failure("tier", "fsck", topic, code=2, bootstrap=servers)
     assert "give topics, or --all" in tidelog_failure("tier", "fsck", *bucket, code=2, bootstrap=servers)
@@ -408,7 +410,7 @@ def test_fsck_finds_nothing_while_segments_come_and_go(
     opened.close()
 
 
-def test_after_records_were_deleted_what_is_below_is_told_as_gone(
+def test_after_records_were_deleted_the_offsets_below_are_reported_as_deleted(
     cluster: EmbeddedCluster, tiered: TieredTopics
 ) -> None:
     topic = f"tides-{uuid4().hex[:8]}"

@@ -53,7 +53,7 @@ def test_a_transaction_that_hangs_is_found_and_ended(cluster: EmbeddedCluster) -
     assert (low, high) == (0, 3)
 
 
-def test_what_nobody_knows_is_said_so(cluster: EmbeddedCluster) -> None:
+def test_unknown_values_are_reported_as_unknown(cluster: EmbeddedCluster) -> None:
     servers = cluster.bootstrap_servers
     assert tidelog_output("transactions", "list", "--json", bootstrap=servers) == "[]\n"
     line = tidelog_failure("transactions", "list", "--state", "Sleeping", bootstrap=servers)

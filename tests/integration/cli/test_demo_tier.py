@@ -109,7 +109,7 @@ def test_the_bar_has_the_table_above_it_on_a_terminal_only() -> None:
         assert "produce: 10 records" in output.getvalue()
 
 
-def test_the_view_tells_what_the_nodes_know(tmp_path: Path) -> None:
+def test_the_view_contains_what_the_nodes_report(tmp_path: Path) -> None:
     with EmbeddedCluster(3, tiered=True, data_dir=tmp_path / "cluster") as cluster:
         tiered, opened = TieredTopics(cluster), Opened(cluster.bootstrap_servers)
         tiered.create("tides", partitions=2)

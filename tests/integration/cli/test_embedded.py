@@ -21,7 +21,9 @@ from tidelog.testing.embedded import EmbeddedCluster
         ({"process.roles": "broker"}, "process.roles"),
     ],
 )
-def test_a_cluster_that_cannot_start_says_why_and_leaves_nothing(config: dict[str, str], said: str) -> None:
+def test_a_cluster_that_cannot_start_reports_the_reason_and_leaves_nothing(
+    config: dict[str, str], said: str
+) -> None:
     cluster = EmbeddedCluster(config=config)
     with pytest.raises(ConfigError, match=said):
         cluster.start()
@@ -43,5 +45,5 @@ def test_importing_the_package_imports_neither_clients_nor_broker() -> None:
 
 
 @pytest.mark.parametrize("package", ["tidelog", "pyspark_tidelog"])
-def test_every_package_tells_type_checkers_that_it_is_typed(package: str) -> None:
+def test_every_package_reports_to_type_checkers_that_it_is_typed(package: str) -> None:
     assert files(package).joinpath("py.typed").is_file()

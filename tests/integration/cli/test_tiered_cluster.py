@@ -72,7 +72,7 @@ def kill_leader(tiered: TieredTopics, topic: str) -> int:
     return leader
 
 
-def test_another_leader_goes_on_copying_and_reads_what_the_first_one_copied(
+def test_another_leader_continues_copying_and_reads_what_the_first_one_copied(
     tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
 ) -> None:
     tiered.create("tides")

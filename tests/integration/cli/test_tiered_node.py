@@ -64,7 +64,7 @@ def test_a_topic_becomes_tiered_while_it_is_there(
     assert [one.value for one in received] == [one.value for one in SENT]
 
 
-def test_copying_pauses_and_goes_on_with_remote_log_copy_disable(
+def test_copying_pauses_and_continues_with_remote_log_copy_disable(
     topic: str, tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
 ) -> None:
     tiered.alter(

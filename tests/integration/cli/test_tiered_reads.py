@@ -158,7 +158,7 @@ def test_deleting_a_topic_empties_the_bucket_of_it_and_of_nothing_else(
     assert tiered.objects(f"/{other}-") == kept
 
 
-def test_a_topic_that_is_made_again_at_once_keeps_what_is_its_own(
+def test_a_topic_that_is_recreated_at_once_keeps_what_is_its_own(
     topic: str, tiered: TieredTopics, opened: Opened
 ) -> None:
     opened.produce(CLIENTS["confluent"], topic, messages(3000, 900), idempotent=True)
@@ -174,7 +174,7 @@ def test_a_topic_that_is_made_again_at_once_keeps_what_is_its_own(
     assert [one.value for one in received] == [one.value for one in sent]
 
 
-def test_an_object_store_that_is_gone_keeps_nobody_from_producing_and_loses_nothing(
+def test_an_unavailable_object_store_does_not_prevent_producing_and_loses_nothing(
     topic: str, tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
 ) -> None:
     first, second = messages(3000, 900), messages(3000, 901)

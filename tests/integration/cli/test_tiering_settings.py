@@ -58,7 +58,7 @@ def test_one_broker_with_tiering_switched_on_creates_its_metadata_topic(tmp_path
         wait_until(lambda: replicas() == [1] * 5, timeout_s=20)
 
 
-def test_objects_are_in_a_directory_beside_the_nodes(tmp_path: Path) -> None:
+def test_objects_are_in_a_directory_next_to_the_nodes(tmp_path: Path) -> None:
     settings = tiered_settings(tmp_path, 1, {"log.retention.check.interval.ms": "7"})
     assert settings["rsm.config.storage.root"] == str(tmp_path / "tier")
     assert (tmp_path / "tier").is_dir()

@@ -25,7 +25,7 @@ def test_three_nodes_replicate_and_any_of_them_answers_admin_requests(three: Thr
 
 
 @pytest.mark.parametrize("clean", [False, True], ids=["killed", "stopped"])
-def test_a_leader_goes_and_comes_back_and_nothing_is_lost(three: ThreeNodes, clean: bool) -> None:
+def test_a_leader_stops_and_returns_and_nothing_is_lost(three: ThreeNodes, clean: bool) -> None:
     three.create_topic("tides")
     before = [f"before {number}" for number in range(300)]
     three.produce("tides", before)
@@ -41,7 +41,7 @@ def test_a_leader_goes_and_comes_back_and_nothing_is_lost(three: ThreeNodes, cle
     assert sorted(three.read("tides", 900)) == sorted(before + meanwhile + after)
 
 
-def test_the_active_controller_is_killed_and_another_one_takes_over(three: ThreeNodes) -> None:
+def test_the_active_controller_is_killed_and_another_one_becomes_active(three: ThreeNodes) -> None:
     three.create_topic("before")
     wait_until(lambda: three.controller() is not None)
     controller = three.controller()

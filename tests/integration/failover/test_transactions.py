@@ -101,7 +101,7 @@ def hangs(three: ThreeNodes) -> bool:
     return any(three.cluster.run(is_open, node_id) for node_id in three.cluster.nodes)
 
 
-def test_transactions_go_on_while_their_coordinator_is_killed_and_none_is_torn(
+def test_transactions_continue_while_their_coordinator_is_killed_and_none_is_torn(
     three: ThreeNodes, producer: TransactionalProducer
 ) -> None:
     transact(producer, 0, commits=True)

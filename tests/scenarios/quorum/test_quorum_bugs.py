@@ -23,7 +23,7 @@ def holds(name: str, *needed: Safeguard) -> None:
             run_scenario(FOLDER / f"{name}.txt", frozenset((safeguard,)))
 
 
-def test_kip_996_a_voter_that_was_cut_off_raises_no_epoch_and_disturbs_nobody() -> None:
+def test_kip_996_a_voter_that_was_cut_off_raises_no_epoch_and_does_not_disturb_others() -> None:
     holds("partitioned_voter_does_not_disrupt", Safeguard.PRE_VOTE)
 
 

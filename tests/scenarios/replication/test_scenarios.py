@@ -114,7 +114,7 @@ def test_kafka_7164_a_follower_cuts_its_log_at_a_new_epoch_of_the_same_leader() 
     holds("kip_320_kafka_7164")
 
 
-def test_kip_320_consumers_are_told_of_other_epochs_and_where_their_history_ends() -> None:
+def test_kip_320_consumers_learn_of_other_epochs_and_where_their_history_ends() -> None:
     holds("kip_320_consumer")
 
 
@@ -154,7 +154,7 @@ def test_kip_405_after_unclean_elections_in_a_row_the_last_leaders_log_counts() 
     holds("kip_405_unclean_2")
 
 
-def test_kip_405_after_an_unclean_election_of_an_empty_replica_all_begin_anew() -> None:
+def test_kip_405_after_an_unclean_election_of_an_empty_replica_all_logs_restart() -> None:
     holds("kip_405_unclean_empty_leader")
 
 
@@ -174,11 +174,11 @@ def test_epoch_driven_fast_leader_changes_lose_nothing() -> None:
     holds("epoch_driven_fast_leader_change")
 
 
-def test_epoch_driven_logs_do_not_diverge_after_unclean_elections_in_turns() -> None:
+def test_epoch_driven_logs_do_not_diverge_after_unclean_elections_alternately() -> None:
     holds("epoch_driven_unclean_elections")
 
 
-def test_what_a_leader_knew_of_followers_does_not_outlive_another_leader_that_it_never_heard_of() -> None:
+def test_what_a_leader_knew_of_followers_does_not_outlive_another_leader_that_it_never_learned_of() -> None:
     holds("leader_returns_unheard")
 
 

@@ -41,7 +41,7 @@ def test_kip_405_a_follower_that_is_behind_copies_what_the_leader_still_has_on_i
     holds("kip_405_out_of_sync_before_deletion")
 
 
-def test_kip_405_a_follower_that_is_behind_what_the_leader_deleted_locally_begins_anew() -> None:
+def test_kip_405_a_follower_behind_the_local_start_of_the_leader_restarts_its_log() -> None:
     holds("kip_405_out_of_sync_after_deletion")
 
 
@@ -77,7 +77,7 @@ def test_a_new_leader_that_has_it_all_on_its_disk_ends_the_wait_for_the_tier() -
     holds("leader_changes_while_building")
 
 
-def test_a_log_that_parts_below_its_local_start_takes_its_past_from_the_tier_anew() -> None:
+def test_a_log_that_parts_below_its_local_start_takes_its_past_from_the_tier_again() -> None:
     holds("cut_below_local_start")
 
 

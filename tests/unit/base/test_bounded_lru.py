@@ -49,7 +49,7 @@ def test_it_does_what_a_list_in_order_of_use_would_do(
         assert cache.weight == sum(entry[1] for entry in naive) <= capacity
 
 
-def test_what_had_to_go_is_told() -> None:
+def test_deleted_items_are_reported() -> None:
     cache: BoundedLru[str, int] = BoundedLru(10, None)
     assert cache.put("a", 1, 6, 0) == []
     assert cache.put("b", 2, 4, 0) == []

@@ -126,7 +126,9 @@ async def test_a_pool_grows_at_once_and_shrinks_when_its_threads_are_free() -> N
 
 
 @on_both_loops
-async def test_the_loop_goes_on_while_a_new_thread_waits_for_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_loop_continues_while_a_new_thread_waits_for_a_core(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pool, core_is_free, start = BoundedPool("test", 1), threading.Event(), threading.Thread.start
 
     def start_late(thread: threading.Thread) -> None:

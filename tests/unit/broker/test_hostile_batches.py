@@ -185,7 +185,7 @@ LIES: list[tuple[str, ErrorCode, Lie]] = [
 
 @pytest.mark.parametrize("topic", list(TOPICS))
 @pytest.mark.parametrize(("code", "lie"), [case[1:] for case in LIES], ids=[case[0] for case in LIES])
-def test_a_batch_that_lies_about_itself_is_refused(
+def test_a_batch_that_is_wrong_about_itself_is_refused(
     client: RawClient, topic: str, code: ErrorCode, lie: Lie
 ) -> None:
     records = valid_batch()

@@ -306,7 +306,7 @@ async def test_closing_while_another_task_gives_up_partitions_leaves_no_member_b
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "tidelog-join"]
 
 
-async def test_a_listener_without_a_method_for_lost_partitions_is_told_that_they_are_revoked(
+async def test_a_listener_without_a_method_for_lost_partitions_learns_that_they_are_revoked(
     servers: str, topic: str, group: str
 ) -> None:
     class Short:
@@ -395,7 +395,7 @@ async def test_positions_are_committed_at_the_end_although_an_older_offset_was_c
         assert (await admin.list_group_offsets(group))[first].offset == 2
 
 
-async def test_reading_goes_on_while_a_commit_that_was_begun_is_on_its_way(
+async def test_reading_continues_while_a_commit_that_was_begun_is_on_its_way(
     servers: str, topic: str, group: str
 ) -> None:
     await fill(servers, topic, 0, PARTITIONS * 2)
@@ -440,7 +440,7 @@ async def test_commits_of_a_member_that_was_put_out_are_refused(servers: str, to
         assert await admin.list_group_offsets(group) == {}
 
 
-async def test_a_listener_that_fails_is_heard_of_and_reading_goes_on(
+async def test_a_listener_that_fails_is_reported_and_reading_continues(
     servers: str, topic: str, group: str
 ) -> None:
     class Failing(Log):

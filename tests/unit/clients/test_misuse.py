@@ -35,7 +35,7 @@ async def noise() -> AsyncIterator[list[str]]:
     yield heard
 
 
-async def test_a_client_that_was_not_started_says_so(servers: str) -> None:
+async def test_a_client_that_was_not_started_reports_it(servers: str) -> None:
     with pytest.raises(KafkaError, match="the producer is not started"):
         await Producer(servers).send("tides", b"high")
     with pytest.raises(KafkaError, match="the producer is not started"):
@@ -189,7 +189,7 @@ async def test_a_pattern_that_is_no_regular_expression_is_refused(servers: str) 
         assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
-async def test_a_consumer_whose_fetching_has_died_of_a_bug_says_so_instead_of_reading_nothing(
+async def test_a_consumer_whose_fetching_has_died_of_a_bug_reports_it_instead_of_reading_nothing(
     servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:

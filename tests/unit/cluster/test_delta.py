@@ -70,7 +70,7 @@ def partition(image: MetadataImage, index: int = 0) -> PartitionImage:
     return image.topics_by_id[ORDERS].partitions[index]
 
 
-def test_an_image_knows_where_it_stands() -> None:
+def test_an_image_has_its_offset_and_epoch() -> None:
     delta = MetadataDelta(EMPTY)
     delta.replay(NoOpRecord())
     delta.replay(ZkMigrationStateRecord())
@@ -185,7 +185,7 @@ def test_a_deleted_topic_takes_its_configs_along() -> None:
     assert delta.changed_configs == ((ResourceType.TOPIC, "orders"),)
 
 
-def test_a_topic_can_be_created_anew_in_the_same_step() -> None:
+def test_a_topic_can_be_created_again_in_the_same_step() -> None:
     image = replayed(topic_records())
     delta = MetadataDelta(image)
     delta.replay(RemoveTopicRecord(topic_id=ORDERS))

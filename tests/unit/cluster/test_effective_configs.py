@@ -52,12 +52,12 @@ def test_without_any_value_the_default_counts() -> None:
     assert effective_topic_entry(RETENTION, {}, layers())[1:] == ("604800000", ConfigSource.DEFAULT)
 
 
-def test_entries_are_told_from_the_strongest() -> None:
+def test_entries_are_reported_from_the_strongest() -> None:
     found = layers({"log.segment.bytes": "1"}, {"log.segment.bytes": "2"}, {"log.segment.bytes": "3"})
     assert [entry.source for entry in found.entries(["log.segment.bytes"])] == [2, 3, 4, 5]
 
 
-def test_weaker_synonyms_are_told_only_beside_the_first_key() -> None:
+def test_weaker_synonyms_are_reported_only_next_to_the_first_key() -> None:
     names = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
     assert layers().entries_from("log.retention.ms", names) == []
     found = layers(cluster={"log.retention.ms": "5"})

@@ -97,7 +97,7 @@ def test_every_kind_of_metadata_comes_changes_and_goes() -> None:
     assert_leads(nothing, replayed([controller]))
 
 
-def test_a_topic_that_was_made_anew_is_told_as_gone_and_new() -> None:
+def test_a_topic_that_was_recreated_is_reported_as_deleted_and_new() -> None:
     old = with_topics(image_with_brokers(1), creatable("a", configs={"retention.ms": "1"}), creatable("b"))
     topic_id = old.topics_by_name["a"].id
     records: list[MetadataRecord] = [

@@ -57,7 +57,7 @@ def test_an_aborted_transaction_never_was() -> None:
     assert step.image.offset == 3
 
 
-def test_what_stands_before_a_transaction_in_its_batch_is_a_step_of_its_own() -> None:
+def test_records_before_a_transaction_in_its_batch_are_a_separate_step() -> None:
     metadata = loader()
     (step,) = metadata.load([feature("before"), BeginTransactionRecord(), feature("a")], 5, 1)
     assert step.image.features == {"before": 1}

@@ -179,7 +179,7 @@ def test_every_kind_of_anomaly_is_put_in() -> None:
     assert {case[1] for case in DAMAGES} == set(Anomaly)
 
 
-def test_a_transaction_whose_end_nobody_knows_may_be_there_or_not_but_not_in_part() -> None:
+def test_a_transaction_with_an_unknown_end_exists_completely_or_not_at_all() -> None:
     events = good_history()
     final(0, [[0, "a", 0, 0], [1, "a", 0, 2]])(events)
     final(1, [[0, "a", 0, 1], [6, "b", 0, 0]])(events)

@@ -52,7 +52,7 @@ def test_a_struct_that_may_be_null_has_a_byte_before_it() -> None:
     assert decode(DescribeTopicPartitionsRequest, bytes.fromhex("01000007d0fe00"), 0) == without
 
 
-def test_tagged_fields_stand_in_the_order_of_their_tags_and_only_when_set() -> None:
+def test_tagged_fields_are_in_the_order_of_their_tags_and_only_when_set() -> None:
     response = ApiVersionsResponse(
         supported_features=(SupportedFeatureKey(name="f", min_version=1, max_version=2),),
         zk_migration_ready=True,
@@ -206,7 +206,7 @@ def test_a_negative_length_that_is_not_null_is_refused(length: str) -> None:
         decode(MetadataRequest, bytes.fromhex("ffff" + length), 1)
 
 
-def test_null_is_refused_where_it_cannot_stand() -> None:
+def test_null_is_refused_where_it_is_not_allowed() -> None:
     for data, version in (("ffffffff", 0), ("00000001ffff", 1), ("02000001000000", 9)):
         with pytest.raises(DecodeError, match=r"length (-1|0) of MetadataRequest"):
             decode(MetadataRequest, bytes.fromhex(data), version)

@@ -215,7 +215,7 @@ def test_a_tagged_array_sent_again_and_again_is_kept_once(quiet: None) -> None:
 @pytest.mark.parametrize(
     "length", ["8080808080", "808080808000", "ffffffff1f", "ffffffff7f", "ffffffffff", "8080"]
 )
-def test_a_bad_varint_is_refused_wherever_it_stands(length: str) -> None:
+def test_a_bad_varint_is_refused_at_any_position(length: str) -> None:
     bad = bytes.fromhex(length)
     tail = b"\0" * (0 if length == "8080" else 10)
     for cls, version, start in (

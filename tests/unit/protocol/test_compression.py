@@ -205,7 +205,7 @@ def test_any_bytes_expand_or_are_refused(codec: Compression, data: bytes, framed
 
 
 @pytest.mark.parametrize("size", [-1, 0, 2**31 - 1, -(2**31), 100])
-def test_a_snappy_block_size_that_lies_is_refused(size: int) -> None:
+def test_a_snappy_block_size_that_is_wrong_is_refused(size: int) -> None:
     framed = bytearray(compress(Compression.SNAPPY, b"tide" * 10))
     struct.pack_into(">i", framed, 16, size)
     with pytest.raises(DecodeError):
@@ -213,7 +213,7 @@ def test_a_snappy_block_size_that_lies_is_refused(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 2, 4, 1000, 2**20, 2**31, 2**32 - 1])
-def test_a_snappy_length_that_lies_is_refused(size: int) -> None:
+def test_a_snappy_length_that_is_wrong_is_refused(size: int) -> None:
     block = snappy_block_that_declares(size)
     for data in (block, compress(Compression.SNAPPY, b"") + struct.pack(">i", len(block)) + block):
         with pytest.raises(DecodeError):
@@ -222,7 +222,7 @@ def test_a_snappy_length_that_lies_is_refused(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, MEBIBYTE - 1, MEBIBYTE + 1, 2 * MEBIBYTE, 2**31, 2**32 - 1])
-def test_a_zstd_frame_that_lies_about_its_content_is_refused_or_read_as_it_is(size: int) -> None:
+def test_a_zstd_frame_that_is_wrong_about_its_content_is_refused_or_read_as_it_is(size: int) -> None:
     frame = zstd_frame_that_declares(size)
     with pytest.raises(DecodeError):
         decompress(Compression.ZSTD, frame, 1000)

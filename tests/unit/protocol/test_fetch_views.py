@@ -175,7 +175,7 @@ def partition_of_topic(name: str, index: int, topic_id: Any = ZERO_UUID) -> Fetc
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_records_stand_in_the_answer_as_the_very_objects_given(version: int) -> None:
+def test_records_are_in_the_response_as_the_very_objects_given(version: int) -> None:
     records: list[Any] = [FileRange(b"a" * 200), memoryview(b"b" * 3), FileRange(b"c" * 20_000), None]
     results: list[FetchResult] = [
         (partition_of_topic("topic", index), FetchPartitionResult(records=item))

@@ -96,7 +96,7 @@ def test_a_batch_in_the_middle_of_a_buffer_is_read_with_or_without_its_header() 
     assert read_records(buffer, 9) == read_records(buffer, 9, header) == small_records(1000)
 
 
-def test_a_builder_may_be_built_goes_on_and_is_built_again() -> None:
+def test_a_builder_continues_after_a_build_and_is_built_again() -> None:
     builder = append_all(BatchBuilder(), small_records(0)[:5])
     first = builder.build()
     append_all(builder, small_records(0)[5:])
@@ -230,7 +230,7 @@ def test_bytes_behind_the_last_record_are_refused(trailing: bytes) -> None:
 
 
 @pytest.mark.parametrize("length", [-1, 0, 1, 5, 9, 100, 2**31 - 1, 2**62, -(2**31)])
-def test_a_record_length_that_lies_is_refused(length: int) -> None:
+def test_a_record_length_that_is_wrong_is_refused(length: int) -> None:
     true_length = len(raw_record()) - 1
     assert length != true_length
     assert refused(raw_batch(raw_record(length=length)))
@@ -238,7 +238,7 @@ def test_a_record_length_that_lies_is_refused(length: int) -> None:
 
 
 @pytest.mark.parametrize("length", [-2, -(2**31), 2, 3, 100, 2**31 - 1, 2**62])
-def test_key_value_and_header_lengths_that_lie_are_refused(length: int) -> None:
+def test_key_value_and_header_lengths_that_are_wrong_are_refused(length: int) -> None:
     lie = varint(length)
     assert refused(raw_batch(raw_record(key=lie + b"k")))
     assert refused(raw_batch(raw_record(value=lie + b"v")))
@@ -247,7 +247,7 @@ def test_key_value_and_header_lengths_that_lie_are_refused(length: int) -> None:
 
 
 @pytest.mark.parametrize("count", [-1, -5, 2, 2**31 - 1, 2**62])
-def test_a_header_count_that_lies_is_refused(count: int) -> None:
+def test_a_header_count_that_is_wrong_is_refused(count: int) -> None:
     assert refused(raw_batch(raw_record(headers=varint(count) + b"\x02k\x02v")))
 
 
@@ -278,7 +278,7 @@ def test_offsets_with_gaps_are_what_compaction_leaves() -> None:
 @pytest.mark.parametrize(
     "varint_bytes", [b"\xff" * 9 + b"\x02", b"\x80" * 10 + b"\x00", b"\xff" * 100_000, b"\x80" * 100_000]
 )
-def test_a_varint_that_is_too_long_is_refused_wherever_it_stands(varint_bytes: bytes) -> None:
+def test_a_varint_that_is_too_long_is_refused_at_any_position(varint_bytes: bytes) -> None:
     assert refused(raw_batch(varint_bytes))
     assert refused(raw_batch(b"\x20\0" + varint_bytes))
     assert refused(raw_batch(b"\x20\0\0" + varint_bytes))

@@ -18,7 +18,7 @@ def control_batch(*records: tuple[bytes | None, bytes | None]) -> bytes:
 
 
 @pytest.mark.parametrize(("kind", "is_abort"), [(0, True), (1, False)])
-def test_abort_and_commit_are_told_apart(kind: int, is_abort: bool) -> None:
+def test_abort_and_commit_are_distinguished(kind: int, is_abort: bool) -> None:
     batch = control_batch((b"\0\0" + kind.to_bytes(2, "big"), bytes.fromhex("000000000005")))
     marker = read_end_transaction_marker(batch, 0, read_header(batch))
     assert marker == EndTransactionMarker(is_abort, coordinator_epoch=5, timestamp=1234)

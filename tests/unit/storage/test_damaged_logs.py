@@ -40,7 +40,7 @@ class TestDamage:
         disk.flip_bit("/a/events-0/00000000000000000000.log", 65 * 8)
         return started(disk)
 
-    def test_a_damaged_partition_is_reported_and_the_others_go_on(
+    def test_a_damaged_partition_is_reported_and_the_others_continue(
         self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
     ) -> None:
         manager = self.damaged(disk)
@@ -76,7 +76,7 @@ class TestDamage:
             create(manager)
         assert "is in /a and in /b" in caplog.text
 
-    def test_a_damaged_partition_can_be_put_aside_and_made_anew(self, disk: CrashFileSystem) -> None:
+    def test_a_damaged_partition_can_be_quarantined_and_recreated(self, disk: CrashFileSystem) -> None:
         manager = self.damaged(disk)
         assert manager.retire_damaged(EVENTS, NOW_MS)
         assert create(manager).log_end_offset == 0
@@ -150,7 +150,7 @@ class TestDamage:
         write_checkpoint(manager, CheckpointKind.HIGH_WATERMARK)
         assert [directory.path for directory in manager.directories.online] == ["/b"]
 
-    def test_an_active_segment_that_lost_its_batches_goes_on_without_the_entries_of_them(
+    def test_an_active_segment_that_lost_its_batches_continues_without_the_entries_of_them(
         self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
     ) -> None:
         manager = started(disk, "/a")

@@ -44,7 +44,9 @@ def test_a_full_disk_is_reported_once_then_in_numbers_until_it_has_room(
     assert lines(caplog) == ["INFO log directory /a: no more failures after 60"]
 
 
-def test_a_directory_that_goes_offline_says_so_in_a_line_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_directory_that_goes_offline_reports_it_in_a_line_of_its_own(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.INFO)
     disk = CrashFileSystem()
     manager = started(disk, "/a", "/b")

@@ -53,7 +53,7 @@ class TestDeletion:
         assert remove_deleted_files(manager, NOW_MS) == 1
         assert not [name for name in disk.listdir("/a") if name.startswith("events")]
 
-    def test_a_topic_can_be_made_again_at_once(self, disk: CrashFileSystem) -> None:
+    def test_a_topic_can_be_recreated_at_once(self, disk: CrashFileSystem) -> None:
         manager = started(disk, "/a")
         append(create(manager), "old")
         manager.delete_all([EVENTS], NOW_MS)

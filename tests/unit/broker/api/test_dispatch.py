@@ -113,7 +113,7 @@ def has_length(items: Sized, length: int) -> bool:
 
 
 @on_both_loops
-async def test_a_typed_handler_gets_the_message_and_who_sent_it() -> None:
+async def test_a_typed_handler_gets_the_message_and_its_sender() -> None:
     contexts: list[RequestContext] = []
 
     def handler(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
@@ -315,7 +315,7 @@ async def test_any_other_exception_becomes_unknown_server_error_and_is_logged(
 
 
 @on_both_loops
-async def test_an_error_without_top_level_code_stands_at_every_item_asked_for() -> None:
+async def test_an_error_without_top_level_code_is_set_for_every_item_asked_for() -> None:
     def handler(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "ask node 3")
 
@@ -551,7 +551,7 @@ async def test_while_a_large_request_is_answered_others_get_their_turns() -> Non
 
 
 @on_both_loops
-async def test_a_response_larger_than_clients_receive_is_an_error_that_says_so(
+async def test_a_response_larger_than_clients_receive_is_an_error_with_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Before, a request of some bytes could have the broker build a response of gigabytes."""
@@ -590,7 +590,7 @@ async def test_a_large_request_that_fails_is_answered_in_slices() -> None:
 
 
 @on_both_loops
-async def test_a_large_request_ends_when_its_client_goes_away() -> None:
+async def test_a_large_request_ends_when_its_client_disconnects() -> None:
     steps = 0
 
     def handler(context: RequestContext, request: HeartbeatRequest) -> Steps[HeartbeatResponse]:
@@ -653,7 +653,7 @@ async def test_a_typed_handler_that_waits_keeps_neither_the_frame_nor_the_messag
 
 
 @on_both_loops
-async def test_a_plain_future_that_a_request_waits_for_is_cancelled_when_the_client_goes() -> None:
+async def test_a_plain_future_that_a_request_waits_for_is_cancelled_when_the_client_disconnects() -> None:
     future: asyncio.Future[ApiMessage] = asyncio.get_running_loop().create_future()
     broker = Broker()
     broker.dispatcher.register(ApiKey.LIST_GROUPS, lambda context, request: future)
@@ -690,7 +690,7 @@ async def test_a_request_that_waits_for_a_place_is_not_decoded_before_it_has_one
 
 @on_both_loops
 @pytest.mark.parametrize("only_waits", [True, False])
-async def test_a_client_that_goes_away_cancels_a_handler_that_only_waits_and_no_other(
+async def test_a_client_that_disconnects_cancels_a_handler_that_only_waits_and_no_other(
     only_waits: bool,
 ) -> None:
     broker = Broker()

@@ -76,7 +76,7 @@ def test_a_failed_fetch_names_its_partitions() -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2, 7, 8, 10])
-def test_a_failed_offset_fetch_says_so_where_the_version_looks(version: int) -> None:
+def test_a_failed_offset_fetch_has_the_error_in_the_field_of_its_version(version: int) -> None:
     request = OffsetFetchRequest(
         group_id="g",
         topics=(OffsetFetchRequestTopic(name="t", partition_indexes=(1, 2)),),

@@ -108,7 +108,7 @@ async def test_a_broker_that_has_moved_is_asked_at_its_new_address() -> None:
         assert (await known.ask(1)).producer_id == 2
 
 
-async def test_a_lost_connection_fails_what_is_in_flight_and_is_opened_anew_for_the_next() -> None:
+async def test_a_lost_connection_fails_what_is_in_flight_and_is_opened_again_for_the_next() -> None:
     async with brokers() as known:
         [broker, _] = known.others
 
@@ -201,7 +201,7 @@ async def test_a_request_that_its_caller_gives_up_is_cancelled_and_not_failed() 
         assert (await known.ask(1)).producer_id == 1
 
 
-async def test_a_closed_channel_asks_nobody() -> None:
+async def test_a_closed_channel_sends_no_request() -> None:
     async with brokers() as known:
         seen = answers(known.own)
         await known.channel.close()

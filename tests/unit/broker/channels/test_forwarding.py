@@ -187,7 +187,7 @@ async def test_a_body_that_cannot_be_read_ends_the_clients_connection() -> None:
         assert await client.is_closed()
 
 
-async def test_a_client_that_goes_away_disturbs_nobody() -> None:
+async def test_a_client_that_disconnects_does_not_disturb_others() -> None:
     async with quorum_of(1) as quorum, broker_of(quorum) as broker:
         reached, go = asyncio.Event(), asyncio.Event()
 

@@ -322,7 +322,7 @@ def test_every_synonym_of_a_topic_config_is_a_broker_key_of_the_same_kind() -> N
                 assert BROKER_CONFIGS[synonym.key].kind is definition.kind
 
 
-def test_dynamic_settings_stand_over_the_file() -> None:
+def test_dynamic_settings_override_the_file() -> None:
     static = config(num_io_threads="4", log_retention_minutes="9")
     found = static.with_dynamic(
         {"num.io.threads": "5", "log.retention.ms": "7", "num.partitions": "50"}, {"num.io.threads": "6"}

@@ -134,7 +134,7 @@ def test_a_session_without_partitions_ends(cache: FetchSessionCache) -> None:
     assert failure(cache, request([], 1, 2)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_an_unknown_session_and_a_wrong_epoch_are_told_apart(cache: FetchSessionCache) -> None:
+def test_an_unknown_session_and_a_wrong_epoch_are_distinguished(cache: FetchSessionCache) -> None:
     open_session(cache, 1)
     assert failure(cache, request([], 99, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert failure(cache, request([], 1, 5)) is ErrorCode.INVALID_FETCH_SESSION_EPOCH

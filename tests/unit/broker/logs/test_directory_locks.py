@@ -34,7 +34,7 @@ def exit_code_elsewhere(directory: Path) -> int:
     return subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=False).returncode
 
 
-def test_a_second_broker_is_kept_out_of_every_directory_until_the_first_lets_go(tmp_path: Path) -> None:
+def test_a_second_broker_cannot_lock_any_directory_until_the_first_releases_them(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir()
     two.mkdir()
@@ -47,7 +47,7 @@ def test_a_second_broker_is_kept_out_of_every_directory_until_the_first_lets_go(
     assert exit_code_elsewhere(two) == 0
 
 
-def test_what_was_taken_is_let_go_when_one_directory_is_not_free(tmp_path: Path) -> None:
+def test_locks_are_released_when_one_directory_is_not_free(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir()
     two.mkdir()

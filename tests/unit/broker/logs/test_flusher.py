@@ -51,7 +51,7 @@ async def test_a_flush_moves_the_recovery_point_to_the_log_end(
     assert log.recovery_point == log.log_end_offset == 2
 
 
-async def test_those_who_ask_during_a_flush_share_the_next_one(
+async def test_calls_during_a_flush_share_the_next_one(
     executor: ThreadPoolExecutor, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = threading.Event()
@@ -90,7 +90,7 @@ async def test_fsyncgate_a_failed_fsync_is_final_and_never_tried_again(
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-async def test_nobody_waits_for_ever_when_a_flush_fails_in_an_unknown_way(
+async def test_no_call_waits_for_ever_when_a_flush_fails_in_an_unknown_way(
     executor: ThreadPoolExecutor, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(plan: FlushPlan) -> None:

@@ -67,7 +67,7 @@ def test_retention_deletes_old_segments_and_their_files_go_later(executor: Threa
     assert not left
 
 
-def test_a_disk_that_does_not_let_go_of_deleted_files_goes_offline(
+def test_a_disk_that_does_not_delete_files_goes_offline(
     executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     house = House(executor)
@@ -101,7 +101,7 @@ def test_a_delete_delay_below_the_interval_is_kept(executor: ThreadPoolExecutor)
     assert not any(name.endswith("-delete") for name in house.replicas.fs.listdir("/data"))
 
 
-async def test_a_topic_with_flush_ms_is_flushed_when_it_is_due(executor: ThreadPoolExecutor) -> None:
+async def test_a_topic_with_flush_ms_is_flushed_after_that_time(executor: ThreadPoolExecutor) -> None:
     house = House(executor)
     house.replicas.create("t", flush_ms="2000")
     house.append("t")

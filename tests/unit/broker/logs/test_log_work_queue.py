@@ -72,7 +72,7 @@ def thread() -> Iterator[ThreadPoolExecutor]:
     executor.shutdown()
 
 
-async def test_logs_are_made_in_order_and_in_pieces_while_the_loop_goes_on(
+async def test_logs_are_created_in_order_and_in_steps_while_the_loop_continues(
     thread: ThreadPoolExecutor,
 ) -> None:
     made, work = Made(), Work()
@@ -106,7 +106,9 @@ async def test_what_was_asked_for_later_is_not_waited_for(thread: ThreadPoolExec
     await queue.close()
 
 
-async def test_a_log_that_cannot_be_made_is_told_and_the_others_are_made(thread: ThreadPoolExecutor) -> None:
+async def test_a_log_that_cannot_be_created_is_reported_and_the_others_are_created(
+    thread: ThreadPoolExecutor,
+) -> None:
     made, work = Made(), Work()
     work.failing = {1}
     work.gate.set()

@@ -108,7 +108,7 @@ async def test_requests_behind_an_abandoned_one_are_handled_and_none_of_them_wai
 
 
 @on_both_loops
-async def test_answers_that_are_owed_to_a_peer_that_has_gone_are_given_up() -> None:
+async def test_pending_answers_to_a_peer_that_has_disconnected_are_given_up() -> None:
     handler = Handler()
     async with serving(handler) as served:
         client = await served.connect()
@@ -153,7 +153,9 @@ async def test_work_on_a_request_ends_with_the_connection_and_not_with_the_peers
 
 
 @on_both_loops
-async def test_a_peer_that_has_gone_does_not_keep_its_connection_while_its_request_is_worked_on() -> None:
+async def test_a_peer_that_has_disconnected_does_not_keep_its_connection_while_its_request_is_worked_on() -> (
+    None
+):
     clock = ManualClock()
     handler = Handler()
     async with serving(handler, clock=clock) as served:

@@ -231,7 +231,7 @@ async def test_requests_sent_before_the_peer_finished_are_still_handled() -> Non
 
 
 @on_both_loops
-async def test_an_answer_to_a_peer_that_has_gone_is_dropped() -> None:
+async def test_an_answer_to_a_peer_that_has_disconnected_is_dropped() -> None:
     parking = Parking()
     async with serving(parking) as served:
         client = await served.connect()

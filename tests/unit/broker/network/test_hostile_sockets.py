@@ -76,7 +76,7 @@ async def test_a_thousand_half_open_and_slow_connections_cost_a_hundred_clients_
 
 
 @on_both_loops
-async def test_a_byte_a_second_keeps_nobody_else_waiting() -> None:
+async def test_a_byte_a_second_does_not_delay_others() -> None:
     async with serving() as served:
         slow, good = await served.connect(), await served.connect()
         for byte in frame(b"drip"):

@@ -80,7 +80,7 @@ async def test_the_frame_of_a_parked_request_is_used_for_the_next() -> None:
 
 
 @on_both_loops
-async def test_anything_but_a_produce_waits_for_the_answers_that_are_owed() -> None:
+async def test_all_requests_but_produce_wait_for_pending_responses() -> None:
     parking = Parking()
     async with serving(parking) as served:
         client = await served.connect()
@@ -97,7 +97,7 @@ async def test_anything_but_a_produce_waits_for_the_answers_that_are_owed() -> N
 
 
 @on_both_loops
-async def test_so_many_and_no_more_are_owed() -> None:
+async def test_the_number_of_pending_responses_is_limited() -> None:
     parking = Parking()
     async with serving(parking) as served:
         client = await served.connect()
@@ -112,7 +112,7 @@ async def test_so_many_and_no_more_are_owed() -> None:
 
 
 @on_both_loops
-async def test_a_connection_that_may_not_go_on_stops_reading_when_its_buffer_is_full() -> None:
+async def test_a_connection_that_may_not_continue_stops_reading_when_its_buffer_is_full() -> None:
     parking = Parking()
     async with serving(parking, network_config(socket_receive_buffer_bytes=4_096)) as served:
         client = await served.connect()
@@ -155,7 +155,7 @@ async def test_a_parked_request_that_is_refused_ends_the_connection() -> None:
 
 
 @on_both_loops
-async def test_a_server_that_closes_waits_for_what_is_owed() -> None:
+async def test_a_server_that_closes_waits_for_pending_responses() -> None:
     parking = Parking()
     async with serving(parking) as served:
         client = await served.connect()
@@ -172,7 +172,7 @@ async def test_a_server_that_closes_waits_for_what_is_owed() -> None:
 
 
 @on_both_loops
-async def test_answers_that_were_owed_leave_while_a_later_request_is_worked_on() -> None:
+async def test_pending_answers_leave_while_a_later_request_is_worked_on() -> None:
     parking = Parking()
     in_hand: list[Request] = []
 

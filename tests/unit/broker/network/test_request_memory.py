@@ -130,7 +130,7 @@ async def test_many_large_requests_take_no_more_memory_than_the_budget_and_all_a
 
 
 @on_both_loops
-async def test_who_claims_memory_and_sends_nothing_is_closed_once_others_wait_for_it() -> None:
+async def test_a_connection_that_reserves_memory_and_sends_nothing_is_closed_once_others_wait() -> None:
     clock = ManualClock()
     config = network_config(max_large_request_bytes=8 * MIB)
     async with serving(config=config, clock=clock) as served:

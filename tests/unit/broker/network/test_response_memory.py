@@ -56,7 +56,7 @@ async def test_a_client_that_reads_large_responses_leaves_nothing_counted() -> N
 
 
 @on_both_loops
-async def test_a_client_that_goes_away_with_a_response_unread_leaves_nothing_counted() -> None:
+async def test_a_client_that_disconnects_with_a_response_unread_leaves_nothing_counted() -> None:
     config = network_config(socket_send_buffer_bytes=4_096)
     async with serving(large_or_small, config) as served:
         client = await unread(served, 6 * MIB)

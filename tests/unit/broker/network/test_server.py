@@ -168,7 +168,7 @@ async def test_a_connection_between_brokers_takes_the_place_of_the_one_that_was_
 
 
 @on_both_loops
-async def test_changed_limits_let_those_who_wait_in_and_close_those_too_many() -> None:
+async def test_changed_limits_accept_waiting_connections_and_close_those_above_the_limit() -> None:
     async with serving(config=network_config(max_connections=1)) as served:
         first = await served.connect()
         assert await first.ask(b"1") == b"1"
@@ -188,7 +188,7 @@ async def test_changed_limits_let_those_who_wait_in_and_close_those_too_many() -
 
 
 @on_both_loops
-async def test_who_waits_for_a_slot_is_turned_away_at_shutdown() -> None:
+async def test_a_connection_that_waits_for_a_slot_is_refused_at_shutdown() -> None:
     async with serving(config=network_config(max_connections=1)) as served:
         first = await served.connect()
         assert await first.ask(b"1") == b"1"
@@ -244,7 +244,7 @@ async def test_the_sweep_runs_by_itself() -> None:
 
 
 @on_both_loops
-async def test_without_an_idle_limit_nobody_is_closed() -> None:
+async def test_without_an_idle_limit_no_connection_is_closed() -> None:
     clock = ManualClock()
     async with serving(config=network_config(connections_max_idle_ms=-1), clock=clock) as served:
         client = await served.connect()

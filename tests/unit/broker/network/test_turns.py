@@ -61,7 +61,7 @@ def test_the_turn_of_a_connection_is_the_shorter_the_more_are_busy() -> None:
     assert lengths[-1] == TURN_NS_MIN
 
 
-def test_the_loop_looks_for_requests_after_each_slice_and_everybody_gets_a_turn() -> None:
+def test_the_loop_looks_for_requests_after_each_slice_and_serves_every_connection() -> None:
     loop = Loop()
     turns = Turns(loop.clock, loop.call_soon)
     served: list[str] = []

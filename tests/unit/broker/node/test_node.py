@@ -255,7 +255,7 @@ async def test_changed_connection_limits_apply_at_once(tmp_path: Path) -> None:
         assert refused.code is ErrorCode.INVALID_REQUEST
 
 
-async def test_data_goes_to_the_directory_with_the_fewest_partitions(tmp_path: Path) -> None:
+async def test_data_is_stored_in_the_directory_with_the_fewest_partitions(tmp_path: Path) -> None:
     first, second = tmp_path / "one", tmp_path / "two"
     async with running(first, log_dirs=f"{first},{second}") as node:
         async with Admin(servers(node)) as admin:

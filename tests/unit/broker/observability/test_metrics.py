@@ -32,7 +32,7 @@ def samples(metrics: BrokerMetrics, accept: str = "") -> dict[tuple[str, tuple[t
     }
 
 
-def test_requests_errors_and_times_stand_under_kafkas_names() -> None:
+def test_requests_errors_and_times_are_listed_under_kafkas_names() -> None:
     metrics = BrokerMetrics()
     produce = metrics.requests.of("Produce", 13)
     assert metrics.requests.of("Produce", 13) is produce
@@ -62,7 +62,7 @@ def test_a_time_equal_to_a_bound_counts_below_it(bound_ms: float) -> None:
     assert api.latency_buckets.index(1) == LATENCY_BOUNDS_MS.index(bound_ms)
 
 
-def test_gauges_and_counters_are_read_when_somebody_asks() -> None:
+def test_gauges_and_counters_are_read_at_a_scrape() -> None:
     metrics = BrokerMetrics()
     sizes: dict[tuple[str, ...], float] = {}
     metrics.gauge("kafka_log_log_size", "Bytes.", lambda: sizes, ("topic", "partition"))
@@ -83,7 +83,7 @@ def test_a_reading_that_fails_costs_only_itself(caplog: pytest.LogCaptureFixture
     assert "broken" in caplog.records[0].getMessage()
 
 
-def test_many_samples_of_a_metric_stand_under_one_head_in_both_formats() -> None:
+def test_many_samples_of_a_metric_are_listed_under_one_head_in_both_formats() -> None:
     metrics = BrokerMetrics()
     metrics.counter("many", "Of all.", lambda: {(str(one),): one for one in range(1_234)}, ("partition",))
     assert sum(name == "many_total" for name, _ in samples(metrics)) == 1_234

@@ -172,7 +172,7 @@ async def test_a_scrape_of_very_many_samples_lets_the_broker_work_on() -> None:
 
 @on_both_loops
 @pytest.mark.parametrize("version", [b"abc", b"1..0", b"x; escaping="])
-async def test_who_accepts_a_version_that_is_none_gets_plain_text(
+async def test_a_client_that_accepts_an_invalid_version_gets_plain_text(
     version: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving() as endpoint:

@@ -47,7 +47,7 @@ def test_a_heartbeat_counts_for_half_a_session(confirmed_ms: int, is_confirmed: 
     assert lease.is_confirmed is is_confirmed
 
 
-async def test_who_follows_proves_nothing_by_its_own_heartbeats() -> None:
+async def test_a_follower_proves_nothing_by_its_own_heartbeats() -> None:
     lease, _ = lease_at(100_000, confirmed_ms=100_000)
     partition = Followed(0)
     partition.is_leader = False
@@ -73,7 +73,7 @@ async def test_without_heartbeats_followers_must_come_after_the_question() -> No
     await waiting
 
 
-async def test_who_hears_of_nobody_for_half_a_session_knows_nothing() -> None:
+async def test_a_leader_without_heartbeats_for_half_a_session_has_no_confirmation() -> None:
     lease, clock = lease_at(100_000, confirmed_ms=0)
     waiting = asyncio.ensure_future(lease.confirm(cast(Partition, Followed(100_000))))
     await asyncio.sleep(0)

@@ -90,7 +90,7 @@ def test_without_kip_966_the_lone_leader_commits() -> None:
         assert shared.high_watermark == 2
 
 
-def test_a_smaller_min_isr_lets_the_high_watermark_go_on() -> None:
+def test_a_smaller_min_isr_lets_the_high_watermark_advance() -> None:
     shared = Shared(isr=(1,), min_isr=2)
     shared.append(2)
     record = ConfigRecord(resource_type=2, resource_name="t", name="min.insync.replicas", value="1")
@@ -108,7 +108,7 @@ def test_acks_all_after_the_isr_shrank_is_not_enough_replicas_after_append() -> 
     assert shared.partition.commit_outcome(2) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
-def test_a_follower_that_caught_up_is_proposed_once_and_joins_when_the_controller_says_so() -> None:
+def test_a_follower_that_caught_up_is_proposed_once_and_joins_when_the_controller_confirms_it() -> None:
     shared = Shared(isr=(1, 2))
     shared.fetch(SECOND, 0)
     shared.append(2)
@@ -196,7 +196,7 @@ def test_a_follower_that_lags_leaves_and_records_it_held_back_are_committed() ->
     assert shared.replicas.leadership.isr_shrinks == 1
 
 
-def test_a_leader_that_steps_down_refuses_appends_and_fetches_and_its_waiters_hear_of_it() -> None:
+def test_a_leader_that_steps_down_refuses_appends_and_fetches_and_its_waiters_learn_of_it() -> None:
     shared = Shared()
     shared.append(2, acks=ACKS_ALL)
     shared.change(leader=SECOND)

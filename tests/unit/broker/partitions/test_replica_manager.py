@@ -106,13 +106,13 @@ def test_kip_279_a_new_epoch_is_noted_before_any_record_of_it(replicas: Replicas
     assert entries == [(1, 0), (2, 2)]
 
 
-def test_a_partition_whose_directory_cannot_be_used_says_so(replicas: Replicas) -> None:
+def test_a_partition_whose_directory_cannot_be_used_reports_it(replicas: Replicas) -> None:
     replicas.logs.directories.take_offline(replicas.logs.directories[0], "the disk is gone")
     replicas.create("t")
     assert code_of(replicas, "t") is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_a_partition_of_an_offline_disk_is_not_begun_anew_on_another_at_a_restart(
+def test_a_partition_of_an_offline_disk_is_not_begun_again_on_another_at_a_restart(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     fs = CrashFileSystem()
@@ -170,7 +170,7 @@ def test_a_deleted_topic_that_could_not_be_opened_leaves_its_name_free() -> None
     assert after.manager.partition(TopicPartition("t", 0)).log.log_end_offset == 0
 
 
-def test_a_fault_in_one_partition_lets_the_others_take_their_roles_and_the_fetchers_hear_of_them(
+def test_a_fault_in_one_partition_does_not_keep_the_others_and_the_fetchers_from_their_new_roles(
     replicas: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fetcher that does not hear of it would go on appending to what this node leads."""

@@ -202,7 +202,7 @@ def test_an_operation_that_has_ended_releases_what_it_kept_once_and_nothing_refe
 
 
 @pytest.mark.parametrize("where", ["try_complete", "on_complete"])
-def test_a_failing_operation_is_told_and_leaves_the_others_their_turn(
+def test_a_failing_operation_is_reported_and_leaves_the_others_their_turn(
     where: str, purgatory: Purgatory, caplog: pytest.LogCaptureFixture
 ) -> None:
     error = ZeroDivisionError("broken")
@@ -224,7 +224,7 @@ def test_a_failing_operation_is_told_and_leaves_the_others_their_turn(
     assert bad.failures == [error]
 
 
-def test_an_operation_that_fails_at_its_deadline_is_told(
+def test_an_operation_that_fails_at_its_deadline_is_reported(
     purgatory: Purgatory, timers: Timers, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     operation = Operation(delay_ms=5)

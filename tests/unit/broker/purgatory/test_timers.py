@@ -18,7 +18,7 @@ def timers_of(clock: ManualClock) -> Timers:
     return Timers(clock.monotonic_ms)
 
 
-def test_callbacks_run_when_their_delay_is_over() -> None:
+def test_callbacks_run_when_their_delay_has_expired() -> None:
     clock = ManualClock(monotonic_ms=5_000)
     timers = timers_of(clock)
     calls: list[str] = []

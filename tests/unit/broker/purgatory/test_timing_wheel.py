@@ -107,7 +107,7 @@ def test_wheels_are_made_when_a_deadline_needs_them() -> None:
         assert wheel.levels == levels
 
 
-def test_time_moves_only_when_it_is_told_to() -> None:
+def test_time_advances_only_when_it_is_requested() -> None:
     wheel = TimingWheel(start_ms=100)
     wheel.add(150, nothing)
     assert wheel.now_ms == 100

@@ -64,7 +64,7 @@ async def test_a_new_follower_copies_a_compacted_log_as_it_is(pair: ReplicaPair)
     assert follower.log_end_offset == 16
 
 
-async def test_a_follower_whose_next_offsets_are_compacted_away_goes_on_behind_them(
+async def test_a_follower_whose_next_offsets_are_compacted_away_continues_behind_them(
     pair: ReplicaPair,
 ) -> None:
     pair.create("t", cleanup_policy="compact")

@@ -58,7 +58,7 @@ def made(failures: int = 0) -> tuple[Replicas, FakeChannel, DirectoryAssignments
     return replicas, channel, assignments
 
 
-async def test_a_replica_on_another_disk_than_the_metadata_says_is_told() -> None:
+async def test_a_replica_on_another_disk_than_the_metadata_says_is_reported() -> None:
     replicas, channel, assignments = made()
     replicas.create("t", 4)
     await eventually(lambda: channel.asked)
@@ -67,7 +67,7 @@ async def test_a_replica_on_another_disk_than_the_metadata_says_is_told() -> Non
     await assignments.close()
 
 
-async def test_what_could_not_be_told_is_told_again() -> None:
+async def test_an_assignment_that_could_not_be_reported_is_reported_again() -> None:
     replicas, channel, assignments = made(failures=1)
     replicas.create("t", 2)
     await eventually(lambda: len(channel.asked) == 2)
@@ -86,7 +86,7 @@ async def test_a_fault_while_telling_does_not_leave_replicas_untold(fault: Excep
     await assignments.close()
 
 
-async def test_a_replica_whose_disk_failed_before_it_was_made_there_is_told_as_lost() -> None:
+async def test_a_replica_whose_disk_failed_before_it_was_made_there_is_reported_as_lost() -> None:
     """Of a replica in no directory that it knows the controller would have this node lead for ever."""
     replicas, channel, assignments = made()
     log_work = ManualLogWork(replicas)
@@ -98,7 +98,7 @@ async def test_a_replica_whose_disk_failed_before_it_was_made_there_is_told_as_l
     await assignments.close()
 
 
-async def test_a_topic_that_is_made_again_in_one_step_with_its_deletion_is_not_lost() -> None:
+async def test_a_topic_that_is_recreated_in_one_step_with_its_deletion_is_not_lost() -> None:
     """As a snapshot tells it: gone is the older topic, and the newer one is being made."""
     replicas, channel, assignments = made()
     log_work = ManualLogWork(replicas)
@@ -117,7 +117,7 @@ async def test_a_topic_that_is_made_again_in_one_step_with_its_deletion_is_not_l
     await assignments.close()
 
 
-async def test_what_is_there_already_is_looked_at_and_nothing_is_told_of_what_is_right() -> None:
+async def test_what_is_there_already_is_looked_at_and_nothing_is_reported_of_what_is_right() -> None:
     replicas, channel, assignments = made()
     replicas.manager.listeners.clear()
     topic_id = replicas.create("t", 2)

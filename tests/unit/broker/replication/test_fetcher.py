@@ -163,7 +163,7 @@ async def test_a_thousand_logs_that_are_cut_let_heartbeats_through_between_them(
     assert len(set(cut_in)) == 5
 
 
-async def test_a_follower_far_behind_begins_anew_at_the_leaders_log_start(pair: ReplicaPair) -> None:
+async def test_a_follower_far_behind_restarts_at_the_leaders_log_start(pair: ReplicaPair) -> None:
     pair.create("t")
     leader, follower = pair.logs(T0)
     append(follower, "old", leader_epoch=0)
@@ -185,7 +185,7 @@ async def test_a_leader_that_starts_within_a_batch_is_followed_from_before_it(pa
     assert follower.log_start_offset == 2
 
 
-async def test_a_connection_that_breaks_is_opened_anew(pair: ReplicaPair) -> None:
+async def test_a_connection_that_breaks_is_opened_again(pair: ReplicaPair) -> None:
     pair.create("t")
     pair.begin()
     pair.append(T0, "a")
@@ -241,7 +241,7 @@ async def test_without_a_leader_nothing_is_fetched(pair: ReplicaPair) -> None:
     await eventually(lambda: pair.are_equal(T0))
 
 
-async def test_a_follower_behind_with_its_metadata_waits_and_goes_on_in_the_new_epoch(
+async def test_a_follower_behind_with_its_metadata_waits_and_continues_in_the_new_epoch(
     pair: ReplicaPair,
 ) -> None:
     pair.create("t")
@@ -277,7 +277,7 @@ async def test_a_leader_behind_with_its_metadata_is_asked_again_soon(pair: Repli
     await eventually(lambda: pair.are_equal(T0))
 
 
-async def test_a_log_that_fails_is_given_up_and_the_others_go_on(
+async def test_a_log_that_fails_is_given_up_and_the_others_continue(
     pair: ReplicaPair, caplog: pytest.LogCaptureFixture
 ) -> None:
     pair.create("t", 2)
@@ -291,7 +291,7 @@ async def test_a_log_that_fails_is_given_up_and_the_others_go_on(
     assert "Partition t-0 has failed in" in caplog.text
 
 
-async def test_a_follower_whose_disk_was_full_goes_on_when_there_is_room_again(pair: ReplicaPair) -> None:
+async def test_a_follower_whose_disk_was_full_continues_when_there_is_room_again(pair: ReplicaPair) -> None:
     """Given up, it would stay out of the ISR until another is elected, or until a restart."""
     pair.create("t")
     pair.begin()

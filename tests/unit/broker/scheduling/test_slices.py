@@ -75,7 +75,7 @@ async def test_an_error_reaches_whoever_waits() -> None:
 
 
 @on_both_loops
-async def test_cancelled_work_is_closed_where_it_stands_and_nobody_is_told() -> None:
+async def test_cancelled_work_is_closed_at_once_and_has_no_result() -> None:
     many, closed = counted_slices(), list[str]()
 
     def work() -> Steps[int]:

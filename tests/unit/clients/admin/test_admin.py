@@ -288,7 +288,7 @@ async def test_offsets_of_a_group_are_set_read_and_deleted(servers: str, topic: 
         assert list(await admin.list_group_offsets(group)) == [one]
 
 
-async def test_a_closed_admin_client_says_so(servers: str) -> None:
+async def test_a_closed_admin_client_reports_it(servers: str) -> None:
     admin = Admin(servers)
     with pytest.raises(KafkaError, match="not started"):
         await admin.list_topics()

@@ -103,7 +103,7 @@ async def read(consumer: Consumer, count: int) -> list[int]:
     return offsets
 
 
-async def test_reading_goes_on_over_lost_connections_and_lost_sessions() -> None:
+async def test_reading_continues_over_lost_connections_and_lost_sessions() -> None:
     async with scripted_brokers() as [broker]:
         broker.versions[ApiKey.FETCH] = 12
         broker.handlers[ApiKey.LIST_OFFSETS] = lambda seen: listed(0)
@@ -217,7 +217,7 @@ async def test_records_of_a_seek_while_a_fetch_is_on_its_way_are_those_of_the_ne
                 assert await read(consumer, 2) == [target, target + 1]
 
 
-async def test_the_partition_reader_goes_on_over_lost_connections_and_ends_in_time() -> None:
+async def test_the_partition_reader_continues_over_lost_connections_and_ends_in_time() -> None:
     async with scripted_brokers() as [broker]:
         broker.versions[ApiKey.FETCH] = 12
         leader = log(*(batch(number) for number in range(10)), until=10)

@@ -87,14 +87,14 @@ def test_a_session_that_the_broker_forgot_is_not_named_again() -> None:
     assert (request.session_id, request.epoch) == (0, 0)
 
 
-def test_a_session_that_the_broker_closed_while_answering_is_begun_anew() -> None:
+def test_a_session_that_the_broker_closed_while_answering_is_begun_again() -> None:
     session = established()
     built(session, p0=0)
     session.on_success(session_id=0)
     assert (built(session, p0=0).session_id, session.epoch) == (0, 0)
 
 
-def test_a_topic_made_anew_is_forgotten_by_its_old_id_and_sent_with_its_new_one() -> None:
+def test_a_topic_recreated_is_forgotten_by_its_old_id_and_sent_with_its_new_one() -> None:
     session = established()
     request = session.build({P0: at(0, topic_id=8), P1: at(0)}, by_topic_id=True)
     assert dict(request.to_send) == {P0: at(0, topic_id=8)}

@@ -86,7 +86,7 @@ def test_a_batch_cut_off_by_the_size_limit_is_left_out() -> None:
     assert values(data) == ["a"]
 
 
-def test_not_even_one_whole_batch_is_an_error_that_says_so() -> None:
+def test_not_even_one_whole_batch_is_an_error_that_reports_it() -> None:
     with pytest.raises(KafkaError) as caught:
         fetched(batch(0, "a" * 500)[:100])
     assert caught.value.code is ErrorCode.RECORD_LIST_TOO_LARGE

@@ -182,7 +182,7 @@ def test_a_follower_that_lacks_the_offset_sends_us_back_to_the_leader() -> None:
     assert 1 in rig.ask()
 
 
-def test_a_preferred_replica_is_asked_until_its_time_is_over() -> None:
+def test_a_preferred_replica_is_asked_until_its_time_has_expired() -> None:
     rig = Rig(metadata_max_age_ms=1_000)
     rig.ask()
     rig.answer(1, data(preferred_read_replica=2))

@@ -66,7 +66,7 @@ def test_a_revoked_partition_hands_out_nothing_more_even_if_it_comes_back() -> N
     assert P0 not in rig.pending.positions()
 
 
-def test_records_of_a_paused_partition_wait_while_others_go_on() -> None:
+def test_records_of_a_paused_partition_wait_while_others_continue() -> None:
     rig = Rig()
     rig.fetch(P0, 0)
     rig.fetch(P1, 7)

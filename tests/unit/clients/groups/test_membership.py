@@ -152,7 +152,7 @@ def test_a_rebalance_is_joined_with_the_partitions_still_held() -> None:
     assert membership.join_request(OFFERS).reason == "group is rebalancing"
 
 
-def test_a_rebalance_heard_of_while_syncing_is_learnt_from_the_sync() -> None:
+def test_a_rebalance_learned_of_while_syncing_is_learnt_from_the_sync() -> None:
     membership = member()
     membership.join_request(OFFERS)
     membership.on_join_response(joined(), 0)
@@ -172,7 +172,7 @@ def test_a_member_that_was_put_out_has_lost_its_partitions(error: ErrorCode, mem
     assert membership.state is MemberState.UNJOINED
 
 
-def test_a_fenced_static_member_is_told_so() -> None:
+def test_a_fenced_static_member_gets_an_error() -> None:
     membership = stable("dock-1")
     with pytest.raises(KafkaError) as caught:
         membership.on_heartbeat_response(ErrorCode.FENCED_INSTANCE_ID, 1, 100)

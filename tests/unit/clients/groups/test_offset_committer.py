@@ -29,7 +29,7 @@ def join(membership: Membership, generation: int) -> None:
     membership.on_sync_response(SyncGroupResponse(), 0)
 
 
-def test_a_transaction_is_told_the_generation_that_gave_what_was_polled_not_one_that_was_joined_since() -> (
+def test_a_transaction_receives_the_generation_that_gave_what_was_polled_not_one_that_was_joined_since() -> (
     None
 ):
     # KIP-447: in the new generation another member may read these partitions already.

@@ -67,7 +67,7 @@ def test_an_answer_with_an_older_leader_epoch_changes_nothing() -> None:
     assert (metadata.leader(P0), metadata.leader_epoch(P0)) == (1, 3)
 
 
-def test_a_topic_made_anew_begins_with_its_own_epochs() -> None:
+def test_a_topic_recreated_begins_with_its_own_epochs() -> None:
     metadata = known(answer(epoch=9), answer(leader=2, epoch=0, topic_id=UUID(int=8)))
     assert (metadata.leader(P0), metadata.leader_epoch(P0)) == (2, 0)
     assert metadata.topic_name(TIDES) is None

@@ -73,7 +73,7 @@ def test_waiting_for_memory_and_closing_make_everything_sendable() -> None:
     assert list(ready(target).nodes) == [1]
 
 
-def test_a_flush_is_over_when_the_batches_of_its_beginning_are_done() -> None:
+def test_a_flush_has_ended_when_the_batches_of_its_beginning_are_done() -> None:
     target = accumulator()
     must_put(target, P0, b"a")
     serial = target.begin_flush()

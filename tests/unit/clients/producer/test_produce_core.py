@@ -323,7 +323,7 @@ def test_a_record_refused_for_good_does_not_block_those_behind_it() -> None:
     assert second.base_sequence == 0
 
 
-def test_the_parts_of_a_split_batch_take_over_its_sequences() -> None:
+def test_the_parts_of_a_split_batch_keep_its_sequences() -> None:
     target = core(identity(), batch_size=1_000)
     for number in range(6):
         must_put(target.accumulator, P0, bytes([65 + number]) * 100)

@@ -142,7 +142,7 @@ async def test_a_full_buffer_makes_send_wait_and_then_fail() -> None:
         await producer.close(timeout_ms=0)
 
 
-async def test_senders_that_wait_for_room_go_on_in_their_order() -> None:
+async def test_senders_that_wait_for_room_continue_in_their_order() -> None:
     async with scripted_brokers() as [broker]:
         offset = iter(range(1_000))
         broker.handlers[ApiKey.PRODUCE] = lambda seen: produced(next(offset))
@@ -154,7 +154,7 @@ async def test_senders_that_wait_for_room_go_on_in_their_order() -> None:
             assert await asyncio.gather(*map(send, range(60))) == list(range(60))
 
 
-async def test_a_sender_that_waited_for_room_and_is_refused_lets_the_next_one_go_on() -> None:
+async def test_a_sender_that_waited_for_room_and_is_refused_lets_the_next_one_continue() -> None:
     async with scripted_brokers() as [broker]:
         offset = iter(range(1_000))
         broker.handlers[ApiKey.PRODUCE] = lambda seen: produced(next(offset))

@@ -48,7 +48,7 @@ async def test_before_version_2_partitions_and_groups_are_announced(cluster: Coo
     assert lookups == {(("gauge",), TRANSACTION_KEY_TYPE), (("harbour",), 0)}
 
 
-async def test_with_version_2_only_the_end_is_told_to_the_coordinator(cluster: Coordinated) -> None:
+async def test_with_version_2_the_coordinator_receives_only_the_end(cluster: Coordinated) -> None:
     cluster.offer_version_2()
     async with cluster.producer() as producer:
         await producer.init_transactions()
@@ -106,7 +106,7 @@ async def test_a_coordinator_that_moved_is_looked_up_again(cluster: Coordinated)
     assert sum(len(broker.requests(ApiKey.FIND_COORDINATOR)) for broker in brokers) == 2
 
 
-async def test_an_exception_aborts_and_what_was_not_sent_is_told_so(cluster: Coordinated) -> None:
+async def test_an_exception_aborts_and_records_that_were_not_sent_get_an_error(cluster: Coordinated) -> None:
     async with cluster.producer(linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
         await producer.init_transactions()
         with pytest.raises(ZeroDivisionError):
@@ -141,7 +141,7 @@ async def test_a_cancelled_task_aborts_its_transaction(cluster: Coordinated) -> 
         producer.begin_transaction()
 
 
-async def test_a_commit_that_was_cancelled_goes_on_and_calling_again_tells_its_end(
+async def test_a_commit_that_was_cancelled_continues_and_calling_again_tells_its_end(
     cluster: Coordinated,
 ) -> None:
     is_asked = asyncio.Event()
@@ -250,7 +250,7 @@ async def test_closing_aborts_what_is_open(cluster: Coordinated) -> None:
     assert [request.committed for request in cluster.coordinator.requests(ApiKey.END_TXN)] == [False]
 
 
-async def test_closing_ends_who_waits(cluster: Coordinated) -> None:
+async def test_closing_ends_the_calls_that_wait(cluster: Coordinated) -> None:
     cluster.coordinator.handlers[ApiKey.INIT_PRODUCER_ID] = lambda seen: Silence
     producer = cluster.producer()
     await producer.start()

@@ -58,7 +58,7 @@ def test_after_an_abortable_error_everything_but_aborting_is_refused_with_it() -
     assert life.can_abort
 
 
-def test_a_second_abortable_error_of_one_transaction_is_not_the_one_that_is_told() -> None:
+def test_a_second_abortable_error_of_one_transaction_is_not_the_one_that_is_reported() -> None:
     life = TransactionLifecycle("gauge")
     life.state = S.IN_TRANSACTION
     life.require_abort(ErrorCode.MESSAGE_TOO_LARGE, "first")
@@ -93,7 +93,7 @@ def test_the_wrong_state_is_named_and_nothing_is_changed() -> None:
         (S.IN_TRANSACTION, S.READY, "commit or abort"),
     ],
 )
-def test_a_call_out_of_turn_is_told_which_has_to_come_first(
+def test_a_call_in_the_wrong_order_names_the_call_that_comes_first(
     state: TransactionState, wanted: TransactionState, advice: str
 ) -> None:
     life = TransactionLifecycle("gauge")

@@ -291,7 +291,7 @@ def test_a_record_that_could_not_be_taken_keeps_its_transaction_from_being_commi
     assert bench.state is S.READY
 
 
-def test_a_producer_whose_state_was_removed_by_retention_goes_on_from_sequence_0() -> None:
+def test_a_producer_whose_state_was_removed_by_retention_continues_from_sequence_0() -> None:
     bench = ready()
     bench.open(P0)
     put(bench, b"a" * 250)

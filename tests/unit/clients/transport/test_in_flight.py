@@ -44,7 +44,7 @@ def test_answers_come_in_the_order_of_requests() -> None:
     assert len(in_flight) == 1
 
 
-def test_the_earliest_deadline_counts_wherever_it_stands() -> None:
+def test_the_earliest_deadline_counts_at_any_position() -> None:
     in_flight = window(request(1, 900), request(2, 300), request(3, 500))
     assert in_flight.next_deadline_ms() == 300
     assert in_flight.first_timed_out(299) is None

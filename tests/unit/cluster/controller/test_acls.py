@@ -92,7 +92,7 @@ def test_a_filter_that_makes_no_sense_is_refused_alone() -> None:
     assert [each.outcome.code for each in result.reply] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
 
 
-def test_too_many_entries_at_once_are_left_alone() -> None:
+def test_too_many_entries_at_once_are_refused_unchanged() -> None:
     entry = AccessControlEntryRecord(**READER._asdict())
     records = [
         replace(entry, id=new_uuid(SeededRandomness(seed)), resource_name=f"tides-{seed}")
@@ -150,7 +150,7 @@ def test_every_field_of_a_filter_counts(changes: dict[str, object], fits: bool) 
 
 
 @pytest.mark.parametrize("field", ["resource_type", "pattern_type", "operation", "permission_type"])
-def test_a_number_that_stands_for_nothing_is_refused_in_filters(field: str) -> None:
+def test_a_number_without_a_meaning_is_refused_in_filters(field: str) -> None:
     check_filter(EVERYTHING)
     for number in (0, 99, -1):
         with pytest.raises(KafkaError) as error:

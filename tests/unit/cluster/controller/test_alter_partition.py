@@ -142,14 +142,14 @@ def test_only_the_leader_is_heard() -> None:
     assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_a_leader_that_registered_anew_is_not_the_one_that_asks() -> None:
+def test_a_leader_that_registered_again_is_not_the_one_that_asks() -> None:
     image = given()
     with pytest.raises(KafkaError) as error:
         alter_partition(image, SETTINGS, replace(asked(wish(image, (1, 2))), broker_epoch=9))
     assert error.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_a_topic_that_is_gone_is_told_for_each_partition() -> None:
+def test_a_topic_that_was_deleted_is_reported_for_each_partition() -> None:
     image = given()
     topic = replace(wish(image, (1, 2)), topic_id=UUID(int=12345))
     answer, _ = altered(image, asked(topic))
@@ -165,7 +165,7 @@ def test_kip_841_a_fenced_or_stopping_broker_does_not_get_in_sync(change: dict[s
     assert answer.error_code == ErrorCode.INELIGIBLE_REPLICA
 
 
-def test_kip_903_a_broker_that_came_back_since_the_leader_heard_of_it_does_not_get_in_sync() -> None:
+def test_kip_903_a_broker_that_came_back_since_the_leader_learned_of_it_does_not_get_in_sync() -> None:
     image = given(isr=(1,))
     stale = BrokerState(broker_id=3, broker_epoch=55)
     answer, _ = altered(image, asked(wish(image, (1, stale))))
@@ -197,7 +197,7 @@ def test_new_replicas_in_sync_end_a_reassignment() -> None:
     assert (only(after).replicas, only(after).adding_replicas) == ((1, 4), ())
 
 
-def test_a_leader_whose_reassignment_ends_hears_that_another_was_elected() -> None:
+def test_a_leader_whose_reassignment_ends_learns_that_another_was_elected() -> None:
     image = given(replicas=(4, 2, 1, 3), adding_replicas=(4,), removing_replicas=(1, 3))
     answer, after = altered(image, asked(wish(image, (1, 2, 3, 4))))
     assert answer.error_code == ErrorCode.NEW_LEADER_ELECTED

@@ -86,7 +86,7 @@ def test_a_replica_in_a_directory_that_is_gone_leads_no_longer() -> None:
         assert (partition(after, index).leader, partition(after, index).isr) == (2, (2,))
 
 
-def test_what_cannot_be_assigned_is_told() -> None:
+def test_partitions_that_cannot_be_assigned_are_reported() -> None:
     image = given()
     assert assigned(image, FIRST, 9)[0] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert assigned(image, FIRST, 0, topic_id=UUID(int=4))[0] == [ErrorCode.UNKNOWN_TOPIC_ID]

@@ -120,7 +120,7 @@ def test_a_heartbeat_of_another_registration_is_stale() -> None:
         assert error.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_who_is_let_in_leads_what_nobody_leads() -> None:
+def test_an_unfenced_broker_leads_the_partitions_without_a_leader() -> None:
     cluster = brokers(1, 2, topic=orders(4, 1))
     mine = [index for index in range(4) if cluster.partition(index).leader == 1]
     cluster.beat(1, want_fence=True)
@@ -166,14 +166,14 @@ def test_the_last_broker_may_stop_too() -> None:
     assert cluster.partition().leader == -1
 
 
-def test_a_new_controller_goes_on_with_a_broker_that_is_stopping() -> None:
+def test_a_new_controller_continues_with_a_broker_that_is_stopping() -> None:
     cluster = brokers(1, 2, topic=orders(4, 2))
     cluster.beat(1, want_shut_down=True)
     cluster.heartbeats.activate(cluster.image, cluster.now_ms)
     assert cluster.beat(1, want_shut_down=True).should_shut_down
 
 
-def test_an_unfenced_broker_that_wants_out_at_once_is_let_go() -> None:
+def test_an_unfenced_broker_that_requests_shutdown_at_once_may_stop() -> None:
     cluster = brokers(1, 2, topic=orders(4, 2))
     reply = cluster.beat(1, want_shut_down=True, want_fence=True)
     assert reply.should_shut_down

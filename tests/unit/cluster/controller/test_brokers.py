@@ -113,7 +113,7 @@ def test_an_id_that_a_living_process_holds_is_refused_to_another() -> None:
     assert register(image, other).reply == image.offset + 1
 
 
-def test_a_broker_that_was_not_heard_of_may_come_back_as_another_process() -> None:
+def test_a_broker_without_heartbeats_may_register_as_another_process() -> None:
     image = registered()
     result = register(image, replace(REQUEST, incarnation_id=UUID(int=71)))
     assert result.reply == image.offset + 1

@@ -89,7 +89,7 @@ def test_of_all_partitions_those_that_need_no_election_are_not_told() -> None:
     assert codes == {0: ErrorCode.NONE, 2: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
 
 
-def test_an_unclean_election_takes_any_living_replica_where_nobody_leads() -> None:
+def test_an_unclean_election_takes_any_living_replica_where_no_replica_leads() -> None:
     image = given(OFFLINE, BALANCED)
     codes, after = elected(image, ElectionType.UNCLEAN, 0, 1)
     assert codes == {0: ErrorCode.NONE, 1: ErrorCode.ELECTION_NOT_NEEDED}
@@ -98,7 +98,7 @@ def test_an_unclean_election_takes_any_living_replica_where_nobody_leads() -> No
     assert partition(after).eligible_leader_replicas == ()
 
 
-def test_nobody_is_elected_when_every_replica_is_dead() -> None:
+def test_no_replica_is_elected_when_every_replica_is_dead() -> None:
     codes, _ = elected(given(OFFLINE | {"replicas": (3,)}), ElectionType.UNCLEAN, 0)
     assert codes == {0: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
 

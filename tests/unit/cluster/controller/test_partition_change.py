@@ -76,12 +76,12 @@ def test_a_leader_that_can_lead_stays() -> None:
     assert (changed.leader, changed.leader_epoch, changed.partition_epoch) == (1, 100, 201)
 
 
-def test_the_first_in_sync_replica_alive_takes_over() -> None:
+def test_the_first_in_sync_replica_alive_becomes_leader() -> None:
     changed = change(placed(), rules((3,)), isr=(2, 3))
     assert (changed.leader, changed.isr, changed.leader_epoch) == (3, (2, 3), 101)
 
 
-def test_the_preferred_replica_takes_over_only_when_asked_and_in_sync() -> None:
+def test_the_preferred_replica_becomes_leader_only_when_asked_and_in_sync() -> None:
     assert change(placed(), election=Election.ONLINE).leader == 1
     assert change(placed(), election=Election.PREFERRED).leader == 2
     assert change(placed(isr=(1, 3)), rules(min_insync=1), election=Election.PREFERRED).leader == 1
@@ -91,7 +91,7 @@ def test_a_preferred_election_without_a_living_preferred_replica_keeps_the_parti
     assert change(placed(), rules((3,)), election=Election.PREFERRED).leader == 3
 
 
-def test_nobody_leads_rather_than_a_replica_that_may_miss_records() -> None:
+def test_no_replica_leads_rather_than_a_replica_that_may_miss_records() -> None:
     changed = change(placed(isr=(1,)), rules((2, 3), eligible=False), isr=())
     assert (changed.leader, changed.isr) == (-1, (1,))
 
@@ -107,7 +107,7 @@ def test_an_unclean_election_prefers_who_is_in_sync() -> None:
     assert (changed.leader, changed.leader_recovery_state) == (3, RECOVERED)
 
 
-def test_a_leader_that_recovered_says_so() -> None:
+def test_a_leader_that_recovered_reports_it() -> None:
     recovering = placed(isr=(1,), leader_recovery_state=RECOVERING)
     changed = change(recovering, isr=(1,), leader_recovery_state=RECOVERED)
     assert (changed.leader_recovery_state, changed.leader_epoch) == (RECOVERED, 100)
@@ -165,7 +165,7 @@ def test_who_lost_its_memory_is_not_eligible() -> None:
     assert (changed.leader, changed.isr, changed.eligible_leader_replicas) == (2, (2,), ())
 
 
-def test_the_last_known_leader_takes_over_when_nobody_is_left_and_must_recover() -> None:
+def test_the_last_known_leader_becomes_leader_when_no_replica_is_left_and_must_recover() -> None:
     partition = placed(isr=(), leader=-1, eligible_leader_replicas=(1,), last_known_elr=(1,))
     lost = change(partition, rules(()), unclean_shutdown=1)
     assert (lost.leader, lost.eligible_leader_replicas, lost.last_known_elr) == (-1, (), (1,))

@@ -93,7 +93,7 @@ def test_new_replicas_are_added_before_old_ones_go() -> None:
     assert (partition(after).leader, partition(after).isr) == (1, (1, 2, 3))
 
 
-def test_a_move_without_new_replicas_is_over_at_once() -> None:
+def test_a_move_without_new_replicas_has_ended_at_once() -> None:
     codes, after = moved(given(on(1, 2, 3), on(1, 2, 3)), {0: (3, 1), 1: (2, 3, 1)})
     assert codes == {0: 0, 1: 0}
     assert (partition(after).replicas, partition(after).leader) == ((3, 1), 1)

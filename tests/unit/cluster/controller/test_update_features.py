@@ -185,7 +185,7 @@ def test_eligible_leaders_need_one_min_insync_replicas_and_a_new_metadata_versio
     assert updated(old, {name: 1, METADATA_VERSION: 30}).features[name] == 1
 
 
-def test_who_was_eligible_before_the_feature_was_switched_off_is_not_when_it_is_on_again() -> None:
+def test_a_replica_that_was_eligible_before_the_feature_was_disabled_is_not_after_it_is_enabled() -> None:
     """Meanwhile the high watermark may have passed it, or it may have lost its records: nobody kept count."""
     name = "eligible.leader.replicas.version"
     brokers = replayed([broker_with(1), broker_with(2)], IMAGE)

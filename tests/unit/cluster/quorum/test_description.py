@@ -44,7 +44,7 @@ def test_a_leader_tells_how_far_each_replica_has_come() -> None:
     ]
 
 
-def test_older_versions_are_told_what_they_can_hold() -> None:
+def test_older_versions_get_what_they_can_express() -> None:
     subject = leader_of(1, 2, 3)
     for version in (0, 1, 2):
         answer = subject.ask(REQUEST, version=version)

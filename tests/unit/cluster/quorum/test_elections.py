@@ -101,7 +101,7 @@ def test_a_rejected_candidate_waits_before_it_asks_again() -> None:
     assert subject.epoch == 1
 
 
-def test_votes_of_an_election_that_is_over_do_not_count() -> None:
+def test_votes_of_an_election_that_has_ended_do_not_count() -> None:
     subject = Subject()
     subject.wait_until(State.PROSPECTIVE)
     late = subject.sent(VoteRequest)
@@ -111,7 +111,7 @@ def test_votes_of_an_election_that_is_over_do_not_count() -> None:
     assert subject.state is State.UNATTACHED
 
 
-def test_a_vote_is_durable_before_it_is_told_and_given_once_in_an_epoch() -> None:
+def test_a_vote_is_durable_before_it_is_reported_and_given_once_in_an_epoch() -> None:
     subject = Subject()
     assert verdict(subject.ask(vote_for(2, 5))) == YES
     kinds = [type(effect) for effect in subject.effects]
@@ -218,7 +218,7 @@ def test_requests_of_another_cluster_or_topic_are_refused_as_a_whole() -> None:
     assert subject.epoch == 0
 
 
-def test_a_replica_with_another_directory_than_the_voter_does_not_stand() -> None:
+def test_a_replica_with_another_directory_than_the_voter_is_no_candidate() -> None:
     subject = Subject(4, dynamic(1, 2, 3))
     subject.wait(60_000)
     assert (subject.state, subject.quorum.is_voter) == (State.UNATTACHED, False)

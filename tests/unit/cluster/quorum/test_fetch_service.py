@@ -93,7 +93,7 @@ def test_a_fetch_waits_for_the_high_watermark_when_it_says_which_it_knows() -> N
     assert subject.fetched_by(3, 2, 1, high_watermark=1).high_watermark == 2
 
 
-def test_a_fetch_is_answered_with_nothing_when_its_time_is_over() -> None:
+def test_a_fetch_is_answered_with_nothing_when_its_time_has_expired() -> None:
     subject = Subject().lead()
     source = object()
     subject.step(RequestReceived(source, fetch_of(2, 1, 1, 1, max_wait_ms=300)))
@@ -116,7 +116,7 @@ def test_the_fetches_that_wait_are_bounded_and_one_for_a_replica() -> None:
     assert subject.answer_to(third) is not None
 
 
-def test_who_waits_is_sent_away_when_leadership_ends() -> None:
+def test_a_waiting_request_gets_an_error_when_leadership_ends() -> None:
     subject = Subject().lead()
     source = object()
     subject.step(RequestReceived(source, fetch_of(2, 1, 1, 1)))
@@ -131,7 +131,9 @@ def test_who_waits_is_sent_away_when_leadership_ends() -> None:
     [(3, 1, (1, 2)), (9, 2, (2, 3)), (1, 0, (0, 0)), (2, 1, None), (3, 2, None), (0, 0, None)],
     ids=["other records", "too long", "epochs before all", "earlier", "the end", "empty"],
 )
-def test_a_log_that_parts_is_told_where(offset: int, epoch: int, expected: tuple[int, int] | None) -> None:
+def test_a_log_that_diverges_gets_the_offset_of_the_divergence(
+    offset: int, epoch: int, expected: tuple[int, int] | None
+) -> None:
     subject = Subject(log=log_with(1, 1, 2)).lead()
     partition = subject.fetched_by(2, offset, epoch)
     diverging = partition.diverging_epoch

@@ -55,7 +55,7 @@ def piece(subject: Subject, snapshot_id: SnapshotId, data: bytes, position: int,
     subject.answer(send, fetch_snapshot.FetchSnapshotResponse(topics=(topic,)))
 
 
-def test_fetched_records_are_durable_before_the_next_fetch_says_so() -> None:
+def test_fetched_records_are_durable_before_the_next_fetch_reports_them() -> None:
     subject = Subject().follow()
     assert (asked(subject).fetch_offset, asked(subject).last_fetched_epoch) == (0, 0)
     effects = subject.fetches(record_of(1, 0), record_of(1, 1), high_watermark=1)
@@ -169,7 +169,7 @@ def test_a_snapshot_that_is_damaged_on_its_way_is_fetched_again(monkeypatch: pyt
     assert subject.log.end_offset == 40
 
 
-def test_a_snapshot_for_which_there_is_no_room_is_fetched_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_for_which_there_is_no_room_is_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
 
@@ -243,7 +243,7 @@ def test_an_observer_finds_the_quorum_through_bootstrap_servers() -> None:
     assert subject.quorum.leader_endpoints == (Endpoint("CONTROLLER", "host-3", 1),)
 
 
-def test_nobody_looks_for_the_leader_at_its_own_address() -> None:
+def test_no_node_looks_for_the_leader_at_its_own_address() -> None:
     own = (Endpoint("CONTROLLER", "me", 9093),)
     subject = Subject(9, voters=VoterSet(), bootstrap=own, own_endpoints=own)
     assert not subject.sent(FetchRequest)

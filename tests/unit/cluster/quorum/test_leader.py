@@ -51,7 +51,7 @@ def end(leader_id: int, epoch: int, *preferred: int) -> EndQuorumEpochRequest:
     return EndQuorumEpochRequest(cluster_id=CLUSTER_ID, topics=(topic,))
 
 
-def test_voters_are_told_of_the_election_until_they_acknowledge() -> None:
+def test_voters_are_notified_of_the_election_until_they_acknowledge() -> None:
     subject = Subject().lead()
     told = subject.sent(BeginQuorumEpochRequest)
     assert sorted(send.to_node for send in told) == [2, 3]
@@ -82,7 +82,7 @@ def test_without_the_safeguard_a_leader_without_a_majority_leads_on() -> None:
     assert subject.state is State.LEADER
 
 
-def test_fetches_of_observers_do_not_keep_a_leader_in_office() -> None:
+def test_fetches_of_observers_do_not_prolong_leadership() -> None:
     subject = Subject().lead()
     for _ in range(3):
         subject.wait(1000)
@@ -90,7 +90,7 @@ def test_fetches_of_observers_do_not_keep_a_leader_in_office() -> None:
     assert subject.state is State.RESIGNED
 
 
-def test_who_resigns_names_the_best_successor_first_and_tells_until_all_know() -> None:
+def test_a_leader_that_resigns_names_the_best_successor_first_and_repeats_until_all_respond() -> None:
     subject = Subject().lead()
     subject.fetched_by(3, 1, 1)
     subject.fetched_by(2, 0, 0)
@@ -107,7 +107,7 @@ def test_who_resigns_names_the_best_successor_first_and_tells_until_all_know() -
     assert [send.to_node for send in subject.sent(EndQuorumEpochRequest)] == [told[1].to_node]
 
 
-def test_who_resigned_leaves_the_epoch_when_nobody_is_elected() -> None:
+def test_a_leader_that_resigned_leaves_the_epoch_when_no_replica_is_elected() -> None:
     subject = Subject().lead()
     subject.step(Resign())
     subject.wait(2000)
@@ -172,7 +172,7 @@ def test_a_leader_of_a_later_epoch_is_followed_at_once() -> None:
     assert [send.to_node for send in subject.sent(FetchRequest)] == [3]
 
 
-def test_records_are_refused_where_nobody_leads_or_in_another_epoch_or_size() -> None:
+def test_records_are_refused_where_no_replica_leads_or_in_another_epoch_or_size() -> None:
     subject = Subject(append_max_bytes=1000)
     subject.append(b"a")
     assert subject.all_of(AppendRejected)

@@ -159,7 +159,7 @@ def test_voters_change_one_at_a_time() -> None:
     assert subject.quorum.voter_ids == (1, 2)
 
 
-def test_a_change_that_timed_out_still_stands_in_the_way_of_the_next() -> None:
+def test_a_change_that_timed_out_still_blocks_the_next() -> None:
     subject = leader_of(1, 2, 3, voter_change_timeout_ms=1000)
     source = object()
     subject.step(RequestReceived(source, remove(3)))
@@ -212,7 +212,7 @@ def test_a_removed_voter_stands_until_the_removal_is_committed() -> None:
     assert subject.state is State.UNATTACHED
 
 
-def test_requests_that_cannot_be_done_say_why() -> None:
+def test_requests_that_cannot_be_done_report_the_reason() -> None:
     subject = leader_of(1, 2)
     assert subject.ask(add(2, disk=2)).error_code == ErrorCode.DUPLICATE_VOTER
     assert subject.ask(add(3, listeners=())).error_code == ErrorCode.INVALID_REQUEST
@@ -284,7 +284,7 @@ def test_a_static_voter_tells_each_leader_once_what_it_is() -> None:
             subject.wait(20)
 
 
-def test_a_voter_that_moved_is_noted_when_it_says_so() -> None:
+def test_a_voter_that_moved_is_recorded_when_it_reports_it() -> None:
     subject = leader_of(1, 2)
     answer = subject.ask(update(2, subject.epoch, "elsewhere"))
     assert (answer.error_code, answer.current_leader.leader_id) == (ErrorCode.NONE, 1)

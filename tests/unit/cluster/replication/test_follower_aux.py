@@ -147,7 +147,7 @@ def producer(producer_id: int, last_offset: int) -> ProducerEntry:
     return entry
 
 
-def test_a_follower_takes_the_past_from_the_tier_and_goes_on_at_the_leaders_first_local_offset() -> None:
+def test_a_follower_takes_the_past_from_the_tier_and_continues_at_the_leaders_first_local_offset() -> None:
     tier = Tier(Segment(0, 2, ((0, 0),)), Segment(3, 5, ((1, 3), (2, 5))))
     follower = Follower(tiered(), tier)
     assert follower.refused() == []
@@ -205,7 +205,7 @@ def test_the_old_log_stays_until_all_of_the_past_is_there() -> None:
     assert (log.log_end_offset, log.leader_epochs.entries) == (4, [(0, 0), (1, 3)])
 
 
-def test_metadata_that_is_not_there_yet_is_waited_for_and_the_leader_asked_anew() -> None:
+def test_metadata_that_is_not_there_yet_is_waited_for_and_the_leader_asked_again() -> None:
     tier = Tier()
     follower = Follower(tiered(), tier)
     follower.refused()
@@ -403,7 +403,7 @@ def test_producers_that_cannot_be_read_are_asked_for_again() -> None:
 
 
 @pytest.mark.parametrize("fetch_version", [18, 11])
-def test_a_cut_below_the_local_start_takes_the_past_from_the_tier_anew(fetch_version: int) -> None:
+def test_a_cut_below_the_local_start_takes_the_past_from_the_tier_again(fetch_version: int) -> None:
     log = tiered(10, (0, 0), (1, 3), (3, 6))
     log.local_log_start_offset = 6
     follower = Follower(log, Tier(Segment(0, 3, ((0, 0), (1, 3)))), fetch_version=fetch_version)
@@ -482,7 +482,7 @@ def test_kip_1023_also_when_the_leaders_log_does_not_start_at_zero_any_more() ->
     assert isinstance(restart, RestartFromRemote) and (restart.log_start_offset, restart.offset) == (100, 200)
 
 
-def test_kip_1023_a_follower_that_has_records_goes_on_at_the_local_start() -> None:
+def test_kip_1023_a_follower_that_has_records_continues_at_the_local_start() -> None:
     follower = last_tiered(tiered(4, (0, 0)), Tier(Segment(0, 99, ((0, 0),))))
     follower.refused()
     follower.offset(-2, 0)
@@ -514,7 +514,7 @@ def test_kip_1023_nothing_in_the_tier_means_the_leaders_log_start() -> None:
     assert isinstance(action, RestartAt) and action.offset == 100
 
 
-def test_a_follower_that_builds_is_not_in_sync_and_records_go_on_as_before() -> None:
+def test_a_follower_that_builds_is_not_in_sync_and_records_are_appended_as_before() -> None:
     follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
     (append,) = follower.fetched(PartitionData(partition_index=0, high_watermark=0))
     perform(follower.fetcher, [append])

@@ -106,7 +106,7 @@ def test_a_fetch_says_who_asks_from_where_and_in_which_epochs() -> None:
     assert (asked.fetch_offset, asked.last_fetched_epoch, asked.current_leader_epoch) == (10, 4, 5)
 
 
-def test_records_are_appended_where_the_log_ends_and_the_next_fetch_goes_on_behind_them() -> None:
+def test_records_are_appended_where_the_log_ends_and_the_next_fetch_continues_behind_them() -> None:
     log = FollowedLog.of((4, 0), end=10)
     fetcher = following(log)
     fetcher.build_fetch(0)
@@ -133,7 +133,7 @@ def test_a_session_names_only_what_changed() -> None:
     assert [t.partitions for t in third.forgotten_topics_data] == [(2,)]
 
 
-def test_a_topic_made_anew_under_its_name_replaces_the_old_one_in_the_session() -> None:
+def test_a_topic_recreated_under_its_name_replaces_the_old_one_in_the_session() -> None:
     fetcher = following(FollowedLog())
     fetcher.build_fetch(0)
     fetcher.on_fetch(answer(), 0)
@@ -208,7 +208,7 @@ def test_records_without_any_epoch_are_cut_to_the_high_watermark() -> None:
     assert named(fetcher.build_fetch(0))[0].fetch_offset == 4
 
 
-def test_out_of_range_below_the_leaders_log_start_begins_the_log_anew_there() -> None:
+def test_out_of_range_below_the_leaders_log_start_restarts_the_log_there() -> None:
     log = FollowedLog.of((1, 0), end=10)
     fetcher = following(log)
     fetcher.build_fetch(0)

@@ -52,7 +52,7 @@ def test_a_follower_that_fetches_slower_than_the_leader_writes_falls_out_after_t
     assert not position.is_caught_up(1_000, now_ms=LAG_MS + 1_001, lag_time_max_ms=LAG_MS)
 
 
-def test_who_is_at_the_log_end_is_caught_up_however_long_nothing_was_written() -> None:
+def test_a_follower_at_the_log_end_is_caught_up_however_long_nothing_was_written() -> None:
     position = follower()
     fetch(position, 10, leader_end=10, now_ms=0)
     assert position.is_caught_up(10, now_ms=10 * LAG_MS, lag_time_max_ms=LAG_MS)
@@ -69,7 +69,7 @@ def test_a_new_leader_knows_no_offsets_and_gives_those_in_sync_the_whole_lag() -
     assert not position.is_caught_up(50, now_ms=1_001 + LAG_MS, lag_time_max_ms=LAG_MS)
 
 
-def test_who_is_not_in_sync_at_an_election_does_not_hold_the_high_watermark_back() -> None:
+def test_a_replica_that_is_not_in_sync_at_an_election_does_not_hold_back_the_high_watermark() -> None:
     position = follower()
     position.on_new_leader_epoch(50, is_new_leader=True, is_in_sync=False, now_ms=1_000)
     assert not position.is_caught_up(50, now_ms=1_000, lag_time_max_ms=LAG_MS)

@@ -181,7 +181,7 @@ def test_kip_841_a_fenced_or_stopping_broker_does_not_join(fenced: bool) -> None
             assert (leading.expand(SECOND) is not None) is bool(disabled)
 
 
-def test_kip_903_a_broker_that_registered_anew_since_it_fetched_does_not_join() -> None:
+def test_kip_903_a_broker_that_registered_again_since_it_fetched_does_not_join() -> None:
     for disabled in (frozenset[Safeguard](), frozenset({Safeguard.BROKER_EPOCH_BEFORE_JOINING})):
         leading = Leading(isr=(1,))
         leading.fetch(SECOND, 0)
@@ -245,7 +245,7 @@ def test_a_follower_at_the_log_end_stays_however_long_it_says_nothing() -> None:
     assert leading.shrink() is None
 
 
-def test_who_is_about_to_leave_holds_the_high_watermark_until_that_is_committed() -> None:
+def test_a_replica_that_leaves_holds_the_high_watermark_until_that_is_committed() -> None:
     leading = Leading(replicas=(1, 2), isr=(1, 2))
     leading.fetch(SECOND, 0)
     leading.log_end = 10

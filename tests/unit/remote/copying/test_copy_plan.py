@@ -49,7 +49,7 @@ def test_only_what_is_wholly_below_the_last_stable_offset_is_copied(stable: int,
     assert chosen(stable=stable) == expected
 
 
-def test_copying_goes_on_behind_what_is_remote() -> None:
+def test_copying_continues_behind_what_is_remote() -> None:
     assert chosen(99) == [100, 200]
     assert chosen(299) == []
 

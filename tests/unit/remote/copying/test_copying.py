@@ -82,7 +82,7 @@ def test_what_an_open_transaction_holds_back_is_copied_once_it_is_decided() -> N
     assert (lag.copy_lag_segments, lag.copy_lag_bytes) == (0, 0)
 
 
-def test_a_new_leader_goes_on_where_the_old_one_stopped_though_its_segments_end_elsewhere() -> None:
+def test_a_new_leader_continues_where_the_old_one_stopped_though_its_segments_end_elsewhere() -> None:
     world = TierWorld(2)
     first, second = world.nodes
     first.lead(0)
@@ -136,7 +136,7 @@ def test_copying_stops_when_it_is_disabled_in_the_middle() -> None:
     world.assert_nothing_dangles()
 
 
-def test_young_segments_wait_when_the_topic_says_so() -> None:
+def test_young_segments_wait_when_the_topic_config_says_so() -> None:
     world = TierWorld(config=replace(TIERED, remote_copy_lag_ms=60_000, local_retention_ms=100_000))
     node = leader(world)
     sealed_segments(node.log, 2)

@@ -115,7 +115,7 @@ def test_when_one_part_of_the_metadata_cannot_be_read_no_other_is_read_on(
     asyncio.run(follow())
 
 
-def test_of_a_topic_that_was_made_again_the_newer_one_is_read(cluster: EmbeddedCluster) -> None:
+def test_of_a_topic_that_was_recreated_the_newer_one_is_read(cluster: EmbeddedCluster) -> None:
     topics = TieredTopics(cluster)
     name = TopicPartition("again", 0)
     bucket = BucketTier(bucket_of(cluster))

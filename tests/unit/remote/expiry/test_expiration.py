@@ -154,7 +154,7 @@ def test_delete_records_takes_remote_segments_that_are_wholly_below() -> None:
     assert starts(world) == []
 
 
-def test_a_deletion_that_fails_is_tried_again_and_the_others_go_on() -> None:
+def test_a_deletion_that_fails_is_tried_again_and_the_others_continue() -> None:
     world = TierWorld(config=replace(TIERED, retention_ms=0))
     node = copied(world, 4)
     world.tier.faults.half_way = 1

@@ -50,7 +50,7 @@ def numbers(plan: ExpirationPlan) -> list[tuple[int, Reason]]:
     return [(each.segment.remote_log_segment_id.id.int - 1, each.reason) for each in plan.deletions]
 
 
-def test_without_limits_nothing_goes() -> None:
+def test_without_limits_nothing_is_deleted() -> None:
     assert plan_expiration(view(THREE)) == ExpirationPlan(None, ())
     assert plan_expiration(view([])) == ExpirationPlan(None, ())
 
@@ -228,7 +228,7 @@ def test_a_deletion_that_a_former_leader_began_is_finished_whatever_retention_sa
     assert numbers(plan_expiration(view(segments))) == [(3, Reason.UNFINISHED_DELETION)]
 
 
-def test_what_a_task_of_this_node_works_on_is_left_alone_and_ends_the_search() -> None:
+def test_the_segment_of_a_running_task_is_unchanged_and_ends_the_search() -> None:
     busy: set[UUID] = {segment_id(2).id}
     plan = plan_expiration(view(THREE, retention=Retention(0), in_progress=busy))
     assert numbers(plan) == [(1, Reason.RETENTION_TIME)]

@@ -135,7 +135,7 @@ def test_a_segment_that_is_gone_is_not_one_in_which_nothing_was_aborted(
         pass
 
 
-def test_a_restart_takes_over_the_files_and_removes_leftovers(
+def test_a_restart_uses_the_existing_files_and_removes_leftovers(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
     cache = opened(fs, tier)
@@ -263,7 +263,7 @@ def test_readers_of_one_segment_share_one_fetch(
     assert len(tier.index_fetches) == 1
 
 
-def test_readers_that_wait_for_a_fetch_hear_of_its_failure(
+def test_readers_that_wait_for_a_fetch_learn_of_its_failure(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
     cache = opened(fs, tier)
@@ -277,7 +277,7 @@ def test_readers_that_wait_for_a_fetch_hear_of_its_failure(
     assert positions(cache, segments[0])
 
 
-def test_a_full_disk_does_not_keep_anybody_from_reading(
+def test_a_full_disk_does_not_prevent_reading(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier
 ) -> None:
     fs = CrashFileSystem(free_bytes=16)

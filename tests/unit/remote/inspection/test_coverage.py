@@ -72,13 +72,13 @@ def test_unclean_election_a_segment_of_records_that_the_log_never_had() -> None:
     assert found[0].place.startswith("segment 120-300 ")
 
 
-def test_log_divergence_an_epoch_that_went_on_in_the_segment_leaves_a_gap_here() -> None:
+def test_log_divergence_an_epoch_that_continued_in_the_segment_leaves_a_gap_here() -> None:
     events = [*copied(0, 0, 59, 5), *copied(1, 60, 119, [(5, 60), (7, 110)]), *copied(2, 120, 199, 7)]
     found = coverage_findings(view_of(events, LINEAGE, local_start=200))
     assert brief(found) == [(Kind.GAP, "offsets 100-109")]
 
 
-def test_a_leader_that_does_not_know_who_wrote_the_oldest_records() -> None:
+def test_a_leader_without_the_epoch_of_the_oldest_records() -> None:
     view = view_of(WHOLE, LINEAGE[1:], local_start=200)
     assert brief(coverage_findings(view))[0] == (Kind.UNKNOWN_EPOCH, "offsets 0-99")
 
@@ -92,7 +92,7 @@ def test_a_segment_with_one_offset_left_is_not_below_the_log_start() -> None:
     assert coverage_findings(view_of(WHOLE, LINEAGE, log_start=59, local_start=200)) == []
 
 
-def test_what_the_same_segments_hold_in_two_epochs_is_told_once() -> None:
+def test_what_the_same_segments_hold_in_two_epochs_is_reported_once() -> None:
     events = [*WHOLE, *copied(3, 60, 119, [(5, 60), (7, 100)])]
     found = coverage_findings(view_of(events, LINEAGE, local_start=200))
     assert [(one.kind, one.place) for one in found] == [(Kind.OVERLAP, "offsets 60-119")]

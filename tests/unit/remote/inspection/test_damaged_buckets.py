@@ -149,7 +149,7 @@ def test_objects_of_a_segment_whose_deletion_was_noted_as_done(tier: TierBucket)
     assert [(one.kind, one.detail) for one in found] == [(Kind.ORPHAN, "its segment was deleted")] * 3
 
 
-def test_objects_of_partitions_that_nobody_knows(tier: TierBucket) -> None:
+def test_objects_of_unknown_partitions(tier: TierBucket) -> None:
     assert list(tier.bucket.stray_findings([tier.view().partition])) == []
     assert kinds(list(tier.bucket.stray_findings([]))) == [Kind.ORPHAN] * 9
 
@@ -367,7 +367,7 @@ def test_a_stream_that_ends_early_is_damage_and_a_store_that_fails_is_not(tier: 
 # --- a second look --------------------------------------------------------------------------
 
 
-def test_only_what_a_second_look_finds_again_is_told(tier: TierBucket) -> None:
+def test_only_what_a_second_look_finds_again_is_reported(tier: TierBucket) -> None:
     tier.file(0, "log").unlink()
     flip(tier.file(1, "log"), 100)
     first = tier.findings()

@@ -119,7 +119,7 @@ def test_what_is_pending_is_what_the_leader_says_or_what_follows_the_tier() -> N
 # --- departures -----------------------------------------------------------------------------
 
 
-def test_nothing_goes_without_a_limit() -> None:
+def test_nothing_is_deleted_without_a_limit() -> None:
     assert scheduled_deletions(the_view(), 3) == []
 
 

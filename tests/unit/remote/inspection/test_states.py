@@ -86,7 +86,7 @@ def test_a_partition_that_was_deleted_has_no_segments_and_knows_which_it_had() -
     [step(0, FINISHED), step(9, FINISHED), started(0, 0, 9)],
     ids=["after its deletion", "never begun", "begun again"],
 )
-def test_a_record_that_does_not_follow_is_told_and_ignored(event: RemoteLogEvent) -> None:
+def test_a_record_that_does_not_follow_is_reported_and_ignored(event: RemoteLogEvent) -> None:
     before = [*WHOLE, step(0, DELETING)]
     view = view_of([*before, event], log_start=10, local_start=20)
     assert kinds(state_findings(view, NOW_MS)) == [Kind.ILLEGAL_RECORD]
@@ -94,7 +94,7 @@ def test_a_record_that_does_not_follow_is_told_and_ignored(event: RemoteLogEvent
 
 
 @pytest.mark.parametrize("event", [step(0, FINISHED), step(0, DELETING), started(0, 0, 9)])
-def test_a_record_about_a_segment_that_is_gone_is_told_and_ignored(event: RemoteLogEvent) -> None:
+def test_a_record_about_a_segment_that_is_gone_is_reported_and_ignored(event: RemoteLogEvent) -> None:
     events = [*WHOLE, step(0, DELETING), step(0, DELETED), event]
     view = view_of(events, log_start=10, local_start=20)
     assert kinds(state_findings(view, NOW_MS)) == [Kind.ILLEGAL_RECORD]
@@ -129,7 +129,7 @@ def test_segments_of_a_topic_that_is_gone() -> None:
     assert history_findings(metadata(*WHOLE, deletion(GONE)), frozenset(), NOW_MS) == []
 
 
-def test_records_that_nobody_can_decode_and_a_topic_that_was_cut() -> None:
+def test_records_that_cannot_be_decoded_and_a_topic_that_was_truncated() -> None:
     history = metadata(*WHOLE)
     history.record(RecordPlace(4, 77), b"\x01\x63\x00")
     history.record(RecordPlace(4, 78), None)

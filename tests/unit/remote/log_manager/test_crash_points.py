@@ -126,7 +126,7 @@ def bring_to_rest(world: TierWorld, node: TierNode) -> None:
 
 @pytest.mark.parametrize(("story", "point", "nth"), CRASHES)
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["same node", "other node"])
-def test_whoever_leads_next_finishes_what_a_crash_left(
+def test_the_next_leader_finishes_what_a_crash_left(
     story: Callable[[TierWorld, TierNode], None], point: FaultPoint, nth: int, elsewhere: bool
 ) -> None:
     world = TierWorld(2)

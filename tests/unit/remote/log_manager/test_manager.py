@@ -200,7 +200,7 @@ async def test_what_was_counted_of_a_deleted_topic_is_forgotten_with_it() -> Non
 
 
 @on_both_loops
-async def test_a_topic_of_the_same_name_made_again_at_once_keeps_its_own_segments() -> None:
+async def test_a_topic_of_the_same_name_recreated_at_once_keeps_its_own_segments() -> None:
     site = Site()
     again = TopicIdPartition(UUID(int=99), PARTITION.topic, PARTITION.partition)
     site.manager.start()
@@ -364,7 +364,7 @@ def assert_open(door: threading.Event) -> None:
 
 
 @on_both_loops
-async def test_closing_waits_for_what_is_under_way_but_not_longer_than_it_is_told() -> None:
+async def test_closing_waits_for_running_work_but_not_longer_than_the_timeout() -> None:
     site = Site()
     entered, door = threading.Event(), threading.Event()
 

@@ -26,7 +26,7 @@ def test_defaults_are_kafkas() -> None:
     }
 
 
-def test_kafkas_names_are_understood_and_others_left_alone() -> None:
+def test_kafkas_names_are_understood_and_others_are_unchanged() -> None:
     values = {
         "remote.log.metadata.topic.num.partitions": "3",
         "remote.log.metadata.topic.replication.factor": "1",

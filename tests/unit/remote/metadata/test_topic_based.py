@@ -103,7 +103,7 @@ async def test_two_nodes_see_each_others_writes() -> None:
         await eventually(lambda: one.highest_offset_for_epoch(PARTITION, 0) == 199)
 
 
-async def test_a_partition_that_comes_later_reads_its_past_while_others_go_on() -> None:
+async def test_a_partition_that_comes_later_reads_its_past_while_others_continue() -> None:
     topic = MemoryTopic(1)
     async with running(topic, PARTITION, OTHER) as past:
         for number in range(10):
@@ -153,7 +153,7 @@ async def test_a_write_that_does_not_follow_is_refused_before_it_is_written() ->
         assert len(topic.logs[0]) == written
 
 
-async def test_of_two_leaders_at_odds_the_later_one_is_told() -> None:
+async def test_of_two_leaders_at_odds_the_later_one_is_reported() -> None:
     topic = MemoryTopic(1)
     async with running(topic, PARTITION) as manager:
         await manager.add_remote_log_segment_metadata(started(0, 0, 99))
@@ -172,7 +172,7 @@ async def test_records_that_cannot_be_read_are_passed_over() -> None:
         assert manager.highest_offset_for_epoch(PARTITION, 0) == 99
 
 
-async def test_custom_metadata_is_told_again_with_every_step_because_kafka_forgets_it() -> None:
+async def test_custom_metadata_is_reported_again_with_every_step_because_kafka_forgets_it() -> None:
     topic = MemoryTopic(1)
     async with running(topic, PARTITION) as manager:
         await manager.add_remote_log_segment_metadata(started(0, 0, 99))
@@ -310,7 +310,7 @@ async def test_kafka_19425_a_topic_that_cannot_be_used_is_reported(is_wrong: boo
     await manager.close()
 
 
-async def test_a_restart_goes_on_from_its_snapshots() -> None:
+async def test_a_restart_continues_from_its_snapshots() -> None:
     topic, disk = MemoryTopic(1), CrashFileSystem()
     async with running(topic, PARTITION, OTHER, disk=disk) as manager:
         for number in range(20):
@@ -349,7 +349,7 @@ async def test_a_damaged_file_is_made_good_from_the_topic(name: str) -> None:
         await copy(manager, 3)
 
 
-async def test_a_topic_that_was_made_again_is_read_from_its_start() -> None:
+async def test_a_topic_that_was_recreated_is_read_from_its_start() -> None:
     topic, disk = MemoryTopic(1), CrashFileSystem()
     async with running(topic, PARTITION, disk=disk) as manager:
         for number in range(3):
@@ -425,7 +425,7 @@ async def test_a_deletion_that_has_begun_is_known_after_a_crash_when_its_directo
         await eventually(lambda: manager.partition_deletions() == [begun])
 
 
-async def test_a_snapshot_that_is_being_written_when_the_node_stops_is_over_before_the_last_one() -> None:
+async def test_a_snapshot_that_is_being_written_when_the_node_stops_has_ended_before_the_last_one() -> None:
     """Else an older snapshot could stand beside newer committed offsets, and segments would be forgotten."""
     entered, door = threading.Event(), threading.Event()
     running_now: list[int] = []

@@ -62,7 +62,7 @@ async def copy(manager: TopicBasedRemoteLogMetadataManager, number: int, partiti
     await manager.update_remote_log_segment_metadata(step(number, FINISHED, partition=partition))
 
 
-async def test_nodes_see_each_others_writes_and_a_restart_goes_on_from_its_snapshots(
+async def test_nodes_see_each_others_writes_and_a_restart_continues_from_its_snapshots(
     cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     partitions = some_partitions(8)

@@ -324,7 +324,7 @@ def test_a_hint_brings_the_indexes_so_that_the_first_read_of_a_segment_waits_for
     manager.close()
 
 
-def test_a_hint_for_a_segment_that_is_gone_harms_nobody(segment: StoredSegment) -> None:
+def test_a_hint_for_a_segment_that_is_gone_harms_no_reader(segment: StoredSegment) -> None:
     store = MemoryStore()
     manager = make_manager(store, cache=make_cache(store, read_ahead=2000))
     manager.prefetch_log_segment(segment.metadata)

@@ -132,7 +132,7 @@ def test_unknown_keys_are_named_in_the_log_and_passed_over(
         ),
     ],
 )
-def test_a_wrong_value_is_told_in_one_line(change: dict[str, str | None], line: str, root: Path) -> None:
+def test_a_wrong_value_is_reported_in_one_line(change: dict[str, str | None], line: str, root: Path) -> None:
     values = {key: text for key, text in {**base(root), **change}.items() if text is not None}
     with pytest.raises(ConfigError) as raised:
         made(values)

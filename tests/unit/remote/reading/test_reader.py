@@ -471,7 +471,7 @@ async def test_a_follower_gets_epochs_and_producers_of_a_segment(tiered: Fixture
     assert producers == b"producers"
 
 
-async def test_a_follower_is_told_when_a_segment_has_gone(tiered: Fixture) -> None:
+async def test_a_follower_is_notified_when_a_segment_was_deleted(tiered: Fixture) -> None:
     tiered.tier.delete_log_segment_data(tiered.segments[0])
     with pytest.raises(KafkaError):
         await tiered.reader.fetch_auxiliary(tiered.segments[0])
@@ -489,7 +489,7 @@ class PrefetchingTier(MemoryTier):
         self.announced.append(metadata.remote_log_segment_id.id)
 
 
-async def test_a_reader_that_goes_on_has_the_next_segment_announced_once(tiered: Fixture) -> None:
+async def test_a_reader_that_continues_has_the_next_segment_announced_once(tiered: Fixture) -> None:
     tier = PrefetchingTier(segments=tiered.tier.segments)
     tier.announced = []
     reader = RemoteLogReader(tier, tiered.manager, tiered.cache, tiered.pool)

@@ -49,7 +49,7 @@ def test_a_changed_limit_counts_at_once() -> None:
     sizes=st.lists(st.integers(1, 5000), min_size=1, max_size=60),
 )
 @example(limit=667, windows=2, sizes=[1, 667, 1])
-def test_work_that_waits_as_it_is_told_stays_near_the_limit(
+def test_work_that_waits_as_requested_stays_near_the_limit(
     limit: int, windows: int, sizes: list[int]
 ) -> None:
     rate, now_ms = ByteRate(limit, windows, 1), 0

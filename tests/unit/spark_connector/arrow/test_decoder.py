@@ -120,7 +120,7 @@ def test_every_shape_of_log_and_codec(
     assert rows_of(decode(log)) == plain_rows(log)
 
 
-def test_records_with_very_many_and_very_few_headers_stand_together() -> None:
+def test_records_with_very_many_and_very_few_headers_are_stored_together() -> None:
     builder = BatchBuilder()
     for number in range(30):
         headers = [(f"h{index}", b"x" * index) for index in range(400 if number == 17 else number % 4)]
@@ -180,7 +180,7 @@ def test_a_log_that_shows_nothing_gives_no_batch_but_moves_on() -> None:
     assert decoder.next_offset == 42
 
 
-def test_reading_ends_at_the_end_offset_and_says_so() -> None:
+def test_reading_ends_at_the_end_offset_and_reports_that() -> None:
     decoder = ArrowDecoder(TIDES, 0, 15)
     log = flat_log(4, 10, 10)
     rows = sum(batch.num_rows for batch in [*decoder.add(log), *decoder.finish()])

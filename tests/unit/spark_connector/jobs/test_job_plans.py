@@ -80,7 +80,7 @@ class Bucket:
         return dict.fromkeys(partitions, 0 if is_start else self.end)
 
 
-def test_a_run_that_goes_on_offline_knows_that_the_tier_has_less(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_continues_offline_knows_that_the_tier_has_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was read through brokers before, which know of a partition that has no segment yet."""
     monkeypatch.setattr("tidelog.spark_connector.jobs.topic_span.offset_source", lambda _: Bucket(9))
     store = {"rsm.config.storage.backend.class": "filesystem", "rsm.config.storage.root": "."}
@@ -149,7 +149,7 @@ def test_an_archive_keeps_its_beginning() -> None:
 # --- verify -------------------------------------------------------------------------------
 
 
-def test_a_topic_that_was_made_again_does_not_go_on_in_the_archive_of_the_former() -> None:
+def test_a_topic_that_was_recreated_does_not_continue_in_the_archive_of_the_former() -> None:
     require_same_topic(None, UUID(int=5))
     require_same_topic(commit(), UUID(int=5))
     require_same_topic(commit(), None)

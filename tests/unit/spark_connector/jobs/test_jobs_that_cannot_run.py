@@ -98,7 +98,7 @@ def test_a_target_that_is_not_there_or_is_the_topic_itself(cluster: EmbeddedClus
     assert "topic flood would be written to itself" in line
 
 
-def test_a_topic_that_was_made_anew_is_not_taken_for_the_one_that_was_archived(
+def test_a_topic_that_was_recreated_is_not_taken_for_the_one_that_was_archived(
     cluster: EmbeddedCluster,
 ) -> None:
     servers = cluster.bootstrap_servers

@@ -67,7 +67,7 @@ def test_offsets_have_to_be_given_for_just_the_partitions_that_are_read(
         questions(AtOffsets("startingOffsets", {FIRST: 5}), there)
 
 
-def test_a_timestamp_without_a_record_behind_it_says_how_to_go_on() -> None:
+def test_a_timestamp_without_a_record_behind_it_says_how_to_continue() -> None:
     asked = questions(AtTimestamp("startingTimestamp", 9), [FIRST])
     require_match(asked, [])
     with pytest.raises(OptionError, match="tides-0 has no record at or after 9 ms; set starting"):

@@ -149,7 +149,7 @@ def test_an_end_that_is_data_loss_does_not_get_into_the_checkpoint(
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_a_batch_that_is_done_again_does_without_a_topic_that_was_deleted_since_or_says_so(
+def test_a_batch_that_is_repeated_skips_a_topic_that_was_deleted_since_or_reports_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: bool
 ) -> None:
     """Its end is in the checkpoint: tasks would look for the topic, in vain, at every start of the query."""

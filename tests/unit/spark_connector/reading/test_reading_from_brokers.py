@@ -85,7 +85,7 @@ def test_a_batch_that_expands_to_more_than_the_option_allows_is_refused(
         read(options(cluster, topic, **{"kafka.max.decompressed.bytes": "1000"}), one, 0, 300)
 
 
-def test_who_stops_early_leaves_nothing_running(cluster: EmbeddedCluster, topic: str) -> None:
+def test_a_reader_that_stops_early_leaves_nothing_running(cluster: EmbeddedCluster, topic: str) -> None:
     settings = options(cluster, topic, **{"kafka.max.partition.fetch.bytes": "2000"})
     rows = read_range(ReadSettings.of(settings), OffsetRange(TopicPartition(topic, 0), 0, 300))
     assert next(rows).num_rows
@@ -182,7 +182,7 @@ def test_topics_are_found_by_pattern_and_missing_ones_are_named(cluster: Embedde
         asked.partitions(all_must_exist=True)
 
 
-def test_partitions_that_were_deleted_are_told_from_those_that_are_read_no_more(
+def test_deleted_partitions_are_distinguished_from_those_that_are_no_longer_read(
     cluster: EmbeddedCluster, topic: str
 ) -> None:
     there = {TopicPartition(topic, 0), TopicPartition(topic, 1)}

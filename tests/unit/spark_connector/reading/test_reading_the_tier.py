@@ -181,7 +181,7 @@ def test_transactions_are_shown_as_brokers_show_them_also_across_the_border(
         tasks_of(options(cluster, transactions, "offline", endingOffsets=behind, **more))
 
 
-def test_transactions_across_a_border_are_told_also_where_nothing_behind_it_is_stable(
+def test_transactions_across_a_border_are_reported_also_where_nothing_behind_it_is_stable(
     cluster: EmbeddedCluster, topics: TieredTopics
 ) -> None:
     """One ends behind the border, where another is open since: nothing from the border on may be read yet."""
@@ -380,7 +380,7 @@ def test_a_segment_that_is_gone_is_asked_of_brokers_and_then_named(
 
 
 @pytest.mark.parametrize("tier", ["direct", "offline"])
-def test_a_topic_that_was_made_anew_after_it_was_planned_is_not_read_in_its_place(
+def test_a_topic_that_was_recreated_after_it_was_planned_is_not_read_in_its_place(
     cluster: EmbeddedCluster, topics: TieredTopics, tier: str
 ) -> None:
     """Segments are gone, and others of the same name and offsets are there."""

@@ -86,7 +86,7 @@ def test_a_record_over_the_brokers_limit_fails_the_task_with_partition_and_limit
             task.finish()
 
 
-def test_a_failure_is_noticed_while_rows_go_on_coming(cluster: EmbeddedCluster, topic: str) -> None:
+def test_a_failure_is_noticed_while_rows_arrive(cluster: EmbeddedCluster, topic: str) -> None:
     with closing(delivery(cluster, topic).open_task(TASK)) as task:
         task.write(rows([bytes(30_000)]))
         with pytest.raises(SinkError, match="MESSAGE_TOO_LARGE"):

@@ -91,7 +91,7 @@ def test_an_offset_that_is_not_in_the_log_is_not_believed() -> None:
     assert find_cleanable(log, NOW_MS).first_dirty_offset == 1
 
 
-def test_logs_that_are_not_compacted_or_may_be_remote_are_left_alone() -> None:
+def test_logs_that_are_not_compacted_or_may_be_remote_are_unchanged() -> None:
     log = log_with(NOW_MS)
     assert is_cleaned(log)
     log.update_config(replace(COMPACTED, remote_storage_enable=True))

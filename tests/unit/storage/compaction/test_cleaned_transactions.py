@@ -59,6 +59,6 @@ def test_each_of_a_producers_aborted_transactions_counts_by_itself() -> None:
     assert kept == [aborted(1, 4), aborted(10, 12)]
 
 
-def test_an_aborted_transaction_whose_marker_is_gone_ends_where_it_stood() -> None:
+def test_an_aborted_transaction_whose_marker_is_gone_ends_where_it_was() -> None:
     transactions = CleanedTransactions([aborted(1, 4)])
     assert not transactions.saw_data(data(5))

@@ -144,7 +144,7 @@ def test_records_without_a_key_go(log: PartitionLog) -> None:
     assert pairs(log) == [("a", "1"), ("b", "1")]
 
 
-def test_long_keys_are_told_apart(log: PartitionLog) -> None:
+def test_long_keys_are_distinguished(log: PartitionLog) -> None:
     long = "k" * 5000
     append_keyed(log, (long + "1", "1"), (long + "2", "1"), (long + "1", "2"))
     roll(log)
@@ -284,9 +284,7 @@ def test_a_full_disk_does_no_harm(disk: CrashFileSystem, log: PartitionLog) -> N
     assert latest_of(read_log(log)).keys() == {record.key for record in read_log(log)}
 
 
-def test_compaction_that_is_told_to_end_leaves_nothing_behind(
-    disk: CrashFileSystem, log: PartitionLog
-) -> None:
+def test_compaction_that_is_stopped_leaves_nothing_behind(disk: CrashFileSystem, log: PartitionLog) -> None:
     append_keyed(log, ("a", "1"), ("a", "2"))
     append_keyed(log, ("b", "1"))
     roll(log)

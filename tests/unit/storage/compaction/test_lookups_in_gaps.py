@@ -58,7 +58,7 @@ def test_epochs_end_where_they_did(log: PartitionLog) -> None:
     assert log.leader_epochs.end_offset_for(1, log.log_end_offset) == EpochEndOffset(1, 10)
 
 
-def test_appends_go_on_at_the_log_end_when_all_but_the_end_is_compacted_away(log: PartitionLog) -> None:
+def test_appends_continue_at_the_log_end_when_all_but_the_end_is_compacted_away(log: PartitionLog) -> None:
     assert append_keyed(log, ("a", "new"), timestamps=NOW_MS + 99) == 10
     assert log.log_start_offset == 0
 

@@ -188,7 +188,7 @@ def test_a_disk_that_fails_half_way_ends_the_writing(step: str, monkeypatch: pyt
     assert latest_of(read_log(reopened, committed=True)) == EXPECTED
 
 
-def test_a_truncation_lowers_where_compaction_goes_on() -> None:
+def test_a_truncation_lowers_where_compaction_continues() -> None:
     log = fill(CrashFileSystem())
     compact(log)
     assert log.first_dirty_offset == 9

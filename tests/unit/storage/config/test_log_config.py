@@ -151,7 +151,7 @@ def test_values_are_typed_fields() -> None:
     assert config.follower_replication_throttled_replicas == ("*",)
 
 
-def test_values_stand_over_the_given_defaults() -> None:
+def test_values_override_the_given_defaults() -> None:
     defaults = log_config(retention_ms=5, segment_ms=7)
     config = log_config_from({"segment.ms": "9"}, defaults)
     assert (config.retention_ms, config.segment_ms) == (5, 9)

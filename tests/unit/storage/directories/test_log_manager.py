@@ -42,7 +42,7 @@ class TestStartsThatFail:
             raise ValueError("settings that mean nothing")
         return CONFIG
 
-    def test_logs_that_nobody_looked_at_are_not_called_clean_and_keep_their_checkpoints(
+    def test_logs_that_were_not_loaded_are_not_marked_clean_and_keep_their_checkpoints(
         self, disk: CrashFileSystem
     ) -> None:
         manager = started(disk, "/a")
@@ -66,7 +66,7 @@ class TestStartsThatFail:
 class TestPlacement:
     """Where partitions are made and found."""
 
-    def test_a_new_partition_goes_to_the_directory_with_the_fewest(self, disk: CrashFileSystem) -> None:
+    def test_a_new_partition_is_stored_in_the_directory_with_the_fewest(self, disk: CrashFileSystem) -> None:
         manager = started(disk, "/a", "/b", "/c")
         for partition in range(7):
             create(manager, partition=partition)
@@ -119,7 +119,7 @@ class TestPlacement:
         assert found(manager).config is own
         assert found(manager, TopicPartition("other", 0)).config is CONFIG
 
-    def test_the_metadata_log_is_somebody_elses(self, disk: CrashFileSystem) -> None:
+    def test_the_metadata_log_is_not_a_partition_of_the_log_manager(self, disk: CrashFileSystem) -> None:
         disk.makedirs("/a/__cluster_metadata-0")
         assert list(started(disk).logs) == []
 

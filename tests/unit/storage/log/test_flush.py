@@ -96,7 +96,7 @@ def test_a_sealed_segment_waits_to_be_flushed() -> None:
     assert not log.needs_flush(NOW_MS)
 
 
-def test_a_failed_fsync_is_told_and_the_recovery_point_stays() -> None:
+def test_a_failed_fsync_is_reported_and_the_recovery_point_stays() -> None:
     disk = CrashFileSystem()
     log = open_log(disk, SMALL)
     append(log, "x" * 101)
@@ -117,7 +117,7 @@ def test_a_directory_that_was_deleted_meanwhile_needs_no_sync() -> None:
     plan.run()
 
 
-def test_appends_go_on_while_a_plan_runs(tmp_path: Path) -> None:
+def test_appends_continue_while_a_plan_runs(tmp_path: Path) -> None:
     log = open_log(OsFileSystem(), SMALL, directory=str(tmp_path / "events-0"))
     for round_number in range(20):
         plan = log.flush_plan()

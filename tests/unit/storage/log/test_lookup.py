@@ -52,7 +52,7 @@ def test_records_below_the_log_start_are_not_found(log: PartitionLog) -> None:
     assert completed(log.timestamps.first_record_from(0)) == RecordPlace(170, 17, 1)
 
 
-def test_the_largest_timestamp_is_found_wherever_it_stands() -> None:
+def test_the_largest_timestamp_is_found_at_any_position() -> None:
     log = open_log(CrashFileSystem(), SMALL)
     append(log, "a", "b", timestamps=[5, 7], leader_epoch=3)
     assert completed(log.timestamps.newest_record()) == RecordPlace(7, 1, 3)
@@ -82,7 +82,7 @@ def test_timestamps_that_go_back_do_not_hide_records() -> None:
 
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
-def test_records_that_nobody_can_read_answer_as_a_whole_and_hide_no_others(compression: Compression) -> None:
+def test_records_that_cannot_be_read_give_one_result_and_hide_no_others(compression: Compression) -> None:
     log = open_log(CrashFileSystem(), SMALL)
     append(log, "a", timestamps=10)
     nonsense = batch(["b", "c"], timestamps=[20, 30], compression=compression)
@@ -98,7 +98,7 @@ def test_records_that_nobody_can_read_answer_as_a_whole_and_hide_no_others(compr
     assert completed(log.timestamps.first_record_from(31)) is None
 
 
-def test_log_append_time_is_what_counts_where_the_topic_says_so() -> None:
+def test_log_append_time_counts_where_the_topic_config_says_so() -> None:
     log = open_log(CrashFileSystem(), log_config(message_timestamp_type="LogAppendTime"))
     log.append_as_leader(batch(["a", "b"], timestamps=[1, 2]), 0, NOW_MS)
     assert completed(log.timestamps.first_record_from(3)) == RecordPlace(NOW_MS, 0, 0)

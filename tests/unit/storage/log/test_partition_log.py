@@ -56,7 +56,7 @@ def producer_batch(
 class TestAppend:
     """append_as_leader."""
 
-    def test_offsets_follow_each_other_and_stand_in_the_bytes(self, log: PartitionLog) -> None:
+    def test_offsets_follow_each_other_and_are_in_the_bytes(self, log: PartitionLog) -> None:
         assert append(log, "a", "b") == 0
         assert append(log, "c", leader_epoch=4) == 2
         assert log.log_end_offset == 3
@@ -74,7 +74,7 @@ class TestAppend:
         assert (log.segments.active.max_timestamp, info.log_append_time) == (NOW_MS + 3, -1)
         assert (info.log_start_offset, info.size_bytes, info.is_duplicate) == (0, len(data), False)
 
-    def test_log_append_time_is_told(self, disk: CrashFileSystem) -> None:
+    def test_log_append_time_is_reported(self, disk: CrashFileSystem) -> None:
         log = open_log(disk, log_config(message_timestamp_type="LogAppendTime"))
         info = log.append_as_leader(batch(["a"], timestamps=5), 0, NOW_MS + 9)
         assert (log.segments.active.max_timestamp, info.log_append_time) == (NOW_MS + 9, NOW_MS + 9)

@@ -159,7 +159,7 @@ def test_a_reader_at_the_end_of_the_log_costs_no_disk_access(monkeypatch: pytest
     assert calls == []
 
 
-def test_a_reader_that_goes_on_where_it_ended_searches_no_index(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_continues_where_it_ended_searches_no_index(monkeypatch: pytest.MonkeyPatch) -> None:
     log = open_log(CrashFileSystem(), log_config(index_interval_bytes=1_000))
     for _ in range(BOUNDARIES_MAX * 4):
         append(log, "x" * 20)

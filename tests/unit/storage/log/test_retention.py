@@ -44,7 +44,7 @@ def four(timestamps: tuple[int, int, int, int] = (0, 0, 0, 0)) -> list[FakeSegme
     return [FakeSegment(index * 10, 100, timestamp) for index, timestamp in enumerate(timestamps)]
 
 
-def test_nothing_goes_without_limits() -> None:
+def test_nothing_is_deleted_without_limits() -> None:
     assert expired(four(), KEEP_ALL, now_ms=10**15) == []
 
 

@@ -30,7 +30,7 @@ from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.log.truncation import RemoteState
 
 
-def test_an_offset_that_only_remote_storage_has_is_told_apart_from_one_that_nobody_has() -> None:
+def test_an_offset_that_only_remote_storage_has_is_distinguished_from_one_that_does_not_exist() -> None:
     log = three_segments(highest_remote=3)
     log.apply_retention(NOW_MS)
     assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 4, 6)
@@ -112,7 +112,7 @@ def test_a_follower_notes_only_what_it_has_copied_of_what_is_remote() -> None:
     assert log.highest_offset_in_remote_storage == 5
 
 
-def test_a_log_that_is_cut_no_longer_takes_for_remote_what_it_will_write_anew() -> None:
+def test_a_truncated_log_does_not_count_offsets_that_it_writes_again_as_remote() -> None:
     log = three_segments(highest_remote=5)
     log.truncate_to(3, NOW_MS, below_high_watermark=True)
     assert log.highest_offset_in_remote_storage == log.log_end_offset - 1 == 1
@@ -181,7 +181,7 @@ def test_tiering_that_is_switched_off_leaves_the_log_with_its_local_part() -> No
     assert log.apply_retention(NOW_MS) == 0, "nothing is known to be remote"
 
 
-def test_the_active_segment_is_rolled_when_it_is_due_so_that_it_can_be_copied() -> None:
+def test_the_active_segment_is_rolled_after_its_time_so_that_it_can_be_copied() -> None:
     log = tiered_log(replace(TIERED, local_retention_ms=1_000, local_retention_bytes=-1))
     append(log, "a", timestamps=NOW_MS)
     log.remote_border.raise_highest_offset(-1)
@@ -231,7 +231,7 @@ def test_a_cut_below_the_local_part_keeps_what_is_remote() -> None:
     assert values_of(log, 3) == ["c"]
 
 
-def test_a_follower_goes_on_behind_what_is_remote() -> None:
+def test_a_follower_continues_behind_what_is_remote() -> None:
     disk = CrashFileSystem()
     leader = tiered_log()
     for index, epoch in enumerate((0, 2, 5)):

@@ -88,7 +88,7 @@ def test_the_active_segment_never_goes_itself() -> None:
     assert retained(config, highest_remote=39) == ([0, 10, 20], True)
 
 
-def test_kafka_20732_nothing_goes_by_size_or_time_before_it_is_known_what_is_remote() -> None:
+def test_kafka_20732_nothing_is_deleted_by_size_or_time_before_it_is_known_what_is_remote() -> None:
     config = replace(TIERED, local_retention_ms=0, local_retention_bytes=0)
     assert retained(config, highest_remote=39, is_known=False) == ([], False)
     assert retained(config, highest_remote=39, is_known=False, log_start=25, local_start=25) == (

@@ -83,7 +83,7 @@ def test_beyond_the_end_only_an_epoch_without_records_goes(disk: CrashFileSystem
     assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n1\n0 0\n"
 
 
-def test_below_the_first_segment_the_log_starts_anew(disk: CrashFileSystem) -> None:
+def test_below_the_first_segment_the_log_restarts(disk: CrashFileSystem) -> None:
     log = open_log(disk, log_start_offset=100)
     append(log, "a")
     assert log.truncate_to(40, below_high_watermark=True)
@@ -91,7 +91,7 @@ def test_below_the_first_segment_the_log_starts_anew(disk: CrashFileSystem) -> N
     assert append(log, "b") == 40
 
 
-def test_a_log_can_start_anew_anywhere(disk: CrashFileSystem) -> None:
+def test_a_log_can_restart_anywhere(disk: CrashFileSystem) -> None:
     log = filled(disk)
     for offset in (500, 0, 7):
         log.truncate_fully_and_start_at(offset, NOW_MS)

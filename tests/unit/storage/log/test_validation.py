@@ -205,7 +205,7 @@ class TestTimestamps:
     def test_any_age_is_fine_by_default(self) -> None:
         assert validate(batch(["a"], timestamps=0)).header.record_count == 1
 
-    def test_a_record_older_than_the_limit_is_refused_wherever_it_stands(self) -> None:
+    def test_a_record_older_than_the_limit_is_refused_at_any_position(self) -> None:
         old = NOW_MS - 101
         for timestamps in ([old, NOW_MS], [NOW_MS, old], [NOW_MS, old, NOW_MS]):
             data = batch(["x"] * len(timestamps), timestamps=timestamps)
@@ -215,7 +215,7 @@ class TestTimestamps:
     def test_no_timestamp_is_always_fine(self) -> None:
         assert validate(batch(["a"], timestamps=-1), message_timestamp_before_max_ms=0)
 
-    def test_a_largest_timestamp_that_lies_is_put_right_where_records_are_parsed(self) -> None:
+    def test_a_largest_timestamp_that_is_wrong_is_put_right_where_records_are_parsed(self) -> None:
         data = changed(batch(["a"], timestamps=NOW_MS), max_timestamp=NOW_MS + 50)
         records, header = validate(data, message_timestamp_before_max_ms=100)
         assert header.max_timestamp == NOW_MS

@@ -61,7 +61,7 @@ def test_a_snapshot_cut_anywhere_is_found() -> None:
 
 
 @pytest.mark.parametrize("count", [-1, 0, 6, 2**31 - 1])
-def test_a_count_that_lies_is_found_before_anything_is_allocated(count: int) -> None:
+def test_a_count_that_is_wrong_is_found_before_anything_is_allocated(count: int) -> None:
     body = count.to_bytes(4, "big", signed=True) + KAFKAS[10:]
     data = KAFKAS[:2] + crc32c(body).to_bytes(4, "big") + body
     with pytest.raises(CorruptSnapshot, match=f"{count} entries"):

@@ -362,7 +362,7 @@ def test_a_snapshot_is_taken_once_per_offset(log: Log) -> None:
     assert snapshots(log) == [5]
 
 
-def test_a_restart_goes_on_from_the_newest_snapshot(log: Log) -> None:
+def test_a_restart_continues_from_the_newest_snapshot(log: Log) -> None:
     log.data(1, 2, 0, 5, timestamp=10)
     log.data(2, 0, 0, transactional=True, timestamp=11)
     log.marker(3, 4, coordinator_epoch=6, timestamp=12)
@@ -434,7 +434,7 @@ def test_a_damaged_snapshot_is_passed_over(log: Log) -> None:
     assert snapshots(again) == [1]
 
 
-def test_starting_anew_forgets_producers_and_snapshots(log: Log) -> None:
+def test_restarting_forgets_producers_and_snapshots(log: Log) -> None:
     log.data(1, 0, 0, transactional=True)
     log.producers.take_snapshot()
     log.producers.truncate_fully_and_start_at(500)

@@ -61,7 +61,7 @@ def test_a_verified_batch_opens_the_transaction_and_those_behind_it_need_nothing
     assert partition.append(NO_VERIFICATION, 1).first_offset == 1
 
 
-def test_a_batch_that_nobody_verified_is_refused(partition: Partition) -> None:
+def test_a_batch_that_was_not_verified_is_refused(partition: Partition) -> None:
     with refused(ErrorCode.INVALID_TXN_STATE):
         partition.append(NO_VERIFICATION)
     assert partition.log.log_end_offset == 0
@@ -168,7 +168,7 @@ def test_a_repeated_batch_of_an_ended_transaction_is_answered_as_the_duplicate_i
     assert (again.is_duplicate, again.first_offset) == (True, 0)
 
 
-def test_a_batch_of_a_replaced_producer_hears_of_its_epoch_first(partition: Partition) -> None:
+def test_a_batch_of_a_replaced_producer_learns_of_its_epoch_first(partition: Partition) -> None:
     partition.end(epoch=3)
     with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
         partition.append(NO_VERIFICATION, epoch=2)

@@ -109,7 +109,7 @@ def test_indexes_that_are_in_place_before_their_log_stay(disk: CrashFileSystem) 
     assert before and disk.exists(path_of(0, ".log"))
 
 
-def test_files_of_other_kinds_are_left_alone(disk: CrashFileSystem) -> None:
+def test_files_of_other_kinds_are_unchanged(disk: CrashFileSystem) -> None:
     disk.makedirs(DIRECTORY)
     names = [
         "00000000000000000000-0000000000.checkpoint.deleted",

@@ -261,7 +261,7 @@ def test_a_damaged_or_empty_epoch_checkpoint_is_rebuilt_from_the_log(
     assert reopened.leader_epochs.entries == [EpochEntry(1, 0), EpochEntry(4, 1)]
 
 
-def test_a_log_that_ends_before_its_start_starts_anew_there(
+def test_a_log_that_ends_before_its_start_restarts_there(
     disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = filled(disk)

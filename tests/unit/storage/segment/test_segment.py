@@ -124,7 +124,7 @@ def test_a_reopened_segment_knows_what_it_holds(disk: CrashFileSystem, segment: 
     check_indexes(again, is_sealed=True)
 
 
-def test_the_clock_stands_in_for_timestamps_that_are_missing(segment: LogSegment) -> None:
+def test_the_clock_replaces_missing_timestamps(segment: LogSegment) -> None:
     assert segment.waited_ms(12, 999) == 7
     add(segment, (100, 1, -1))
     assert segment.waited_ms(12, 999) == 7

@@ -226,7 +226,7 @@ async def test_a_topic_follows_what_is_set_for_all_brokers_and_for_one() -> None
 
 
 @on_both_loops
-async def test_only_the_keys_that_are_asked_for_are_told() -> None:
+async def test_only_the_keys_that_are_asked_for_are_reported() -> None:
     async with admin() as node:
         result = node.describe(2, "orders", "retention.ms", "nonsense")
         assert [entry.name for entry in result.configs] == ["retention.ms"]
@@ -252,7 +252,7 @@ async def test_versions_tell_what_they_know(version: int) -> None:
 
 
 @on_both_loops
-async def test_documentation_is_told_only_when_asked_for() -> None:
+async def test_documentation_is_returned_only_on_request() -> None:
     async with admin() as node:
         assert node.entry(2, "orders", "retention.ms").documentation is None
         for result in (
@@ -282,7 +282,7 @@ async def test_a_broker_describes_itself() -> None:
 
 
 @on_both_loops
-async def test_secrets_and_keys_that_nobody_knows_are_not_shown() -> None:
+async def test_secrets_and_unknown_keys_are_not_shown() -> None:
     async with admin() as node:
         for key in ("sasl.jaas.config", "my.own.key"):
             entry = node.entry(4, "1", key)
@@ -292,7 +292,7 @@ async def test_secrets_and_keys_that_nobody_knows_are_not_shown() -> None:
 
 
 @on_both_loops
-async def test_what_is_set_for_all_brokers_is_told_under_no_name() -> None:
+async def test_what_is_set_for_all_brokers_is_reported_under_no_name() -> None:
     async with admin() as node:
         await node.change(4, "", ("log.cleaner.threads", SET, "2"), ("custom", SET, "x"))
         entries = {entry.name: (entry.value, entry.config_source) for entry in node.describe(4, "").configs}
@@ -304,7 +304,7 @@ async def test_what_is_set_for_all_brokers_is_told_under_no_name() -> None:
 
 
 @on_both_loops
-async def test_a_group_is_told_its_own_and_the_brokers_values() -> None:
+async def test_a_group_has_its_own_values_and_those_of_the_broker() -> None:
     async with admin() as node:
         assert (
             await node.change(32, "readers", ("consumer.session.timeout.ms", SET, "50000")) is ErrorCode.NONE

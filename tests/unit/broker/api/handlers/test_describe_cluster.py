@@ -54,7 +54,7 @@ def test_the_cluster_is_its_living_brokers(version: int) -> None:
     assert (response.error_code, response.error_message) == (0, None)
 
 
-def test_fenced_brokers_are_told_when_asked_for() -> None:
+def test_fenced_brokers_are_returned_on_request() -> None:
     response = cluster(2, include_fenced_brokers=True)
     assert [(broker.broker_id, broker.is_fenced) for broker in response.brokers] == [
         (1, False),
@@ -63,7 +63,7 @@ def test_fenced_brokers_are_told_when_asked_for() -> None:
     ]
 
 
-def test_operations_on_the_cluster_are_told_when_asked_for() -> None:
+def test_operations_on_the_cluster_are_returned_on_request() -> None:
     assert cluster(1, include_cluster_authorized_operations=True).cluster_authorized_operations == 8096
 
 

@@ -321,7 +321,7 @@ def test_acks_all_waits_no_longer_than_asked_for() -> None:
     assert produced(waiting).error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_acks_all_hears_that_the_isr_became_too_small_meanwhile() -> None:
+def test_acks_all_learns_that_the_isr_became_too_small_meanwhile() -> None:
     cluster = Cluster(isr=(1, 2), min_isr=2)
     waiting = cluster.produce("a")
     cluster.change(isr=(1,))
@@ -334,7 +334,7 @@ def test_acks_all_hears_that_the_isr_became_too_small_meanwhile() -> None:
     assert produced(waiting).error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_leadership_that_is_lost_while_a_produce_waits_is_told_with_the_new_leader() -> None:
+def test_leadership_that_is_lost_while_a_produce_waits_is_reported_with_the_new_leader() -> None:
     cluster = Cluster()
     waiting = cluster.produce("a")
     cluster.change(leader=SECOND)
@@ -429,7 +429,7 @@ def test_kip_951_a_follower_names_the_leader_to_producers(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [12, 15, 16])
-def test_kip_951_a_fenced_reader_is_told_the_leader(version: int) -> None:
+def test_kip_951_a_fenced_reader_receives_the_leader(version: int) -> None:
     cluster = Cluster(leader=THIRD)
     request = cluster.fetch(0, epoch=2, version=version)
     answer = fetched(request)
@@ -527,7 +527,7 @@ def test_kip_207_offsets_are_listed_by_the_leader_once_it_knows_the_high_waterma
     assert list_latest(cluster) == (0, 1)
 
 
-def test_the_end_of_an_epoch_is_told_by_the_leader_only() -> None:
+def test_the_end_of_an_epoch_is_reported_by_the_leader_only() -> None:
     cluster = Cluster(leader=SECOND)
     asked = OffsetForLeaderPartition(partition=0, current_leader_epoch=3, leader_epoch=3)
     request = OffsetForLeaderEpochRequest(topics=(OffsetForLeaderTopic(topic="t", partitions=(asked,)),))
@@ -590,7 +590,7 @@ async def test_deleting_records_of_a_partition_named_a_thousand_times_waits_and_
     assert [each.error_code for each in topic.partitions] == [ErrorCode.REQUEST_TIMED_OUT]
 
 
-async def test_deleting_records_waits_no_longer_for_a_client_that_has_gone() -> None:
+async def test_deleting_records_waits_no_longer_for_a_client_that_has_disconnected() -> None:
     cluster = Cluster(isr=(1, 2))
     cluster.append("a", "b")
     cluster.fetch(2, broker=SECOND)

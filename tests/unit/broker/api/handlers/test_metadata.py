@@ -108,7 +108,7 @@ def test_null_means_all_topics(version: int) -> None:
     assert {topic.name for topic in response.topics if topic.is_internal} == {"__consumer_offsets"}
 
 
-def test_a_topic_that_is_not_there_is_told_by_its_name() -> None:
+def test_a_topic_that_is_not_there_is_reported_by_its_name() -> None:
     response = ask(
         12, "nowhere", "bad name", "__transaction_state", "orders", allow_auto_topic_creation=False
     )
@@ -146,7 +146,7 @@ def test_asking_for_all_topics_creates_none() -> None:
     assert creation.asked == []
 
 
-def test_a_topic_that_is_asked_for_twice_is_told_once() -> None:
+def test_a_topic_that_is_asked_for_twice_is_reported_once() -> None:
     assert len(ask(12, "orders", "orders").topics) == 1
 
 
@@ -181,7 +181,7 @@ def test_a_topic_with_neither_name_nor_id_is_refused(version: int) -> None:
     assert response.error_code == (ErrorCode.INVALID_REQUEST if version >= 13 else 0)
 
 
-def test_authorized_operations_are_told_when_asked_for() -> None:
+def test_authorized_operations_are_returned_on_request() -> None:
     flags: dict[str, Any] = {
         "include_topic_authorized_operations": True,
         "include_cluster_authorized_operations": True,
@@ -222,7 +222,7 @@ def test_a_leader_without_the_clients_listener_cannot_be_told(version: int, code
     assert {partition.error_code for partition in response.topics[0].partitions} == {code}
 
 
-def test_a_partition_without_a_leader_is_told_so() -> None:
+def test_a_partition_without_a_leader_has_an_error() -> None:
     image = after(PartitionChangeRecord(topic_id=ORDERS, partition_id=0, leader=-1))
     partition = ask(12, "orders", image=image).topics[0].partitions[0]
     assert (partition.error_code, partition.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
@@ -262,7 +262,7 @@ def test_a_replica_in_a_directory_that_failed_is_offline() -> None:
     assert told.offline_replicas == (broker,)
 
 
-def test_any_living_broker_stands_for_the_controller() -> None:
+def test_any_living_broker_represents_the_controller() -> None:
     image = after(FenceBrokerRecord(id=1, epoch=101))
     assert ask(12, image=image).controller_id == 2
     assert ask(12, image=image_with_brokers()).controller_id == -1

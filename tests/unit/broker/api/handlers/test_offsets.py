@@ -139,9 +139,7 @@ def test_an_open_transaction_hides_the_end_from_readers_of_committed_data(replic
 
 
 @pytest.mark.parametrize("replica_id", [-2, 7])
-def test_the_debugging_replica_and_followers_are_told_the_log_end(
-    replicas: Replicas, replica_id: int
-) -> None:
+def test_the_debugging_replica_and_followers_receive_the_log_end(replicas: Replicas, replica_id: int) -> None:
     partition = replicas.manager.partition(TopicPartition("t", 0))
     open_batch = batch(["x"], producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
     partition.append(open_batch, 1, NOW_MS)
@@ -174,7 +172,7 @@ def end_of_epoch(replicas: Replicas, epoch: int, current: int = -1, partition: i
     )
 
 
-def test_the_end_of_an_epoch_is_told_and_an_unknown_one_is_minus_one(replicas: Replicas) -> None:
+def test_the_end_of_an_epoch_is_reported_and_an_unknown_one_is_minus_one(replicas: Replicas) -> None:
     assert (end_of_epoch(replicas, 3).leader_epoch, end_of_epoch(replicas, 3).end_offset) == (3, 3)
     assert (end_of_epoch(replicas, 7).leader_epoch, end_of_epoch(replicas, 7).end_offset) == (-1, -1)
     assert end_of_epoch(replicas, 3, current=2).error_code == ErrorCode.FENCED_LEADER_EPOCH
@@ -230,14 +228,14 @@ def test_log_dirs_list_all_partitions_or_those_asked_for(replicas: Replicas) -> 
     assert [p.partition_index for p in one.topics[0].partitions] == [1]
 
 
-def test_kip_1066_a_cordoned_log_dir_says_so(replicas: Replicas) -> None:
+def test_kip_1066_a_cordoned_log_dir_reports_it(replicas: Replicas) -> None:
     handler = DescribeLogDirsHandler(replicas.logs)
     assert not completed(handler.handle(context(5), DescribeLogDirsRequest())).results[0].is_cordoned
     replicas.logs.cordoned = frozenset({"/data"})
     assert completed(handler.handle(context(5), DescribeLogDirsRequest())).results[0].is_cordoned
 
 
-def test_an_offline_log_dir_says_so(replicas: Replicas) -> None:
+def test_an_offline_log_dir_reports_it(replicas: Replicas) -> None:
     replicas.logs.directories.take_offline(replicas.logs.directories[0], "the disk is gone")
     (answer,) = completed(
         DescribeLogDirsHandler(replicas.logs).handle(context(4), DescribeLogDirsRequest())

@@ -322,7 +322,7 @@ def test_a_fetch_waits_no_longer_than_it_asked_to(broker: Broker) -> None:
     assert partition.error_code == 0
 
 
-def test_a_fetch_whose_reader_has_gone_waits_no_longer(broker: Broker) -> None:
+def test_a_fetch_whose_reader_has_disconnected_waits_no_longer(broker: Broker) -> None:
     request = broker.fetch(at(0), max_wait_ms=2**31 - 1)
     assert broker.fetches.delayed_count == 1
     assert request.on_abandoned is not None
@@ -519,14 +519,14 @@ def test_old_and_unknown_leader_epochs_are_fenced(broker: Broker) -> None:
     }
 
 
-def test_a_reader_whose_last_epoch_ended_earlier_is_told_where(broker: Broker) -> None:
+def test_a_reader_whose_last_epoch_ended_earlier_gets_the_end(broker: Broker) -> None:
     broker.produce(batch(b"a", b"b"))
     ahead = replace(at(2), last_fetched_epoch=0, fetch_offset=9)
     (partition,) = fetched(broker.fetch(ahead))
     assert (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset) == (0, 2)
 
 
-def test_somebody_who_claims_to_be_a_follower_is_refused(broker: Broker) -> None:
+def test_a_client_that_claims_to_be_a_follower_is_refused(broker: Broker) -> None:
     """CVE-2018-1288: a replica id must not open what lies above the high watermark."""
     broker.produce(batch(b"a"))
     (partition,) = fetched(broker.fetch(at(0), replica_id=5))
@@ -542,7 +542,7 @@ def test_read_committed_gets_a_list_of_aborted_transactions_and_read_uncommitted
     assert fetched(broker.fetch(at(0), isolation_level=0))[0].aborted_transactions is None
 
 
-def test_read_committed_is_told_only_of_the_aborts_that_touch_what_it_reads(broker: Broker) -> None:
+def test_read_committed_gets_only_the_aborts_of_the_records_that_it_reads(broker: Broker) -> None:
     log = broker.replicas.manager.partition(TopicPartition("t", 0)).log
     for producer_id in range(1, 4):
         append(log, "undone", producer_id=producer_id, base_sequence=0, is_transactional=True)

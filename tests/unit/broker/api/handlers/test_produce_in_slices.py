@@ -239,7 +239,7 @@ async def test_a_sequence_that_another_connection_has_used_meanwhile_is_a_duplic
     assert broker.log("t").log_end_offset == MANY
 
 
-async def test_when_the_client_goes_away_no_further_partition_gets_its_records(broker: Broker) -> None:
+async def test_when_the_client_disconnects_no_further_partition_gets_its_records(broker: Broker) -> None:
     broker.replicas.create("t", 50)
     request = broker.produce(*(("t", index, batch()) for index in range(50)))
     # One turn at a time: a pause could be long enough for all slices.
@@ -257,7 +257,7 @@ async def test_when_the_client_goes_away_no_further_partition_gets_its_records(b
     assert broker.slices.pending == 0
 
 
-async def test_when_the_client_goes_away_its_batch_is_not_looked_into_further(broker: Broker) -> None:
+async def test_when_the_client_disconnects_its_batch_is_not_validated_further(broker: Broker) -> None:
     broker.replicas.create("t", cleanup_policy="compact")
     request = broker.produce(("t", 0, batch(MANY)))
     request.abandon()

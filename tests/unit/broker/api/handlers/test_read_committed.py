@@ -49,7 +49,7 @@ def stable_end(node: TransactionalNode) -> int:
     return immediate(response).topics[0].partitions[0].offset
 
 
-async def test_the_end_of_a_transaction_wakes_those_who_wait_for_it() -> None:
+async def test_the_end_of_a_transaction_completes_the_requests_that_wait_for_it() -> None:
     node = await TransactionalNode().started()
     await node.produced()
     waiting = node.fetch(max_wait_ms=WAIT_MS)

@@ -262,7 +262,7 @@ async def test_remote_storage_is_waited_for_also_by_a_fetch_that_would_not_wait(
     assert partitions_of(request)[0].records
 
 
-async def test_a_client_that_goes_away_stops_the_read() -> None:
+async def test_a_client_that_disconnects_stops_the_read() -> None:
     broker = TieredBroker()
     request = broker.fetch(0)
     assert request.on_abandoned is not None
@@ -369,7 +369,7 @@ async def test_leadership_that_moves_during_the_read_is_the_answer() -> None:
     assert (answer.error_code, bool(answer.records)) == (ErrorCode.FENCED_LEADER_EPOCH, False)
 
 
-async def test_a_follower_is_told_that_its_offset_has_moved_with_the_offsets_of_the_log() -> None:
+async def test_a_follower_learns_that_its_offset_has_moved_with_the_offsets_of_the_log() -> None:
     broker = TieredBroker()
     request = broker.fetch(1, replica_id=2)
     (answer,) = partitions_of(request)
@@ -388,7 +388,7 @@ async def test_a_follower_below_the_log_start_is_out_of_range() -> None:
     assert code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
 
 
-async def test_a_follower_whose_epoch_diverges_below_the_local_start_hears_where() -> None:
+async def test_a_follower_whose_epoch_diverges_below_the_local_start_gets_the_offset() -> None:
     broker = TieredBroker()
     log = broker.partition().log
     log.note_leader_epoch(7, log.log_end_offset)
@@ -451,7 +451,7 @@ async def test_without_remote_storage_on_this_node_the_offset_is_out_of_range() 
 
 
 @pytest.mark.parametrize("isolation_level", [0, 1])
-async def test_kafka_15388_a_reader_in_a_gap_at_the_end_of_what_is_remote_goes_on_locally(
+async def test_kafka_15388_a_reader_in_a_gap_at_the_end_of_what_is_remote_continues_locally(
     isolation_level: int,
 ) -> None:
     """The topic was compacted before it was tiered: its last remote segment ends with offsets that went."""

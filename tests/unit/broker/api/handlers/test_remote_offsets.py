@@ -233,7 +233,7 @@ async def test_a_search_that_takes_too_long_is_timed_out_and_ended(timeout_ms: i
     assert outcome.cancelled()
 
 
-async def test_a_search_for_a_client_that_has_gone_is_ended() -> None:
+async def test_a_search_for_a_client_that_has_disconnected_is_ended() -> None:
     border = Border()
     response = border.ask(5, timeout_ms=2**31 - 1)
     ((_, outcome),) = await searched(border)

@@ -93,7 +93,7 @@ async def test_what_the_coordinator_does_not_know_is_refused_where_it_is_not_kno
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, 11, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
     ],
 )
-async def test_producers_hear_what_they_can_act_on(
+async def test_producers_learn_what_they_can_act_on(
     node: TransactionalNode, said: ErrorCode, version: int, told: ErrorCode
 ) -> None:
     node.coordinator.refusals = {T0: said}
@@ -125,7 +125,7 @@ async def test_a_partition_that_the_coordinator_could_not_add_takes_no_records(
     assert node.values() == []
 
 
-async def test_without_a_coordinator_nobody_is_asked(node: TransactionalNode) -> None:
+async def test_without_a_coordinator_no_request_is_sent(node: TransactionalNode) -> None:
     node.replicas.register(2, fenced=True)
     assert await node.produced() is ErrorCode.NOT_ENOUGH_REPLICAS
     assert node.coordinator.asked == []
@@ -151,7 +151,7 @@ async def test_while_the_last_transaction_ends_the_partition_is_asked_for_again(
     assert len(node.coordinator.asked) > 1
 
 
-async def test_a_last_transaction_that_does_not_end_is_told_when_the_time_is_over(
+async def test_a_last_transaction_that_does_not_end_is_reported_when_the_time_has_expired(
     node: TransactionalNode,
 ) -> None:
     node.use(VerificationSettings(is_enabled=True, retry_backoff_ms=0, retry_backoff_max_ms=0))
@@ -159,7 +159,7 @@ async def test_a_last_transaction_that_does_not_end_is_told_when_the_time_is_ove
     assert await node.produced(version=ADDS_PARTITIONS_VERSION) is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
-async def test_verification_can_be_switched_off_for_those_who_add_partitions_themselves(
+async def test_verification_can_be_disabled_for_clients_that_add_partitions_themselves(
     node: TransactionalNode,
 ) -> None:
     node.use(VerificationSettings(is_enabled=False, retry_backoff_ms=0, retry_backoff_max_ms=0))
@@ -234,7 +234,7 @@ async def test_a_topic_that_comes_during_the_verification_of_others_was_not_veri
     assert errors == {t_id: ErrorCode.NONE, new_id: ErrorCode.UNKNOWN_TOPIC_ID}
 
 
-async def test_kafka_14402_a_batch_that_is_late_does_not_open_a_transaction_that_nobody_ends(
+async def test_kafka_14402_a_late_batch_does_not_open_a_transaction_that_never_ends(
     node: TransactionalNode,
 ) -> None:
     node.coordinator.gate = asyncio.Event()

@@ -142,7 +142,7 @@ async def test_a_generation_that_is_not_the_groups_is_refused(node: Transactiona
     ("version", "told"),
     [(1, ErrorCode.COORDINATOR_NOT_AVAILABLE), (2, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)],
 )
-async def test_kafka_7296_old_producers_do_not_hear_that_groups_are_loading(
+async def test_kafka_7296_old_producers_do_not_learn_that_groups_are_loading(
     node: TransactionalNode, version: int, told: ErrorCode
 ) -> None:
     node.groups.on_resignation(0)

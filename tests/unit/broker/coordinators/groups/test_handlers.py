@@ -300,7 +300,7 @@ async def test_offsets_are_committed_in_every_version_for_partitions_that_exist(
     assert found.partitions[0].committed_leader_epoch == (3 if version >= 6 else -1)
 
 
-async def test_an_error_of_the_whole_commit_stands_at_every_partition_that_exists(broker: Broker) -> None:
+async def test_an_error_of_the_whole_commit_is_set_for_every_partition_that_exists(broker: Broker) -> None:
     request = commit_request(9, ("t", TOPIC_ID, 0), ("u", UNKNOWN_ID, 0))
     answer = await broker.ask(replace(request, generation_id_or_member_epoch=3, member_id="m"), 9)
     errors = [partition.error_code for topic in answer.topics for partition in topic.partitions]
@@ -389,7 +389,7 @@ async def test_a_topic_id_that_is_unknown_is_answered_for_each_of_its_partitions
     ] == [(UNKNOWN_ID, ErrorCode.UNKNOWN_TOPIC_ID, -1), (TOPIC_ID, 0, 5)]
 
 
-async def test_an_offset_of_a_topic_that_was_made_anew_is_not_told_by_id(broker: Broker) -> None:
+async def test_an_offset_of_a_topic_that_was_recreated_is_not_returned_by_id(broker: Broker) -> None:
     await broker.ask(commit_request(9, ("t", TOPIC_ID, 0)), 9)
     new_id = UUID(int=99)
     broker.image = replayed([broker_registration_record(1), *topic("t", new_id, 2)])
@@ -400,7 +400,7 @@ async def test_an_offset_of_a_topic_that_was_made_anew_is_not_told_by_id(broker:
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-async def test_an_offset_of_a_topic_that_was_made_anew_is_not_told_by_name(
+async def test_an_offset_of_a_topic_that_was_recreated_is_not_returned_by_name(
     broker: Broker, version: int
 ) -> None:
     """No coordinator could forget the old topic's offsets as it went; who reads the new one skips nothing."""
@@ -525,7 +525,7 @@ async def test_a_partition_without_a_living_leader_has_no_coordinator(broker: Br
 
 
 @pytest.mark.parametrize(("version", "key_type"), [(5, 2), (6, 2), (4, 1), (3, 1), (4, 9)])
-async def test_key_types_that_nobody_looks_after_are_invalid(
+async def test_key_types_without_a_coordinator_are_invalid(
     broker: Broker, version: int, key_type: int
 ) -> None:
     answer = await broker.ask(find_request(version, key_type), version)

@@ -11,7 +11,7 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.steps import completed
 
 
-def test_the_first_member_is_given_an_id_and_leads_when_the_initial_delay_is_over() -> None:
+def test_the_first_member_is_given_an_id_and_leads_when_the_initial_delay_has_expired() -> None:
     bench = GroupBench()
     first = bench.join()
     assert (first.error, first.got.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "c-1")
@@ -36,7 +36,7 @@ def test_a_member_of_an_old_version_joins_without_being_sent_back_for_an_id() ->
     assert (join.error, join.got.member_id) == (ErrorCode.NONE, "c-1")
 
 
-def test_only_the_leader_learns_who_the_others_are() -> None:
+def test_only_the_leader_gets_the_list_of_members() -> None:
     bench = GroupBench()
     _, leader = bench.come_in()
     _, follower = bench.come_in()
@@ -188,7 +188,7 @@ def test_a_group_needs_an_id() -> None:
     assert GroupBench().join("").error is ErrorCode.INVALID_GROUP_ID
 
 
-def test_a_member_id_that_nobody_gave_out_is_unknown() -> None:
+def test_a_member_id_that_was_not_assigned_is_unknown() -> None:
     bench = GroupBench()
     assert bench.join(member_id="invented").error is ErrorCode.UNKNOWN_MEMBER_ID
     bench.stable_group(1)

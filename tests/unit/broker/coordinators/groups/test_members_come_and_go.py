@@ -123,7 +123,7 @@ def test_each_member_of_a_leave_request_is_answered_by_itself() -> None:
     assert bench.heartbeat(two, 1) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_leave_that_names_nobody_known_changes_nothing() -> None:
+def test_a_leave_of_unknown_members_changes_nothing() -> None:
     bench = GroupBench()
     bench.stable_group(1)
     bench.leave(("stranger", None))
@@ -142,7 +142,7 @@ def test_old_versions_have_the_one_members_error_at_the_top(version: int) -> Non
     assert bench.state() == "Empty"
 
 
-def test_whoever_waits_is_sent_away_when_the_partition_moves() -> None:
+def test_waiting_requests_get_an_error_when_the_partition_moves() -> None:
     bench = GroupBench()
     one, two = bench.stable_group(2)
     _, new = bench.come_in()

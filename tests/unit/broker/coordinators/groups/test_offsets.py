@@ -138,7 +138,7 @@ def test_a_member_of_an_unknown_group_cannot_commit(version: int, error: ErrorCo
     assert bench.commit({("t", 0): 1}, member_id="m", generation=1, version=version) == [error]
 
 
-def test_anybody_may_commit_for_a_group_whose_members_have_all_left() -> None:
+def test_any_client_may_commit_for_a_group_without_members() -> None:
     bench = GroupBench()
     (one,) = bench.stable_group(1)
     bench.leave((one, None))
@@ -176,7 +176,7 @@ def test_an_offset_is_seen_when_it_is_committed_in_the_log_and_not_before() -> N
     assert bench.offsets() == {("t", 0): 3, ("t", 1): 4}
 
 
-def test_offsets_of_topics_that_nobody_consumes_are_deleted() -> None:
+def test_offsets_of_topics_without_a_consumer_are_deleted() -> None:
     bench = GroupBench()
     (one,) = bench.stable_group(1, protocols=[("range", subscription("t"))])
     bench.commit({("t", 0): 1, ("u", 0): 2}, member_id=one, generation=1)

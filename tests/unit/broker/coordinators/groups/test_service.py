@@ -211,7 +211,7 @@ async def test_requests_are_refused_before_the_start_and_after_the_stop() -> Non
         await bench.service.stop()
 
 
-async def test_while_a_partition_is_loading_clients_are_told_to_wait_and_heartbeats_are_fine() -> None:
+async def test_while_a_partition_is_loading_clients_are_asked_to_wait_and_heartbeats_are_fine() -> None:
     bench = Bench()
     await bench.serving()
     bench.log.read_gate = asyncio.Event()
@@ -247,7 +247,7 @@ async def test_a_partition_that_moves_away_while_loading_is_not_served() -> None
     await bench.service.stop()
 
 
-async def test_leadership_that_is_told_twice_changes_nothing(bench: Bench) -> None:
+async def test_leadership_that_is_reported_twice_changes_nothing(bench: Bench) -> None:
     member_id = await bench.stable_member()
     bench.service.on_leadership(0)
     await bench.settle()
@@ -592,7 +592,7 @@ async def test_joins_that_wait_at_a_coordinator_whose_disk_fails_are_sent_away_a
     assert await bench.fetch() == (-1, ErrorCode.NOT_COORDINATOR)
 
 
-async def test_a_new_member_whose_client_goes_before_it_has_joined_is_dropped_at_once() -> None:
+async def test_a_new_member_whose_client_disconnects_before_it_has_joined_is_dropped_at_once() -> None:
     """What it says about itself once stayed in memory until its session ended."""
     bench = await Bench().serving(0)
     gone, stays = asyncio.ensure_future(bench.join()), asyncio.ensure_future(bench.join())
@@ -608,7 +608,7 @@ async def test_a_new_member_whose_client_goes_before_it_has_joined_is_dropped_at
     assert (joined.error_code, len(joined.members)) == (0, 1)
 
 
-async def test_a_member_that_has_taken_part_keeps_its_place_when_its_client_goes_while_it_joins_again() -> (
+async def test_a_member_that_has_taken_part_keeps_its_place_when_its_client_disconnects_while_it_joins_again() -> (
     None
 ):
     bench = await Bench().serving(0)

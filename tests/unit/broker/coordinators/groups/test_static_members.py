@@ -36,7 +36,7 @@ def test_a_follower_that_restarts_gets_its_assignment_back_without_a_rebalance()
     assert bench.heartbeat(ids["a"], 1) is ErrorCode.NONE
 
 
-def test_a_leader_that_restarts_is_told_to_skip_the_assignment() -> None:
+def test_a_leader_that_restarts_is_asked_to_skip_the_assignment() -> None:
     bench = GroupBench()
     ids = stable(bench, "a", "b")
     back = bench.join(instance="a", version=9)
@@ -45,7 +45,7 @@ def test_a_leader_that_restarts_is_told_to_skip_the_assignment() -> None:
     assert {m.member_id for m in back.got.members} == {back.got.member_id, ids["b"]}
 
 
-def test_a_leader_of_an_old_version_that_restarts_is_told_that_its_old_self_leads() -> None:
+def test_a_leader_of_an_old_version_that_restarts_learns_that_its_old_self_leads() -> None:
     bench = GroupBench()
     ids = stable(bench, "a", "b")
     back = bench.join(instance="a", version=8)
@@ -135,7 +135,7 @@ def test_a_static_member_that_does_not_join_again_stays_until_its_session_ends()
     assert bench.heartbeat(ids["b"], 2, instance="b") is ErrorCode.NONE
 
 
-def test_a_rebalance_that_nobody_joins_goes_on_while_static_members_have_their_sessions() -> None:
+def test_a_rebalance_that_no_member_joins_continues_while_static_members_have_their_sessions() -> None:
     bench = GroupBench()
     ids = stable(bench, "a", "b", session_ms=60_000, rebalance_ms=10_000)
     newcomer, join = bench.come_in(session_ms=6_000, rebalance_ms=10_000)

@@ -88,7 +88,7 @@ def test_an_assignment_that_is_committed_after_the_next_rebalance_began_is_void(
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_when_the_assignment_cannot_be_written_all_are_told_and_join_again(
+def test_when_the_assignment_cannot_be_written_all_members_get_an_error_and_join_again(
     append_error: ErrorCode, told: ErrorCode
 ) -> None:
     bench = GroupBench()
@@ -160,7 +160,7 @@ def test_a_member_that_leaves_while_its_sync_waits_gets_an_answer() -> None:
     assert waiting.error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_follower_that_joins_again_unchanged_hears_the_current_generation() -> None:
+def test_a_follower_that_joins_again_unchanged_receives_the_current_generation() -> None:
     bench = GroupBench()
     one, two = joined(bench)
     lost = bench.join(member_id=two)

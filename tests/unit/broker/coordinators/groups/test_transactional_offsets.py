@@ -221,7 +221,7 @@ def test_producers_from_before_kip_447_say_nothing_and_may_commit(has_members: b
     assert bench.commit_in_transaction() is ErrorCode.NONE
 
 
-def test_a_group_that_nobody_knows_has_no_generations() -> None:
+def test_an_unknown_group_has_no_generations() -> None:
     bench = Transactions()
     assert bench.commit_in_transaction(member_id="m", generation=3) is ErrorCode.ILLEGAL_GENERATION
     assert bench.commit_in_transaction() is ErrorCode.NONE

@@ -29,7 +29,7 @@ def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 @settings(max_examples=300, deadline=None)
 @given(st.recursive(ATOMS, grown, max_leaves=6), st.text("ab1.-é", max_size=6))
-def test_a_text_matches_when_python_says_so(pattern: str, text: str) -> None:
+def test_a_text_matches_when_it_matches_in_python(pattern: str, text: str) -> None:
     expected = re.fullmatch(pattern, text, re.ASCII) is not None
     assert RegularExpression(pattern).matches(text) == expected
 

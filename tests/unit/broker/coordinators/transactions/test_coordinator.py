@@ -53,7 +53,7 @@ def test_a_transaction_is_complete_when_every_partition_has_its_marker() -> None
     assert not bench.metadata.partitions
 
 
-def test_markers_that_are_told_of_twice_complete_the_transaction_once() -> None:
+def test_markers_that_are_reported_twice_complete_the_transaction_once() -> None:
     bench = ongoing()
     bench.end((7, 3), True)
     bench.holds_commits = True
@@ -140,7 +140,7 @@ def test_a_commit_that_was_not_answered_is_answered_by_the_new_coordinator() -> 
     assert bench.end((7, 3), True) == (7, 4)
 
 
-def test_a_transaction_whose_time_is_over_is_aborted_and_its_producer_fenced() -> None:
+def test_a_transaction_whose_time_has_expired_is_aborted_and_its_producer_fenced() -> None:
     bench = ongoing()
     bench.now_ms += TIMEOUT_MS
     bench.look_for_timeouts()
@@ -209,7 +209,7 @@ STATES_WITHOUT = sorted(STATES_WITHOUT_TRANSACTION, key=lambda state: state.stat
 
 
 @pytest.mark.parametrize("state", STATES_WITHOUT)
-def test_an_id_that_nobody_uses_expires(state: TransactionState) -> None:
+def test_an_unused_id_expires(state: TransactionState) -> None:
     bench = TransactionBench(transaction_config(transactional_id_expiration_ms=1_000))
     bench.put(state=state)
     bench.start()

@@ -34,7 +34,7 @@ def test_a_second_producer_gets_the_next_epoch_and_fences_the_first(state: Trans
 
 
 @pytest.mark.parametrize("state", STATES_WITHOUT_TRANSACTION)
-def test_a_producer_that_goes_on_gets_the_next_epoch_and_may_ask_again(state: TransactionState) -> None:
+def test_a_producer_that_continues_gets_the_next_epoch_and_may_ask_again(state: TransactionState) -> None:
     bench = TransactionBench()
     bench.put(state=state)
     bench.start()
@@ -86,7 +86,7 @@ def test_an_ongoing_transaction_is_aborted_first(version: int, epoch: int) -> No
     assert bench.init() == (7, epoch + 1)
 
 
-def test_an_ongoing_transaction_of_another_id_is_left_alone() -> None:
+def test_an_ongoing_transaction_of_another_id_is_unchanged() -> None:
     bench = TransactionBench()
     bench.put(state=TransactionState.ONGOING, partitions=frozenset({A}))
     bench.start()

@@ -131,7 +131,7 @@ async def bench() -> AsyncIterator[Bench]:
     await made.sender.close()
 
 
-async def test_every_leader_is_told_once_with_all_that_the_marker_needs(bench: Bench) -> None:
+async def test_every_leader_gets_one_request_with_all_that_the_marker_needs(bench: Bench) -> None:
     bench.send(T0, T1, U0)
     await eventually(lambda: bench.done() == {T0, T1, U0})
     assert sorted(broker for broker, _ in bench.brokers.asked) == [1, 2]
@@ -203,7 +203,7 @@ async def test_a_request_that_fails_is_sent_again_to_the_leader_of_then(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-async def test_a_partition_that_refuses_is_told_again_and_the_others_are_not(
+async def test_a_partition_that_refuses_gets_the_marker_again_and_the_others_do_not(
     bench: Bench, error: ErrorCode
 ) -> None:
     bench.brokers.errors[T0] = error

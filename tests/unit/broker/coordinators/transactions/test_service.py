@@ -141,7 +141,9 @@ async def test_a_partition_that_waits_too_long_to_be_added_is_tried_again_by_the
     assert codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.CONCURRENT_TRANSACTIONS]
 
 
-async def test_who_waits_to_add_a_partition_hears_that_the_coordinator_moved(patient: Bench) -> None:
+async def test_a_request_that_waits_to_add_a_partition_learns_that_the_coordinator_moved(
+    patient: Bench,
+) -> None:
     await patient.lead()
     producer = await patient.init()
     patient.log.holds_commits = True
@@ -167,7 +169,7 @@ async def test_what_is_not_led_or_loading_is_said_to_be(bench: Bench) -> None:
     assert await bench.init() == (100, 0)
 
 
-async def test_a_new_leader_epoch_is_loaded_anew_and_the_markers_are_written_in_it(bench: Bench) -> None:
+async def test_a_new_leader_epoch_is_loaded_again_and_the_markers_are_written_in_it(bench: Bench) -> None:
     await bench.lead()
     await bench.prepare()
     former = bench.markings[-1]

@@ -111,7 +111,7 @@ async def test_of_one_transactional_id_one_question_is_in_flight_and_others_are_
     assert partitions == [(0, (0,)), (0, (1, 0)), (1, (0,))]
 
 
-async def test_a_question_that_nobody_waits_for_is_not_sent() -> None:
+async def test_a_question_whose_requester_has_left_is_not_sent() -> None:
     coordinator = ScriptedCoordinator()
     coordinator.gate = asyncio.Event()
     manager = manager_of(coordinator)
@@ -126,7 +126,7 @@ async def test_a_question_that_nobody_waits_for_is_not_sent() -> None:
     assert [one.producer_epoch for one in coordinator.asked] == [0, 2]
 
 
-async def test_who_waits_is_told_to_come_again_when_the_node_stops() -> None:
+async def test_a_waiting_request_gets_a_retriable_error_when_the_node_stops() -> None:
     coordinator = ScriptedCoordinator()
     coordinator.gate = asyncio.Event()
     manager = manager_of(coordinator)
@@ -141,7 +141,7 @@ async def test_who_waits_is_told_to_come_again_when_the_node_stops() -> None:
     assert await manager.add_or_verify(TRANSACTION, [T0]) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
-async def test_a_request_that_has_not_begun_when_the_node_stops_keeps_nobody_waiting() -> None:
+async def test_a_request_that_has_not_begun_when_the_node_stops_does_not_delay_others() -> None:
     manager = manager_of(ScriptedCoordinator())
     asked = asyncio.ensure_future(manager.add_or_verify(TRANSACTION, [T0]))
     # The question is lined up, then its request is scheduled; it would begin in the next turn.
@@ -169,7 +169,7 @@ async def test_what_must_not_happen_lets_nothing_in(
     assert manager.failures == 2
 
 
-async def test_a_question_whose_asker_has_gone_keeps_nobody_else_waiting() -> None:
+async def test_a_question_whose_requester_has_disconnected_does_not_delay_others() -> None:
     coordinator = ScriptedCoordinator()
     coordinator.gate = asyncio.Event()
     manager = manager_of(coordinator)

@@ -131,7 +131,7 @@ async def test_a_deleted_partition_leaves_the_checkpoint(world: World) -> None:
     assert world.log("t", rounds=0).first_dirty_offset is None
 
 
-async def test_a_log_is_left_alone_until_it_is_dirty_enough(world: World) -> None:
+async def test_a_log_is_unchanged_until_it_is_dirty_enough(world: World) -> None:
     log = world.log("t", min_cleanable_dirty_ratio=0.6)
     world.cleaner.start()
     await eventually(lambda: is_compacted(log))
@@ -144,7 +144,7 @@ async def test_a_log_is_left_alone_until_it_is_dirty_enough(world: World) -> Non
     await eventually(lambda: is_compacted(log))
 
 
-async def test_a_damaged_log_is_set_aside_and_the_others_go_on(
+async def test_a_damaged_log_is_set_aside_and_the_others_continue(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     damaged = world.log("damaged", rounds=6)

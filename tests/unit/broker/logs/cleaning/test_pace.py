@@ -45,7 +45,7 @@ def test_the_rate_is_kept_over_the_whole_round() -> None:
 
 
 @pytest.mark.parametrize("reason", ["stop", "not wanted"])
-def test_work_that_nobody_wants_ends(reason: str) -> None:
+def test_work_that_is_no_longer_needed_ends(reason: str) -> None:
     clock = ManualClock()
     stopping = RestingEvent(clock)
     pace = CleanerPace(clock, stopping, lambda: reason == "stop", 1e308)

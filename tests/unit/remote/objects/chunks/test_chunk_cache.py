@@ -151,7 +151,7 @@ def test_a_wanted_chunk_does_not_wait_for_busy_threads_of_read_ahead() -> None:
     cache.close()
 
 
-def test_what_nobody_has_read_yet_takes_at_most_half_of_the_cache() -> None:
+def test_prefetched_chunks_take_at_most_half_of_the_cache() -> None:
     store = GatedStore()
     segments = [put_segment(store, LOG, 1000, f"s{n}") for n in range(5)]
     cache = make_cache(store, size=8000, read_ahead=2000, threads=8)
@@ -236,7 +236,7 @@ def test_chunks_of_a_deleted_segment_are_dropped() -> None:
     cache.close()
 
 
-def test_a_reader_that_waits_too_long_is_told_so() -> None:
+def test_a_reader_that_waits_too_long_gets_an_error() -> None:
     store = GatedStore()
     segment = put_segment(store, LOG, 1000)
     cache = make_cache(store, read_ahead=1000, get_timeout_ms=1)
@@ -248,7 +248,7 @@ def test_a_reader_that_waits_too_long_is_told_so() -> None:
     cache.close()
 
 
-def test_closing_tells_those_whose_chunks_were_not_begun() -> None:
+def test_closing_fails_the_reads_whose_chunks_were_not_started() -> None:
     store = GatedStore()
     one, other = put_segment(store, LOG, 1000, "one"), put_segment(store, LOG, 1000, "other")
     cache = make_cache(store, read_ahead=1000, threads=1)

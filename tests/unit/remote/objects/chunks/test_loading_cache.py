@@ -33,7 +33,7 @@ class Loader:
         return self.result
 
 
-def test_eight_who_ask_at_once_share_one_load() -> None:
+def test_eight_concurrent_readers_share_one_load() -> None:
     cache, loader = make_cache(), Loader(b"value")
     with ThreadPoolExecutor(8) as pool:
         asked = [pool.submit(cache.get, "key", loader) for _ in range(8)]
@@ -44,7 +44,7 @@ def test_eight_who_ask_at_once_share_one_load() -> None:
     assert cache.weight == 5
 
 
-def test_a_failure_is_given_to_all_who_wait_and_not_kept() -> None:
+def test_a_failure_is_raised_in_all_waiting_calls_and_not_cached() -> None:
     cache, loader = make_cache(), Loader(RemoteStorageError("gone"))
     with ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(cache.get, "key", loader) for _ in range(4)]
@@ -57,7 +57,7 @@ def test_a_failure_is_given_to_all_who_wait_and_not_kept() -> None:
     assert cache.get("key", loader) == b"value"
 
 
-def test_who_waits_too_long_is_told_so() -> None:
+def test_a_request_that_waits_too_long_gets_an_error() -> None:
     cache, loader = make_cache(get_timeout_ms=1), Loader(b"value")
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(cache.get, "key", loader)

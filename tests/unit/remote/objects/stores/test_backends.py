@@ -50,7 +50,7 @@ def test_another_name_is_refused_in_one_line() -> None:
         ({"fsspec.url": "memory://x", "fsspec.options": "[1]"}, "fsspec.options=[hidden]: allowed is a JSON"),
     ],
 )
-def test_wrong_values_of_fsspec_are_told_in_one_line(values: dict[str, str], text: str) -> None:
+def test_wrong_values_of_fsspec_are_reported_in_one_line(values: dict[str, str], text: str) -> None:
     with pytest.raises(ConfigError) as raised:
         object_store("fsspec", values)
     assert text in str(raised.value)

@@ -158,7 +158,7 @@ def test_bytes_drip_but_all_of_them_come(plain: FaultProxy) -> None:
     assert get(plain) == (200, BODY)
 
 
-def test_when_it_is_down_nobody_answers_and_then_it_is_back_at_the_same_place(plain: FaultProxy) -> None:
+def test_a_proxy_that_is_down_refuses_connections_and_returns_at_the_same_address(plain: FaultProxy) -> None:
     endpoint = plain.endpoint
     for _ in range(3):
         plain.go_down()
@@ -169,7 +169,7 @@ def test_when_it_is_down_nobody_answers_and_then_it_is_back_at_the_same_place(pl
         assert get(plain) == (200, BODY)
 
 
-def test_going_down_hangs_up_on_those_who_wait(plain: FaultProxy) -> None:
+def test_going_down_closes_the_connections_of_waiting_requests(plain: FaultProxy) -> None:
     connection = http.client.HTTPConnection(plain.endpoint.removeprefix("http://"), timeout=20)
     connection.request("GET", "/a")
     assert connection.getresponse().read() == BODY

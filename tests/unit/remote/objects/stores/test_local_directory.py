@@ -76,7 +76,7 @@ def test_a_put_makes_its_directory_again_when_a_deletion_took_it(tmp_path: Path)
     assert files_of(tmp_path) == [".uploads"]
 
 
-def test_a_reader_goes_on_when_its_object_is_replaced_or_deleted(tmp_path: Path) -> None:
+def test_a_reader_continues_when_its_object_is_replaced_or_deleted(tmp_path: Path) -> None:
     store = LocalDirectoryStore(str(tmp_path))
     store.put("a", b"first" * 1000)
     stream = store.get("a")
@@ -176,7 +176,7 @@ def test_a_root_that_is_no_directory_is_refused_in_one_line(tmp_path: Path, kind
     assert str(raised.value) == (f"root={tmp_path / kind}: allowed is an existing, writable directory")
 
 
-def test_a_directory_that_goes_while_it_is_made_is_made_again(
+def test_a_directory_that_is_deleted_while_it_is_created_is_recreated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """mkdir says that it exists; when makedirs looks whether it is a directory, a deletion took it."""

@@ -53,7 +53,7 @@ def test_a_server_that_drips_for_ever_holds_no_call(drip: str, operation: str) -
                 assert (drip, operation) in {("a body", "size")}
 
 
-def test_what_is_over_in_time_is_left_alone() -> None:
+def test_a_call_that_ended_in_time_is_unchanged() -> None:
     deadlines = Deadlines(SYSTEM_CLOCK)
     one, other = socket.socketpair()
     with one, other:
@@ -66,7 +66,7 @@ def test_what_is_over_in_time_is_left_alone() -> None:
         assert other.recv(1) == b"y"
 
 
-def test_a_socket_whose_time_is_over_is_shut_down() -> None:
+def test_a_socket_whose_time_has_expired_is_shut_down() -> None:
     deadlines = Deadlines(SYSTEM_CLOCK)
     one, other = socket.socketpair()
     with one, other, closing(deadlines):

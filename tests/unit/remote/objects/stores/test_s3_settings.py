@@ -76,7 +76,7 @@ def test_an_endpoint_of_ones_own_needs_no_region() -> None:
         ({"s3.buckt.name": SECRET}, "s3.buckt.name=[not shown]: unknown key; allowed is one of: s3."),
     ],
 )
-def test_a_wrong_value_is_told_in_one_line_without_secrets(changes: dict[str, Any], text: str) -> None:
+def test_a_wrong_value_is_reported_in_one_line_without_secrets(changes: dict[str, Any], text: str) -> None:
     values = {key: value for key, value in {**LEAST, **changes}.items() if value is not None}
     with pytest.raises(ConfigError) as raised:
         S3Settings.from_config(values)
@@ -103,7 +103,7 @@ def test_credentials_of_a_file_are_read_again_when_it_changes(tmp_path: Path) ->
     assert credentials.get_frozen_credentials()[:3] == ("second", "c", "t")
 
 
-def test_a_credentials_file_that_cannot_be_read_is_told_at_once(tmp_path: Path) -> None:
+def test_a_credentials_file_that_cannot_be_read_is_reported_at_once(tmp_path: Path) -> None:
     for path in (tmp_path / "none", tmp_path / "empty"):
         if path.name == "empty":
             path.write_text("")
