@@ -1,1 +1,1 @@
-"""The cluster's metadata: image, deltas and the controller's commands. Pure: no I/O, clock or chance."""
+"""The cluster's metadata: images, deltas and the controller's commands. No I/O, clocks or random sources."""

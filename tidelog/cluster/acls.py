@@ -1,8 +1,8 @@
-"""Access control entries: what one says, and which of them a filter asks for.
+"""Access control entries, and filters of them.
 
-Nothing is decided by them here; they are metadata like any other.
+They are only stored as metadata; authorization is not decided here.
 
-Source: KIP-11, KIP-290; AclBindingFilter and its neighbours of Apache Kafka 4.3.
+Source: KIP-11, KIP-290; AclBindingFilter and AccessControlEntryFilter of Apache Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class AclBinding(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Which entries are meant; None and ANY fit everything."""
+    """A filter of entries; None and ANY match every value."""
 
     resource_type: int
     resource_name: str | None
@@ -57,21 +57,21 @@ class AclFilter(NamedTuple):
     permission_type: int
 
     def matches(self, binding: AclBinding) -> bool:
-        """Whether an entry is meant.
+        """Return whether an entry matches.
 
-        A pattern type of MATCH fits every entry that speaks of the resource called `resource_name`,
-        by name, by prefix or by "*".
+        The pattern type MATCH matches every entry that applies to the resource `resource_name`: by its
+        name, a prefix or "*".
         """
         return (
             self.resource_type in (AclResourceType.ANY, binding.resource_type)
-            and self._fits_name(binding)
+            and self._matches_name(binding)
             and self.principal in (None, binding.principal)
             and self.host in (None, binding.host)
             and self.operation in (AclOperation.ANY, binding.operation)
             and self.permission_type in (PermissionType.ANY, binding.permission_type)
         )
 
-    def _fits_name(self, binding: AclBinding) -> bool:
+    def _matches_name(self, binding: AclBinding) -> bool:
         any_pattern = self.pattern_type in (PatternType.ANY, PatternType.MATCH)
         if not any_pattern and self.pattern_type != binding.pattern_type:
             return False
@@ -86,7 +86,7 @@ class AclFilter(NamedTuple):
 
 
 def check_filter(wanted: AclFilter) -> None:
-    """KafkaError INVALID_REQUEST for a filter with a number that stands for nothing."""
+    """Raise KafkaError INVALID_REQUEST for a filter with an unknown number."""
     for field, number, allowed in (
         ("resource type", wanted.resource_type, AclResourceType),
         ("pattern type", wanted.pattern_type, PatternType),
@@ -94,11 +94,11 @@ def check_filter(wanted: AclFilter) -> None:
         ("permission type", wanted.permission_type, PermissionType),
     ):
         if number not in tuple(allowed):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a filter with the unknown {field} {number}")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a filter has the unknown {field} {number}")
 
 
 def matching_acls(image: MetadataImage, wanted: AclFilter) -> Steps[list[AccessControlEntryRecord]]:
-    """Return the entries that a filter means."""
+    """Return the entries that match a filter."""
     found = []
     for record in image.access_control_entries.values():
         yield None

@@ -3,7 +3,7 @@
     entity                                 keys
     user, client-id, or both together      producer_byte_rate, consumer_byte_rate, request_percentage,
                                            controller_mutation_rate
-    ip, alone                              connection_creation_rate
+    ip, not combined                       connection_creation_rate
 
 A name of None is the default of its type.
 
@@ -27,7 +27,7 @@ CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
 
-# The largest value of a key that takes whole numbers only, None for one that takes any.
+# The largest value of each key whose values are whole numbers; None for a key without this restriction.
 _USER_AND_CLIENT_KEYS: Final[Mapping[str, int | None]] = {
     "producer_byte_rate": 2**63 - 1,
     "consumer_byte_rate": 2**63 - 1,
@@ -39,7 +39,7 @@ _ROUNDING: Final = 1e-6
 
 
 class MatchType(IntEnum):
-    """How a component of a filter names an entity; the numbers of DescribeClientQuotas."""
+    """The kind of match of a filter component; the numbers of DescribeClientQuotas."""
 
     EXACT = 0
     DEFAULT = 1
@@ -47,7 +47,7 @@ class MatchType(IntEnum):
 
 
 class FilterComponent(NamedTuple):
-    """What a filter wants of one entity type."""
+    """The condition of a filter for one entity type."""
 
     entity_type: str
     match_type: int
@@ -57,42 +57,42 @@ class FilterComponent(NamedTuple):
 def keys_for(entity: Mapping[str, str | None], hosts: Collection[str]) -> Mapping[str, int | None]:
     """Return the keys that an entity may have; `hosts` are names that resolve to an address.
 
-    Errors: KafkaError INVALID_REQUEST for an entity that cannot be.
+    Errors: KafkaError INVALID_REQUEST for an invalid entity.
     """
     if not entity:
-        raise _refused("a client quota needs an entity")
+        raise _error("a client quota needs an entity")
     for kind, name in entity.items():
         if kind not in ENTITY_TYPES:
-            raise _refused(f"there are no client quotas for the entity type {kind!r}")
+            raise _error(f"there are no client quotas for the entity type {kind!r}")
         if name == "":
-            raise _refused(f"the name of a {kind} must not be empty")
+            raise _error(f"the name of a {kind} must not be empty")
     if IP not in entity:
         return _USER_AND_CLIENT_KEYS
     if len(entity) > 1:
-        raise _refused("quotas of an ip cannot be combined with a user or a client-id")
+        raise _error("quotas of an ip cannot be combined with a user or a client-id")
     address = entity[IP]
     if address is not None and address not in hosts and not is_address(address):
-        raise _refused(f"{address!r} is neither an address nor a host that can be resolved")
+        raise _error(f"{address!r} is neither an address nor a host that can be resolved")
     return _IP_KEYS
 
 
 def check_value(keys: Mapping[str, int | None], key: str, value: float) -> None:
-    """KafkaError INVALID_REQUEST unless `key` may have `value`."""
+    """Raise KafkaError INVALID_REQUEST unless `value` is valid for `key`."""
     if key not in keys:
-        raise _refused(f"{key!r} is no quota of this entity, which may have {', '.join(keys)}")
+        raise _error(f"{key!r} is not a quota of this entity, it may have {', '.join(keys)}")
     if math.isnan(value) or value <= 0:
-        raise _refused(f"{key}={value}: must be greater than 0")
+        raise _error(f"{key}={value}: must be greater than 0")
     highest = keys[key]
     if highest is None:
         return
     if value > highest:
-        raise _refused(f"{key}={value}: at most {highest} is allowed")
+        raise _error(f"{key}={value}: must be at most {highest}")
     if abs(value % 1.0) > _ROUNDING:
-        raise _refused(f"{key}={value}: must be a whole number")
+        raise _error(f"{key}={value}: must be a whole number")
 
 
 def is_address(text: str) -> bool:
-    """Whether `text` is an IP address."""
+    """Return whether `text` is an IP address."""
     try:
         ip_address(text)
     except ValueError:
@@ -103,7 +103,7 @@ def is_address(text: str) -> bool:
 def matching_quotas(
     image: MetadataImage, components: Iterable[FilterComponent], *, strict: bool
 ) -> Steps[list[tuple[QuotaEntity, Mapping[str, float]]]]:
-    """Return the entities that fit all `components`; `strict`: that have no type besides.
+    """Return the entities that match all `components`; `strict`: and have no other entity type.
 
     Errors: KafkaError INVALID_REQUEST, UNSUPPORTED_VERSION for an unknown entity type.
     """
@@ -113,7 +113,7 @@ def matching_quotas(
         _check_component(component, wanted)
         wanted[component.entity_type] = component
     if IP in wanted and len(wanted) > 1:
-        raise _refused("a filter for an ip cannot be combined with a user or a client-id")
+        raise _error("a filter for an ip cannot be combined with a user or a client-id")
     found = []
     for entity, quotas in image.client_quotas.items():
         yield None
@@ -125,18 +125,18 @@ def matching_quotas(
 def _check_component(component: FilterComponent, earlier: Collection[str]) -> None:
     kind, match_type, match = component
     if not kind:
-        raise _refused("a component of a filter needs an entity type")
+        raise _error("a component of a filter needs an entity type")
     if kind in earlier:
-        raise _refused(f"the entity type {kind!r} is in the filter twice")
+        raise _error(f"the entity type {kind!r} is in the filter twice")
     if kind not in ENTITY_TYPES:
         text = f"there are no client quotas for the entity type {kind!r}"
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
     if match_type not in tuple(MatchType):
-        raise _refused(f"there is no match type {match_type}")
+        raise _error(f"there is no match type {match_type}")
     if match_type == MatchType.EXACT and match is None:
-        raise _refused(f"an exact match of {kind!r} needs a name")
+        raise _error(f"an exact match of {kind!r} needs a name")
     if match_type != MatchType.EXACT and match is not None:
-        raise _refused(f"only an exact match of {kind!r} has a name, this one has {match!r}")
+        raise _error(f"only an exact match of {kind!r} has a name, this one has {match!r}")
 
 
 def _matches(entity: Mapping[str, str | None], wanted: Iterable[FilterComponent]) -> bool:
@@ -146,5 +146,5 @@ def _matches(entity: Mapping[str, str | None], wanted: Iterable[FilterComponent]
     )
 
 
-def _refused(text: str) -> KafkaError:
+def _error(text: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, text)

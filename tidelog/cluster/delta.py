@@ -1,11 +1,11 @@
-"""What records change: replayed one by one on top of an image, they give the next image.
+"""The changes of an image by records, which are replayed one by one to make the next image.
 
-`replay` is the only place where metadata changes. A part of the image is copied when its first
-record comes, so the cost of a delta is that of the parts it touches.
+`replay` is the only place where metadata changes. A section of the image is copied at its first record, so
+the cost of a delta is that of the sections it changes.
 
-Errors: InconsistentMetadata for a record that contradicts what came before it; such a log is
-damaged and must not be followed further.
-Source: org.apache.kafka.image.MetadataDelta and its neighbours of Apache Kafka 4.3.
+Errors: InconsistentMetadata for a record that contradicts the records before it; the log is then damaged, and
+its further records must not be replayed.
+Source: org.apache.kafka.image.MetadataDelta and the other deltas of Apache Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ class InconsistentMetadata(Exception):
 
 
 class MetadataDelta:
-    """The changes since `base`; ask for them, or for the `image` that they lead to."""
+    """The changes since `base`, and the `image` that results from them."""
 
     def __init__(self, base: MetadataImage) -> None:
         self.base = base
         self._copies: dict[str, Any] = {}
         self._partitions: dict[UUID, dict[int, PartitionImage]] = {}
         self._names: dict[UUID, str] = {}
-        self._open_by_name: dict[str, UUID] = {}
+        self._topic_ids: dict[str, UUID] = {}
         self._deleted_topics: dict[UUID, TopicImage] = {}
         self._changed_configs: dict[ConfigResource, None] = {}
 
@@ -96,12 +96,12 @@ class MetadataDelta:
 
     @property
     def changed_topics(self) -> tuple[str, ...]:
-        """Names of the topics that are new or whose partitions changed."""
+        """The names of the topics that are new or whose partitions changed."""
         return tuple(self._names[topic_id] for topic_id in self._partitions)
 
     @property
     def deleted_topics(self) -> tuple[TopicImage, ...]:
-        """Return the deleted topics of `base`; re-created ones have other ids, in `changed_topics`."""
+        """The deleted topics of `base`; a topic that was created again is in `changed_topics` too."""
         return tuple(self._deleted_topics.values())
 
     @property
@@ -109,7 +109,7 @@ class MetadataDelta:
         """The resources whose configs changed, deleted topics included."""
         return tuple(self._changed_configs)
 
-    # Sections of the image, copied when first written to
+    # Sections of the image, copied before their first change
 
     def _section(self, name: str) -> dict[Any, Any]:
         if name not in self._copies:
@@ -117,37 +117,37 @@ class MetadataDelta:
         section: dict[Any, Any] = self._copies[name]
         return section
 
-    def _open_topic(self, topic_id: UUID, record: MetadataRecord) -> dict[int, PartitionImage]:
+    def _changed_partitions(self, topic_id: UUID, record: MetadataRecord) -> dict[int, PartitionImage]:
         if topic_id not in self._partitions:
             topic = self.base.topics_by_id.get(topic_id)
             if topic is None or topic_id in self._deleted_topics:
                 raise InconsistentMetadata(f"there is no topic with the id {topic_id}: {record}")
-            self._open(topic_id, topic.name, dict(topic.partitions))
+            self._set_topic(topic_id, topic.name, dict(topic.partitions))
         return self._partitions[topic_id]
 
     # Topics and partitions
 
     def _topic(self, record: topic_record.TopicRecord) -> None:
         if self._topic_id(record.name) is not None:
-            raise InconsistentMetadata(f"the topic exists already: {record}")
-        self._open(record.topic_id, record.name, {})
+            raise InconsistentMetadata(f"the topic already exists: {record}")
+        self._set_topic(record.topic_id, record.name, {})
 
-    def _open(self, topic_id: UUID, name: str, partitions: dict[int, PartitionImage]) -> None:
+    def _set_topic(self, topic_id: UUID, name: str, partitions: dict[int, PartitionImage]) -> None:
         self._partitions[topic_id] = partitions
         self._names[topic_id] = name
-        self._open_by_name[name] = topic_id
+        self._topic_ids[name] = topic_id
 
     def _topic_id(self, name: str) -> UUID | None:
-        if name in self._open_by_name:
-            return self._open_by_name[name]
+        if name in self._topic_ids:
+            return self._topic_ids[name]
         existing = self.base.topics_by_name.get(name)
         return existing.id if existing is not None and existing.id not in self._deleted_topics else None
 
     def _partition(self, record: partition_record.PartitionRecord) -> None:
-        self._open_topic(record.topic_id, record)[record.partition_id] = new_partition(record)
+        self._changed_partitions(record.topic_id, record)[record.partition_id] = new_partition(record)
 
     def _partition_change(self, record: partition_change_record.PartitionChangeRecord) -> None:
-        partitions = self._open_topic(record.topic_id, record)
+        partitions = self._changed_partitions(record.topic_id, record)
         current = partitions.get(record.partition_id)
         if current is None:
             raise InconsistentMetadata(f"there is no such partition: {record}")
@@ -170,14 +170,14 @@ class MetadataDelta:
             for partition in self.base.topics_by_id[topic_id].partitions.values()
         ):
             return
-        partitions = self._open_topic(topic_id, record)
+        partitions = self._changed_partitions(topic_id, record)
         for index, partition in partitions.items():
             partitions[index] = without_eligible_leaders(partition)
 
     def _remove_topic(self, record: remove_topic_record.RemoveTopicRecord) -> None:
-        self._open_topic(record.topic_id, record)
+        self._changed_partitions(record.topic_id, record)
         name = self._names.pop(record.topic_id)
-        del self._partitions[record.topic_id], self._open_by_name[name]
+        del self._partitions[record.topic_id], self._topic_ids[name]
         existing = self.base.topics_by_id.get(record.topic_id)
         if existing is not None:
             self._deleted_topics[record.topic_id] = existing
@@ -240,7 +240,7 @@ class MetadataDelta:
     def _register_controller(self, record: register_controller_record.RegisterControllerRecord) -> None:
         self._section("controllers")[record.controller_id] = record
 
-    # Everything else
+    # Other records
 
     def _config(self, record: config_record.ConfigRecord) -> None:
         resource = (record.resource_type, record.resource_name)
@@ -303,7 +303,7 @@ class MetadataDelta:
     ) -> None:
         self._section("delegation_tokens").pop(record.token_id, None)
 
-    def _nothing(self, record: MetadataRecord) -> None:
+    def _ignore(self, record: MetadataRecord) -> None:
         """Ignore records that change no metadata: transaction markers, NoOpRecord, ZkMigrationState."""
 
 
@@ -331,14 +331,14 @@ _REPLAY: Final[Mapping[type[MetadataRecord], Callable[[MetadataDelta, Any], None
     remove_user_scram_credential_record.RemoveUserScramCredentialRecord: MetadataDelta._remove_scram,
     delegation_token_record.DelegationTokenRecord: MetadataDelta._delegation_token,
     remove_delegation_token_record.RemoveDelegationTokenRecord: MetadataDelta._remove_delegation_token,
-    begin_transaction_record.BeginTransactionRecord: MetadataDelta._nothing,
-    end_transaction_record.EndTransactionRecord: MetadataDelta._nothing,
-    abort_transaction_record.AbortTransactionRecord: MetadataDelta._nothing,
-    no_op_record.NoOpRecord: MetadataDelta._nothing,
-    zk_migration_state_record.ZkMigrationStateRecord: MetadataDelta._nothing,
+    begin_transaction_record.BeginTransactionRecord: MetadataDelta._ignore,
+    end_transaction_record.EndTransactionRecord: MetadataDelta._ignore,
+    abort_transaction_record.AbortTransactionRecord: MetadataDelta._ignore,
+    no_op_record.NoOpRecord: MetadataDelta._ignore,
+    zk_migration_state_record.ZkMigrationStateRecord: MetadataDelta._ignore,
 }
 
 
 def replayed_types() -> tuple[type[MetadataRecord], ...]:
-    """Every type of record that a delta can replay: all of Kafka 4.3."""
+    """Return every record type that a delta can replay: all of Kafka 4.3."""
     return tuple(_REPLAY)

@@ -1,7 +1,7 @@
-"""Which value of a config counts, and where it comes from.
+"""The effective value of a config, and its source.
 
-From strongest to weakest: set for the topic or group, set for this broker while it ran, set for
-all brokers while they ran, given in server.properties, Kafka's default.
+In order of precedence: the topic's or group's config, the broker's dynamic config, the dynamic default of all
+brokers, server.properties, Kafka's default.
 
 Source: KIP-226; ConfigHelper and KafkaConfigSchema of Apache Kafka 4.3.
 """
@@ -18,7 +18,7 @@ from tidelog.base.config_definition import ConfigDefinition, Synonym, value_text
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from; the numbers of DescribeConfigs responses."""
+    """The source of a value; the numbers of DescribeConfigs responses."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -32,7 +32,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigEntry(NamedTuple):
-    """A value under the name by which it was set; None for one that must not be shown."""
+    """A value with the key that sets it; None for a value that must not be shown."""
 
     name: str
     value: str | None
@@ -41,7 +41,7 @@ class ConfigEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLayers:
-    """A broker's configs by where they come from, as texts by key."""
+    """A broker's configs by source, each as text by key."""
 
     own: Mapping[str, str]
     cluster: Mapping[str, str]
@@ -49,7 +49,7 @@ class BrokerLayers:
     defaults: Mapping[str, str]
 
     def entries(self, names: Sequence[str]) -> list[ConfigEntry]:
-        """Every value of the keys `names`, which mean the same, strongest first."""
+        """Return every value of the synonymous keys `names` in order of precedence."""
         layers = (
             (self.own, ConfigSource.DYNAMIC_BROKER),
             (self.cluster, ConfigSource.DYNAMIC_CLUSTER),
@@ -66,8 +66,8 @@ class BrokerLayers:
     def entries_from(self, name: str, names: Sequence[str]) -> list[ConfigEntry]:
         """Return the values of `names`, from the first one of the key `name` on.
 
-        So Kafka describes synonyms: a value of log.retention.hours is reported only together with one of
-        log.retention.ms.
+        Kafka describes synonyms this way: a value of log.retention.hours is reported only together with one
+        of log.retention.ms.
         """
         return list(dropwhile(lambda entry: entry.name != name, self.entries(names)))
 
@@ -83,10 +83,10 @@ def effective_topic_entry(
     entries = layers.entries([synonym.key for synonym in definition.synonyms])
     if not entries:
         return ConfigEntry(definition.key, definition.default_text, ConfigSource.DEFAULT)
-    strongest = entries[0]
-    assert strongest.value is not None
-    text = value_text(definition.parse(converted(factors[strongest.name], strongest.value)))
-    return ConfigEntry(definition.key, text, strongest.source)
+    effective = entries[0]
+    assert effective.value is not None
+    text = value_text(definition.parse(converted(factors[effective.name], effective.value)))
+    return ConfigEntry(definition.key, text, effective.source)
 
 
 def converted(synonym: Synonym, text: str) -> str:

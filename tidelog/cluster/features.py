@@ -1,13 +1,13 @@
-"""Feature levels: which this software serves, which it can live with, and what the cluster has agreed on.
+"""Feature levels: supported ones, compatible ones, and the finalized ones of the cluster.
 
-Clients read the finalized levels from ApiVersions and choose protocols by them. A new cluster
-starts at the levels of Kafka 4.3 of what is served; metadata.version 30 is 4.3-IV0.
+Clients read the finalized levels from ApiVersions and choose protocols by them. A new cluster has the levels
+of Kafka 4.3 for the supported features; metadata.version 30 is 4.3-IV0.
 
-A node serves no consumer groups of the new protocol (KIP-848), share groups or streams groups, so their
-features are not shown to clients, not finalized by a new cluster and cannot be raised by a controller of
-this software. A cluster of Apache Kafka has finalized them at 1, and its controllers refuse brokers that
-do not register these levels. A node registers them because it can live with them: coordinators keep the
-records of such groups, as `COMPATIBLE_FEATURES` says.
+Consumer groups of the new protocol (KIP-848), share groups and streams groups are not supported. Their
+features are not shown to clients, not finalized in a new cluster, and a controller of this software cannot
+upgrade them. A cluster of Apache Kafka has finalized them at 1, and its controllers reject brokers that do
+not register these levels. A node registers them as compatible: its coordinators keep the records of such
+groups.
 
 Source: MetadataVersion and Feature of Apache Kafka 4.3.1, and the records of its storage tool.
 """
@@ -32,9 +32,9 @@ SUPPORTED_FEATURES: Final[Mapping[str, FeatureRange]] = {
     TRANSACTION_VERSION: FeatureRange(0, 2),
     ELIGIBLE_LEADER_REPLICAS_VERSION: FeatureRange(0, 1),
 }
-"""What this software serves: shown to clients, and the limit of UpdateFeatures.
+"""The supported levels: shown to clients, and the limits of UpdateFeatures.
 
-A feature that is not served at any level is absent, as in Kafka.
+A feature without a supported level is absent, as in Kafka.
 """
 
 COMPATIBLE_FEATURES: Final[Mapping[str, FeatureRange]] = {
@@ -43,28 +43,28 @@ COMPATIBLE_FEATURES: Final[Mapping[str, FeatureRange]] = {
     "share.version": FeatureRange(0, 1),
     "streams.version": FeatureRange(0, 1),
 }
-"""What brokers and controllers register: the levels of a cluster that a node can be part of."""
+"""The levels that brokers and controllers register: those of the clusters that a node can join."""
 
 BOOTSTRAP_LEVELS: Final[Mapping[str, int]] = {
     METADATA_VERSION: METADATA_VERSION_4_3,
     ELIGIBLE_LEADER_REPLICAS_VERSION: 1,
     TRANSACTION_VERSION: 2,
 }
-"""What a new cluster starts at, in the order in which its first records stand."""
+"""The initial levels of a new cluster, in the order of its first records."""
 
 
 class FinalizedFeatures(NamedTuple):
-    """The agreed levels as of `epoch`, an offset of the metadata log; -1 when there are none."""
+    """The finalized levels as of `epoch`, an offset of the metadata log; -1 if there are none."""
 
     levels: Mapping[str, int]
     epoch: int
 
 
 def finalized_features(image: MetadataImage, kraft_version: int = 0) -> FinalizedFeatures:
-    """Return the cluster's levels for ApiVersions: those that this software serves.
+    """Return the cluster's finalized levels for ApiVersions, if this software supports them.
 
-    A level that it does not serve, finalized by a controller of Apache Kafka, is left out: a client must not
-    choose a protocol by it. `kraft_version` is shown only above 0.
+    An unsupported level, finalized by a controller of Apache Kafka, is omitted: a client must not choose a
+    protocol by it. `kraft_version` is shown only above 0.
     """
     levels = {**image.features, KRAFT_VERSION: kraft_version} if kraft_version else image.features
     served = {name: level for name, level in levels.items() if _is_served(name, level)}
@@ -77,5 +77,5 @@ def _is_served(name: str, level: int) -> bool:
 
 
 def eligible_leader_replicas_enabled(image: MetadataImage) -> bool:
-    """Whether the cluster tracks replicas that are safe to elect outside the in-sync set (KIP-966)."""
+    """Return whether the cluster tracks eligible leader replicas (KIP-966)."""
     return image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0

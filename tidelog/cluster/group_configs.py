@@ -1,6 +1,6 @@
-"""Every config that a group can set for itself in Kafka 4.3, and the broker keys that bound it.
+"""The group configs of Kafka 4.3, and the broker configs that limit them.
 
-`synonyms` names the broker key that gives the default.
+The broker config in `synonyms` is the default.
 
 Source: GroupConfig and GroupConfigManager of Apache Kafka 4.3.1.
 """
@@ -15,7 +15,7 @@ from tidelog.base.config_definition import ConfigDefinition, ConfigKind, ConfigV
 
 
 class GroupLimits(NamedTuple):
-    """The broker keys between whose values a group's value must lie; None for no such bound."""
+    """The broker keys whose values are the lower and the upper limit of a group's value; None: no limit."""
 
     lowest: str | None
     highest: str | None
@@ -106,7 +106,7 @@ GROUP_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
 
 
 def limits_of(key: str) -> GroupLimits:
-    """Return the broker keys that bound the group config `key`."""
+    """Return the broker keys that limit the group config `key`."""
     kind, _, setting = key.partition(".")
     if key == "streams.num.standby.replicas":
         return GroupLimits(None, "group.streams.max.standby.replicas")

@@ -1,9 +1,9 @@
-"""The cluster's metadata at one offset of the metadata log, as one value that never changes.
+"""An immutable image of the cluster's metadata at one offset of the metadata log.
 
-Handlers ask an image; changes come as records that `tidelog.cluster.delta` turns into the next image.
-What is not changed by a record is shared between images, so mappings must never be written to.
+Handlers read an image; `tidelog.cluster.delta` applies the records of changes to make the next one. Images
+share everything that is unchanged, so mappings must never be modified.
 
-Source: org.apache.kafka.image of Apache Kafka 4.3 (what a broker knows of its cluster).
+Source: org.apache.kafka.image of Apache Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from tidelog.protocol.metadata_records.user_scram_credential_record import UserS
 NO_LEADER: Final[BrokerId] = -1
 
 ConfigResource: TypeAlias = tuple[int, str]
-"""Type of a configured resource (`ResourceType`) and its name; the name "" means all brokers."""
+"""The type of a resource with configs (`ResourceType`) and its name; the name "" means all brokers."""
 
 QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
 """The entity of a client quota: (entity type, name) pairs in order of type; a name of None is the default."""
 
 
 class ResourceType(IntEnum):
-    """What a config belongs to; the numbers of config records and admin requests."""
+    """The type of a resource with configs; the numbers of config records and admin requests."""
 
     TOPIC = 2
     BROKER = 4
@@ -48,7 +48,7 @@ class LeaderRecoveryState(IntEnum):
 
 
 class Endpoint(NamedTuple):
-    """Where one listener of a broker is reached; `security_protocol` 0 is PLAINTEXT."""
+    """The address of one listener of a broker; `security_protocol` 0 is PLAINTEXT."""
 
     host: str
     port: int
@@ -56,7 +56,7 @@ class Endpoint(NamedTuple):
 
 
 class FeatureRange(NamedTuple):
-    """The levels of a feature that a node can work at, both inclusive."""
+    """The supported levels of a feature, both inclusive."""
 
     lowest: int
     highest: int
@@ -82,15 +82,15 @@ class BrokerImage:
 
     @property
     def is_active(self) -> bool:
-        """Whether the broker may take leadership: neither fenced nor about to stop."""
+        """Whether the broker can lead partitions: neither fenced nor in controlled shutdown."""
         return not self.fenced and not self.in_controlled_shutdown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionImage:
-    """Where a partition's replicas are and which of them leads; `leader` is -1 when none does.
+    """The replicas of a partition, its ISR and its leader; `leader` is -1 if there is none.
 
-    `leader_epoch` grows with every change of leader, `partition_epoch` with every change.
+    `leader_epoch` increases with every change of leader, `partition_epoch` with every change.
     `directories` are in the order of `replicas`.
     """
 
@@ -107,7 +107,7 @@ class PartitionImage:
     leader_recovery_state: int = LeaderRecoveryState.RECOVERED
 
     def directory_of(self, broker: BrokerId) -> UUID | None:
-        """Return the log directory of `broker`'s replica; None if it has none or it is unknown."""
+        """Return the log directory of `broker`'s replica; None without a replica or if it is unknown."""
         for replica, directory in zip(self.replicas, self.directories, strict=False):
             if replica == broker:
                 return directory if directory not in (UNASSIGNED, MIGRATING) else None
@@ -125,7 +125,7 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataImage:
-    """All metadata as of `offset`, the last record included, written in `epoch` of the metadata log."""
+    """All metadata up to and including the record at `offset`, which was written in `epoch`."""
 
     cluster_id: str
     offset: Offset = -1
@@ -143,7 +143,7 @@ class MetadataImage:
     delegation_tokens: Mapping[str, DelegationTokenRecord] = field(default_factory=dict)
 
     def topic_configs(self, topic: str) -> Mapping[str, str]:
-        """Return the configs that a topic sets itself."""
+        """Return the configs of a topic, without inherited ones."""
         return self.configs.get((ResourceType.TOPIC, topic), {})
 
     def broker_configs(self, broker: BrokerId) -> Mapping[str, str]:
@@ -155,7 +155,7 @@ class MetadataImage:
         return self.configs.get((ResourceType.BROKER, ""), {})
 
     def alive_brokers(self, listener: str) -> list[tuple[BrokerImage, Endpoint]]:
-        """Return the brokers that are not fenced and can be reached on `listener`, by id."""
+        """Return the unfenced brokers with the listener `listener`, in order of id."""
         return [
             (broker, broker.endpoints[listener])
             for _, broker in sorted(self.brokers.items())

@@ -1,8 +1,8 @@
-"""What leads from one image to another, as records: how a snapshot is taken over in one step.
+"""The records that change one image into another, to apply a snapshot as one delta.
 
-Invariant: replaying `difference_records(old, new)` on `old` gives `new`, offset and epoch aside;
-what is equal in both is not touched, so that followers of the metadata see true changes only.
-Controllers stay registered: no record takes one away.
+Invariant: replaying `difference_records(old, new)` on `old` gives `new`, except for offset and epoch. Equal
+parts have no records, so that subscribers see only real changes. Controllers remain registered: there is no
+record that removes one.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def difference_records(old: MetadataImage, new: MetadataImage) -> Iterator[Metad
         yield RemoveTopicRecord(topic_id=topic.id)
     for topic in new.topics_by_name.values():
         yield from _topic(old.topics_by_id.get(topic.id), topic)
-    # With a topic its configs go.
-    gone = {(int(ResourceType.TOPIC), topic.name) for topic in removed}
-    yield from _configs({key: value for key, value in old.configs.items() if key not in gone}, new.configs)
+    # The removal of a topic removes its configs.
+    deleted = {(int(ResourceType.TOPIC), topic.name) for topic in removed}
+    yield from _configs({key: value for key, value in old.configs.items() if key not in deleted}, new.configs)
     yield from _client_quotas(old, new)
     if new.next_producer_id != old.next_producer_id:
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=new.next_producer_id)
@@ -101,8 +101,8 @@ def _configs(old: Configs, new: Configs) -> Iterator[MetadataRecord]:
 
 
 def _client_quotas(old: MetadataImage, new: MetadataImage) -> Iterator[MetadataRecord]:
-    gone = [entity for entity in old.client_quotas if entity not in new.client_quotas]
-    for entity in [*new.client_quotas, *gone]:
+    removed = [entity for entity in old.client_quotas if entity not in new.client_quotas]
+    for entity in [*new.client_quotas, *removed]:
         data = tuple(EntityData(entity_type=kind, entity_name=name) for kind, name in entity)
         before, after = old.client_quotas.get(entity, {}), new.client_quotas.get(entity, {})
         for key in before:

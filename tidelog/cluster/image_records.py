@@ -1,7 +1,6 @@
-"""An image as records: what a snapshot holds, and what replaying it gives back.
+"""An image as records, the content of a snapshot.
 
-Invariant: replaying `image_records(image)` on an empty image gives `image`, offset and epoch
-aside.
+Invariant: replaying `image_records(image)` on an empty image gives `image`, except for offset and epoch.
 Source: the order of org.apache.kafka.image.MetadataImage.write of Apache Kafka 4.3.
 """
 
@@ -45,7 +44,7 @@ def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
 
 
 def broker_record(broker: BrokerImage) -> RegisterBrokerRecord:
-    """Return the registration that describes `broker` as it is now."""
+    """Return the registration record of `broker` in its current state."""
     return RegisterBrokerRecord(
         broker_id=broker.id,
         incarnation_id=broker.incarnation_id,

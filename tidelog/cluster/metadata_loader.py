@@ -1,8 +1,7 @@
-"""Batches of metadata records to images, transactions whole or not at all.
+"""Replaying batches of metadata records to images; transactions take effect atomically.
 
-Records between a BeginTransaction and its EndTransaction record take effect together; after an
-AbortTransaction record they never were. So that a reader sees no half of a transaction, no
-image comes out while one is open.
+Records between a BeginTransaction and its EndTransaction record take effect together; an AbortTransaction
+record discards them. No image is published while a transaction is open, so that no reader sees a part of one.
 
 Source: KIP-868; org.apache.kafka.image.loader.MetadataBatchLoader of Apache Kafka 4.3.
 """
@@ -24,14 +23,14 @@ from tidelog.protocol.steps import Steps, completed
 
 
 class PublishedChange(NamedTuple):
-    """One step of the metadata: what changed, and the image it led to."""
+    """One change of the metadata: its delta, and the resulting image."""
 
     delta: MetadataDelta
     image: MetadataImage
 
 
 class MetadataLoader:
-    """Follows the metadata log; `image` is as of the last whole step."""
+    """Replays the metadata log; `image` includes all published changes."""
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
@@ -42,13 +41,13 @@ class MetadataLoader:
     def load(
         self, records: Sequence[MetadataRecord], base_offset: Offset, epoch: LeaderEpoch
     ) -> list[PublishedChange]:
-        """Replay one batch; the steps it completes, none while a transaction stays open."""
+        """Replay one batch; return the changes to publish, none while a transaction remains open."""
         return completed(self.load_in_steps(records, base_offset, epoch))
 
     def load_in_steps(
         self, records: Sequence[MetadataRecord], base_offset: Offset, epoch: LeaderEpoch
     ) -> Steps[list[PublishedChange]]:
-        """Do what `load` does for many records. The loader may not be used before the end."""
+        """Do the same as `load` in steps. The loader must not be used before the last one."""
         steps: list[PublishedChange] = []
         for offset, record in enumerate(records, base_offset):
             if isinstance(record, BeginTransactionRecord):
@@ -72,9 +71,9 @@ class MetadataLoader:
         return self._is_transaction_open
 
     def fork(self) -> MetadataLoader:
-        """Another loader at the same place, for records that may never be committed.
+        """Return another loader at the same position, for records that may never be committed.
 
-        Of an open transaction it knows no more than that it has to be aborted.
+        It does not contain the records of an open transaction, which has to be aborted.
         """
         other = MetadataLoader(self.image)
         other._is_transaction_open = self._is_transaction_open
@@ -82,7 +81,7 @@ class MetadataLoader:
         return other
 
     def skip_control_records(self, last_offset: Offset, epoch: LeaderEpoch) -> None:
-        """Count a batch of the quorum's own records, which say nothing about metadata."""
+        """Advance over a batch of the quorum's control records, which contain no metadata."""
         self.image = replace(self.image, offset=last_offset, epoch=epoch)
         if not self._has_changes:
             self._delta = MetadataDelta(self.image)
@@ -96,7 +95,7 @@ class MetadataLoader:
 
     def _begin(self, record: BeginTransactionRecord) -> None:
         if self._is_transaction_open:
-            raise InconsistentMetadata(f"a transaction is open already: {record}")
+            raise InconsistentMetadata(f"a transaction is already open: {record}")
 
     def _finish(self, record: EndTransactionRecord | AbortTransactionRecord) -> None:
         if not self._is_transaction_open:

@@ -7,7 +7,7 @@
 
 Numbers are unsigned varints. Keys of metadata records are null.
 
-Errors: DecodeError for bytes that are no record of a type and version we know.
+Errors: DecodeError for invalid bytes, and for unknown record types and versions.
 Source: org.apache.kafka.server.common.serialization.AbstractApiMessageSerde of Apache Kafka 4.3.
 """
 
@@ -37,7 +37,7 @@ def record_version(record_type: type[MetadataRecord]) -> int:
 
 
 def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
-    """`record` as a value of the metadata log."""
+    """Return `record` as a value of the metadata log."""
     chosen = record_version(type(record)) if version is None else version
     value = bytearray()
     for number in (FRAME_VERSION, record.record_type, chosen):
@@ -51,18 +51,18 @@ def decode_record(value: bytes | memoryview) -> MetadataRecord:
     try:
         return _decode_record(value)
     except IndexError:
-        raise DecodeError(f"metadata record of {len(value)} bytes is cut in its head") from None
+        raise DecodeError(f"metadata record of {len(value)} bytes ends in its header") from None
 
 
 def _decode_record(value: bytes | memoryview) -> MetadataRecord:
     frame_version, position = read_unsigned_varint(value, 0)
     if frame_version != FRAME_VERSION:
-        raise DecodeError(f"metadata record frame version is {frame_version}, known is {FRAME_VERSION}")
+        raise DecodeError(f"metadata record frame version is {frame_version}, must be {FRAME_VERSION}")
     number, position = read_unsigned_varint(value, position)
     version, position = read_unsigned_varint(value, position)
     record_type = RECORD_TYPES.get(number)
     if record_type is None:
-        raise DecodeError(f"metadata record type {number} is not known")
+        raise DecodeError(f"metadata record type {number} is unknown")
     if version not in record_type.valid_versions:
-        raise DecodeError(f"version {version} of {record_type.__name__} is not known")
+        raise DecodeError(f"version {version} of {record_type.__name__} is unknown")
     return decode(record_type, value[position:], version)

@@ -1,6 +1,6 @@
-"""A partition as its records describe it: new, changed, and back to a record.
+"""Conversion between the image of a partition and its records.
 
-Source: PartitionRegistration of Apache Kafka 4.3 (what each field of a change record means).
+Source: PartitionRegistration of Apache Kafka 4.3 (the meaning of each field of a change record).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LISTS: Final = (
 
 
 def new_partition(record: PartitionRecord) -> PartitionImage:
-    """Return the partition that `record` describes in full."""
+    """Return the partition of a PartitionRecord."""
     return PartitionImage(
         replicas=record.replicas,
         isr=record.isr,
@@ -46,7 +46,7 @@ def new_partition(record: PartitionRecord) -> PartitionImage:
 
 
 def changed_partition(current: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
-    """Return `current` with the changes in `record`; a leader in it, even the same, starts an epoch."""
+    """Return `current` with the changes in `record`; a leader in it, even the same, starts a new epoch."""
     changes: dict[str, Any] = {name: value for name in _LISTS if (value := getattr(record, name)) is not None}
     changes["partition_epoch"] = current.partition_epoch + 1
     if record.leader != NO_LEADER_CHANGE:
@@ -63,7 +63,7 @@ def changed_partition(current: PartitionImage, record: PartitionChangeRecord) ->
 
 
 def without_eligible_leaders(partition: PartitionImage) -> PartitionImage:
-    """`partition` with no eligible leader replicas remembered; that is a change where there were some."""
+    """Return `partition` without eligible leader replicas, as a change if there were some."""
     if not (partition.eligible_leader_replicas or partition.last_known_elr):
         return partition
     epoch = partition.partition_epoch + 1
@@ -71,7 +71,7 @@ def without_eligible_leaders(partition: PartitionImage) -> PartitionImage:
 
 
 def partition_record(topic_id: UUID, index: int, partition: PartitionImage) -> PartitionRecord:
-    """Return the record that describes `partition` in full."""
+    """Return the PartitionRecord of `partition`."""
     return PartitionRecord(
         partition_id=index,
         topic_id=topic_id,
@@ -92,7 +92,7 @@ def partition_record(topic_id: UUID, index: int, partition: PartitionImage) -> P
 def partition_records(
     topic_id: UUID, first_index: int, partitions: Iterable[PartitionImage]
 ) -> Steps[list[PartitionRecord]]:
-    """Return the records that describe `partitions`, which have consecutive indexes."""
+    """Return the PartitionRecords of `partitions`, which have consecutive indexes."""
     records = []
     for index, partition in enumerate(partitions, first_index):
         records.append(partition_record(topic_id, index, partition))

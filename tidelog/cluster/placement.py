@@ -1,17 +1,15 @@
-"""Where the replicas of new partitions go: over racks first, then over the brokers of a rack.
+"""Placement of the replicas of new partitions, striped over racks and over the brokers of each rack.
 
-Racks form a ring, and so do the brokers of each rack. Every partition begins one rack
-further. Its leader is the next broker in the ring of the first rack that has an unfenced one;
-followers come from the racks in turn, each the broker that got the fewest replicas so far.
-Fenced brokers never lead and follow only where a rack has no other left. After as many
-partitions as there are unfenced brokers the rings are shuffled, so that the same brokers do
-not always share partitions.
+Racks form a ring, and so do the brokers of each rack. Every partition starts one rack further than the one
+before it. Its leader is the next broker in the ring of the first rack with an unfenced broker; its followers
+come from the next racks, from each the broker with the fewest replicas so far. Fenced brokers never lead, and
+follow only if a rack has no other broker left. The rings are shuffled after as many partitions as there are
+unfenced brokers, so that partitions are not always shared by the same brokers.
 
-So with racks of equal size every rack and every broker leads equally often, and no two
-replicas share a rack while another rack has none.
+With racks of equal size every rack and every broker leads equally often, and no two replicas of a partition
+share a rack while another rack has none.
 
-Errors: KafkaError INVALID_REPLICATION_FACTOR. Source: the aims are those of Apache Kafka's
-StripedReplicaPlacer.
+Errors: KafkaError INVALID_REPLICATION_FACTOR. Source: the goals of Apache Kafka's StripedReplicaPlacer.
 """
 
 from __future__ import annotations
@@ -25,11 +23,11 @@ from tidelog.protocol.ids import BrokerId
 T = TypeVar("T")
 
 RandomBelow: TypeAlias = Callable[[int], int]
-"""A source of chance: a number from 0 to the given bound - 1."""
+"""A random source: returns a number from 0 to the given bound - 1."""
 
 
 class UsableBroker(NamedTuple):
-    """A broker that replicas can be placed on; brokers without a rack share one."""
+    """A broker on which replicas can be placed; all brokers without a rack form one."""
 
     id: BrokerId
     rack: str | None
@@ -37,7 +35,7 @@ class UsableBroker(NamedTuple):
 
 
 class _Rack:
-    """The brokers of one rack: a ring of unfenced ones, whose next leads, and the fenced ones."""
+    """The brokers of one rack: a ring of unfenced ones with the next leader, and the fenced ones."""
 
     def __init__(self) -> None:
         self.unfenced: list[BrokerId] = []
@@ -76,26 +74,26 @@ class _Placer:
         self._random_below = random_below
         self._replica_counts = {broker.id: 0 for broker in brokers}
         self._unfenced_count = sum(not broker.fenced for broker in brokers)
-        self._placed = 0
+        self._placed_count = 0
         self._shuffle()
 
     def place(self, replication_factor: int) -> tuple[BrokerId, ...]:
-        if self._placed == self._unfenced_count:
+        if self._placed_count == self._unfenced_count:
             self._shuffle()
-            self._placed = 0
-        start = self._placed % len(self._racks)
-        self._placed += 1
-        turns = self._racks[start:] + self._racks[:start]
-        leader_rack = next(rack for rack in turns if rack.unfenced)
+            self._placed_count = 0
+        start = self._placed_count % len(self._racks)
+        self._placed_count += 1
+        racks = self._racks[start:] + self._racks[:start]
+        leader_rack = next(rack for rack in racks if rack.unfenced)
         chosen = [leader_rack.take_leader()]
-        turns.remove(leader_rack)
-        turns.append(leader_rack)
+        racks.remove(leader_rack)
+        racks.append(leader_rack)
         while len(chosen) < replication_factor:
-            rack = turns.pop(0)
+            rack = racks.pop(0)
             follower = rack.take_follower(chosen, self._replica_counts)
             if follower is not None:
                 chosen.append(follower)
-                turns.append(rack)
+                racks.append(rack)
         for broker in chosen:
             self._replica_counts[broker] += 1
         return tuple(chosen)
@@ -112,21 +110,21 @@ def place_replicas(
     replication_factor: int,
     random_below: RandomBelow,
 ) -> Iterator[tuple[BrokerId, ...]]:
-    """Return the replicas of each new partition, the leader first; each is chosen when it is taken."""
+    """Return an iterator of the replicas of each new partition, the leader first."""
     usable = list(brokers)
     if replication_factor <= 0:
-        raise _refused(f"replication factor {replication_factor} is not positive")
+        raise _error(f"replication factor {replication_factor} is not positive")
     if replication_factor > len(usable):
-        raise _refused(
-            f"replication factor {replication_factor} needs more than the {len(usable)} broker(s) there are"
+        raise _error(
+            f"replication factor {replication_factor} is larger than the number of brokers, {len(usable)}"
         )
     if all(broker.fenced for broker in usable):
-        raise _refused("all brokers are fenced")
+        raise _error("all brokers are fenced")
     placer = _Placer(usable, random_below)
     return (placer.place(replication_factor) for _ in range(partition_count))
 
 
-def _refused(reason: str) -> KafkaError:
+def _error(reason: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, reason)
 
 

@@ -1,4 +1,4 @@
-"""Log directories as the metadata names them: which ids mean no directory, and whether one is online.
+"""The ids of log directories in the metadata: the reserved ones, and whether a directory is online.
 
 Source: KIP-858; DirectoryId of Apache Kafka 4.3.
 """
@@ -12,24 +12,24 @@ from uuid import UUID
 from tidelog.protocol.schema import ZERO_UUID
 
 MIGRATING: Final = ZERO_UUID
-"""The replica is older than the registration of directories: its directory is unknown."""
+"""The replica was created before directories were registered: its directory is unknown."""
 
 UNASSIGNED: Final = UUID(int=1)
 """The replica has no directory yet: its broker chooses one and reports it."""
 
 LOST: Final = UUID(int=2)
-"""The replica is in a directory, and that is none of those that are online."""
+"""The replica is in a directory that is not online."""
 
 _RESERVED: Final = 100
 
 
 def is_reserved(directory: UUID) -> bool:
-    """Whether an id is one of those that Kafka keeps for itself, and so of no real directory."""
+    """Return whether Kafka reserves an id, so that no real directory has it."""
     return directory.int < _RESERVED
 
 
 def is_online(directory: UUID, online: Sequence[UUID]) -> bool:
-    """Whether a replica in `directory` can be used while its broker has the directories `online`."""
+    """Return whether a replica in `directory` is online if its broker has the directories `online`."""
     if directory in (UNASSIGNED, MIGRATING):
         return True
     if directory == LOST:
@@ -38,9 +38,9 @@ def is_online(directory: UUID, online: Sequence[UUID]) -> bool:
 
 
 def default_directory(log_dirs: Sequence[UUID] | None) -> UUID:
-    """Return the directory of a new replica on a broker with `log_dirs`, None when it is not registered.
+    """Return the directory of a new replica on a broker with `log_dirs` (None: it is not registered).
 
-    Known at once only where the broker has just one.
+    It is known immediately only if the broker has exactly one.
     """
     if log_dirs is None:
         return UNASSIGNED

@@ -1,4 +1,4 @@
-"""SCRAM credentials as metadata: mechanisms, stored keys of a password, and what is reported of them.
+"""SCRAM credentials in the metadata: mechanisms, keys, and descriptions without secrets.
 
     stored key = H(HMAC(salted password, "Client Key"))
     server key = HMAC(salted password, "Server Key")
@@ -24,7 +24,7 @@ ITERATIONS_MAX: Final = 16_384
 
 
 class ScramMechanism(IntEnum):
-    """The numbers of requests and records."""
+    """The SCRAM mechanisms; the numbers of requests and records."""
 
     SCRAM_SHA_256 = 1
     SCRAM_SHA_512 = 2
@@ -34,7 +34,7 @@ _HASHES: Final = {ScramMechanism.SCRAM_SHA_256: "sha256", ScramMechanism.SCRAM_S
 
 
 class ScramKeys(NamedTuple):
-    """What is kept instead of a password."""
+    """The keys that are stored instead of a password."""
 
     stored_key: bytes
     server_key: bytes
@@ -66,7 +66,7 @@ def keys_of(mechanism: ScramMechanism, salted_password: bytes) -> ScramKeys:
 
 
 def describe_credentials(image: MetadataImage, users: Sequence[str]) -> Steps[tuple[UserCredentials, ...]]:
-    """Return what is known of `users`, or of everybody when none is named."""
+    """Return the descriptions of the credentials of `users`, of all users if it is empty."""
     named = Counter(users or sorted({user for user, _ in image.scram_credentials}))
     return (yield from each(lambda user: _describe(image, user, named[user]), named))
 

@@ -1,4 +1,4 @@
-"""Which names a topic may have, and which names are the cluster's own.
+"""The rules for topic names, and the names of internal topics.
 
 Source: org.apache.kafka.common.internals.Topic of Apache Kafka 4.3.
 """
@@ -22,28 +22,28 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def is_internal(topic: str) -> bool:
-    """Whether the brokers keep their own state in this topic."""
+    """Return whether the topic is internal: brokers keep their own state in it."""
     return topic in _INTERNAL
 
 
-def name_fault(topic: str) -> str | None:
-    """Why `topic` cannot be a topic's name, None when it can."""
+def invalid_name_reason(topic: str) -> str | None:
+    """Return why `topic` is not a valid topic name; None if it is."""
     if not topic:
         return "a topic name must not be empty"
     if topic in (".", ".."):
         return f"a topic name must not be {topic!r}"
     if len(topic) > MAX_NAME_LENGTH:
-        return f"topic name {topic!r} has {len(topic)} characters, {MAX_NAME_LENGTH} are allowed"
+        return f"topic name {topic!r} has {len(topic)} characters, the limit is {MAX_NAME_LENGTH}"
     if not _LEGAL.fullmatch(topic):
         return f"topic name {topic!r} has a character other than ASCII letters, digits, '.', '_' and '-'"
     return None
 
 
 def check_name(topic: str) -> None:
-    """INVALID_TOPIC_EXCEPTION unless `topic` can be a topic's name."""
-    fault = name_fault(topic)
-    if fault is not None:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    """Raise INVALID_TOPIC_EXCEPTION unless `topic` is a valid topic name."""
+    reason = invalid_name_reason(topic)
+    if reason is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
 
 
 def metric_name(topic: str) -> str:
@@ -52,5 +52,5 @@ def metric_name(topic: str) -> str:
 
 
 def colliding_names(names: Iterable[str]) -> dict[str, str]:
-    """One existing name for every metric name that contains '_'."""
+    """Return one existing name for every metric name that contains '_'."""
     return {metric_name(name): name for name in names if "." in name or "_" in name}

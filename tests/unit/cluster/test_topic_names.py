@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.cluster.topic_names import check_name, colliding_names, is_internal, metric_name, name_fault
+from tidelog.cluster.topic_names import (
+    check_name,
+    colliding_names,
+    invalid_name_reason,
+    is_internal,
+    metric_name,
+)
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 
 @pytest.mark.parametrize("name", ["a", "a.b", "a_b", "A-9", "...", "x" * 249, "__consumer_offsets"])
 def test_a_name_of_letters_digits_dots_underscores_and_dashes_is_good(name: str) -> None:
-    assert name_fault(name) is None
+    assert invalid_name_reason(name) is None
     check_name(name)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "a/b", "ü", "a\n", "a\x00", "名"])
 def test_any_other_name_is_refused(name: str) -> None:
-    assert name_fault(name) is not None
+    assert invalid_name_reason(name) is not None
     with pytest.raises(KafkaError) as error:
         check_name(name)
     assert error.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -22,7 +22,7 @@ from tidelog.cluster.topic_names import (
     GROUP_METADATA_TOPIC,
     SHARE_GROUP_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
-    name_fault,
+    invalid_name_reason,
 )
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.create_topics import (
@@ -57,7 +57,7 @@ class TopicCreation:
         errors: dict[str, ErrorCode] = {}
         valid: list[str] = []
         for name in names:
-            if name_fault(name) is not None:
+            if invalid_name_reason(name) is not None:
                 errors[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
                 continue
             errors[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -14,7 +14,7 @@ from tidelog.broker.api.handlers.authorized_operations import TOPIC_OPERATIONS
 from tidelog.broker.api.handlers.partition_places import leader_endpoint, offline_replicas
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.cluster.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
-from tidelog.cluster.topic_names import is_internal, name_fault
+from tidelog.cluster.topic_names import invalid_name_reason, is_internal
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -78,7 +78,7 @@ def _response(
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
-    is_name = name_fault(name) is None
+    is_name = invalid_name_reason(name) is None
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_name else ErrorCode.INVALID_TOPIC_EXCEPTION
     return DescribeTopicPartitionsResponseTopic(
         error_code=error,

@@ -21,7 +21,7 @@ from tidelog.broker.api.handlers.authorized_operations import CLUSTER_OPERATIONS
 from tidelog.broker.api.handlers.partition_places import controller_of, leader_endpoint, offline_replicas
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.cluster.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
-from tidelog.cluster.topic_names import is_internal, name_fault
+from tidelog.cluster.topic_names import invalid_name_reason, is_internal
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import BrokerId
 from tidelog.protocol.messages.metadata import (
@@ -199,7 +199,7 @@ def _invalid(topics: tuple[MetadataRequestTopic, ...]) -> Steps[MetadataResponse
 
 
 def _unknown(name: str) -> MetadataResponseTopic:
-    is_name = name_fault(name) is None
+    is_name = invalid_name_reason(name) is None
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_name else ErrorCode.INVALID_TOPIC_EXCEPTION
     return MetadataResponseTopic(error_code=error, name=name, is_internal=is_internal(name))
 
