@@ -118,7 +118,7 @@ def object_key(segment: RemoteLogSegmentMetadata, bucket: Bucket | None) -> str:
     from tidelog.remote.objects.layout.object_keys import ObjectKeys
 
     keys = ObjectKeys().of(segment) if bucket is None else bucket.keys(segment)
-    return keys.shown(keys.log)
+    return keys.display_name(keys.log)
 
 
 def custom_text(segment: RemoteLogSegmentMetadata) -> str | None:

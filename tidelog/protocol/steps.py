@@ -82,13 +82,13 @@ def in_order(items: Iterable[str]) -> Steps[Iterator[str]]:
     return merge(*parts)
 
 
-def aside(work: Callable[[], T]) -> Steps[T]:
+def in_thread(work: Callable[[], T]) -> Steps[T]:
     """Return the result of `work`, which is called in a thread."""
     result: T = yield work
     return result
 
 
-def heavily(steps: Steps[T]) -> Steps[T]:
+def as_heavy_work(steps: Steps[T]) -> Steps[T]:
     """Return the result of `steps`, which use much memory until they end."""
     yield Heavy.BEGINS
     try:

@@ -65,7 +65,7 @@ class _SlicePart:
         if self._duplicate >= 0:
             return self._duplicate
         # The reference prevents that another thread removes the file from the pool.
-        self._open_file = self.source.held()
+        self._open_file = self.source.hold()
         return self._open_file.fileno()
 
     def keep_readable(self, descriptors: SharedDescriptors) -> None:

@@ -28,7 +28,7 @@ def aborted_transactions(
     """
     indexes = FetchedIndexes(storage)
 
-    def look(part: SegmentPart) -> AbortedTransactions:
+    def read_index(part: SegmentPart) -> AbortedTransactions:
         return aborted.collect(indexes, [part], start_offset, end_offset)
 
     found: dict[AbortedTransaction, None] = {}
@@ -36,7 +36,7 @@ def aborted_transactions(
         tier.known, tier.partition, tier.epochs, start_offset, ENDLESS
     )
     while some := list(islice(candidates, THREADS)):
-        for transactions, complete in in_threads(look, some):
+        for transactions, complete in in_threads(read_index, some):
             found.update(dict.fromkeys(transactions))
             if complete:
                 return AbortedTransactions(list(found), True)

@@ -140,10 +140,10 @@ class BucketTier:
         except RemoteResourceNotFound:
             return None
         except DecodeError as error:
-            raise RemoteStorageError(f"{self.bucket.shown(key)}: {error}") from error
+            raise RemoteStorageError(f"{self.bucket.display_name(key)}: {error}") from error
         described = segment.remote_log_segment_id
         if (described.id, described.topic_id_partition) != (name.segment_id, name.partition):
-            raise RemoteStorageError(f"{self.bucket.shown(key)}: it describes {described}")
+            raise RemoteStorageError(f"{self.bucket.display_name(key)}: it describes {described}")
         return segment
 
     def _partition(

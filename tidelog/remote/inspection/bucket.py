@@ -70,9 +70,9 @@ class Bucket:
         except DecodeError as error:
             raise RemoteStorageError(f"{metadata.remote_log_segment_id}: {error}") from error
 
-    def shown(self, key: str) -> str:
+    def display_name(self, key: str) -> str:
         """Return `key` as output may show it."""
-        return SegmentKeys(self.prefix, "", self._keys.masks_prefix).shown(key)
+        return SegmentKeys(self.prefix, "", self._keys.masks_prefix).display_name(key)
 
     def objects(self, prefix: str | None = None) -> Iterator[ObjectInfo]:
         """Return the objects whose keys begin with `prefix`; None is the configured prefix."""
@@ -121,7 +121,7 @@ class Bucket:
             view.history.deleted,
             name=view.partition.topic_partition,
             prefix=self.prefix,
-            shown=self.shown,
+            display_name=self.display_name,
         )
 
     def stray_findings(self, known: Iterable[TopicIdPartition]) -> Iterator[Finding]:
@@ -130,10 +130,10 @@ class Bucket:
         for info in self.objects():
             name = parse_key(info.key, self.prefix)
             if name is None:
-                yield Finding(Kind.FOREIGN_OBJECT, None, self.shown(info.key))
+                yield Finding(Kind.FOREIGN_OBJECT, None, self.display_name(info.key))
             elif (name.partition.topic_id, name.partition.partition) not in places:
                 detail = "no metadata names its partition"
-                key = self.shown(info.key)
+                key = self.display_name(info.key)
                 yield Finding(Kind.ORPHAN, name.partition.topic_partition, key, detail, name.segment_id)
 
     def _has_keys(self, segment: RemoteLogSegmentMetadata) -> bool:
@@ -148,12 +148,14 @@ class Bucket:
     ) -> list[Finding]:
         keys = self.keys(segment)
         sizes = {key: listed[key] if key in listed else self._size(key) for key in (keys.log, keys.indexes)}
-        shown = keys.shown(keys.manifest)
+        shown = keys.display_name(keys.manifest)
         try:
             manifest = self.manifest(keys.manifest)
         except RemoteResourceNotFound:
             missing = [key for key, size in sizes.items() if size is None]
-            return [_of(Kind.MISSING_OBJECT, segment, keys.shown(key)) for key in (keys.manifest, *missing)]
+            return [
+                _of(Kind.MISSING_OBJECT, segment, keys.display_name(key)) for key in (keys.manifest, *missing)
+            ]
         except DecodeError as error:
             return [_of(Kind.BAD_MANIFEST, segment, shown, str(error))]
         return list(size_findings(segment, keys, manifest, sizes))

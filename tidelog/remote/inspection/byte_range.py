@@ -52,19 +52,19 @@ def byte_range(bucket: Bucket, segment: RemoteLogSegmentMetadata, offset: Offset
         indexed_offset, start = index.lookup(offset)
         manifest = bucket.manifest(keys.manifest)
     except (DecodeError, CorruptIndex) as error:
-        raise RemoteStorageError(f"{keys.shown(keys.indexes)}: {error}") from error
+        raise RemoteStorageError(f"{keys.display_name(keys.indexes)}: {error}") from error
     if not start < manifest.chunk_index.original_file_size:
         raise RemoteStorageError(
-            f"{keys.shown(keys.indexes)}: the offset index has position {start}, which is beyond the log"
+            f"{keys.display_name(keys.indexes)}: the offset index has position {start}, beyond the log"
         )
     with closing(bucket.storage.fetch_log_segment(segment, start)) as stream:
         batch = BatchStream(segment, stream, start, indexed_offset).first_reaching(offset, PIECE_BYTES)
     if batch is None:
-        raise RemoteStorageError(f"{keys.shown(keys.log)}: no batch reaches offset {offset}")
+        raise RemoteStorageError(f"{keys.display_name(keys.log)}: no batch reaches offset {offset}")
     end = batch.position + batch.size_bytes
     stored_start, stored_end = _stored(manifest, batch.position, end)
     return ByteRange(
-        keys.shown(keys.log),
+        keys.display_name(keys.log),
         batch.base_offset,
         batch.last_offset,
         batch.position,

@@ -263,14 +263,14 @@ def _offsets(
 async def _run_concurrently(jobs: Iterable[Callable[[], Awaitable[None]]]) -> None:
     slots = asyncio.Semaphore(_READERS)
 
-    async def one(work: Callable[[], Awaitable[None]]) -> None:
+    async def run_one(work: Callable[[], Awaitable[None]]) -> None:
         async with slots:
             await work()
 
     try:
         async with asyncio.TaskGroup() as group:
             for work in jobs:
-                group.create_task(one(work))
+                group.create_task(run_one(work))
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
 

@@ -74,14 +74,14 @@ def size_findings(
     for key, expected in expected_sizes(keys, manifest).items():
         size = sizes[key]
         if size is None:
-            yield Finding(Kind.MISSING_OBJECT, name, keys.shown(key), segment=segment_id)
+            yield Finding(Kind.MISSING_OBJECT, name, keys.display_name(key), segment=segment_id)
         elif size != expected:
             detail = f"{size} bytes, in the manifest it is {expected}"
-            yield Finding(Kind.WRONG_SIZE, name, keys.shown(key), detail, segment_id)
+            yield Finding(Kind.WRONG_SIZE, name, keys.display_name(key), detail, segment_id)
     log_bytes = manifest.chunk_index.original_file_size
     if log_bytes != segment.segment_size_bytes:
         detail = f"a log of {log_bytes} bytes, in the metadata it is {segment.segment_size_bytes}"
-        yield Finding(Kind.WRONG_SIZE, name, keys.shown(keys.manifest), detail, segment_id)
+        yield Finding(Kind.WRONG_SIZE, name, keys.display_name(keys.manifest), detail, segment_id)
 
 
 def orphan_findings(
@@ -91,7 +91,7 @@ def orphan_findings(
     *,
     name: TopicPartition,
     prefix: str,
-    shown: Callable[[str], str] = str,
+    display_name: Callable[[str], str] = str,
 ) -> list[Finding]:
     """Return those of the `listed` keys of one partition that are not in `named`."""
     known, deleted_ids = set(named), set(deleted)
@@ -99,12 +99,12 @@ def orphan_findings(
     for key in sorted(set(listed) - known):
         parsed = parse_key(key, prefix)
         if parsed is None:
-            found.append(Finding(Kind.FOREIGN_OBJECT, name, shown(key)))
+            found.append(Finding(Kind.FOREIGN_OBJECT, name, display_name(key)))
             continue
         detail = (
             "its segment was deleted"
             if parsed.segment_id in deleted_ids
             else "its copy is not in the metadata"
         )
-        found.append(Finding(Kind.ORPHAN, name, shown(key), detail, parsed.segment_id))
+        found.append(Finding(Kind.ORPHAN, name, display_name(key), detail, parsed.segment_id))
     return found

@@ -43,7 +43,7 @@ def offline_views(
         name = parse_key(info.key, bucket.prefix)
         if name is None:
             if not topics:
-                found.append(Finding(Kind.FOREIGN_OBJECT, None, bucket.shown(info.key)))
+                found.append(Finding(Kind.FOREIGN_OBJECT, None, bucket.display_name(info.key)))
         elif not topics or name.partition.topic in topics:
             names[info.key] = name
     found += _without_manifest(bucket, names)
@@ -63,7 +63,9 @@ def offline_views(
         elif read_back.remote_log_segment_id.id != names[key].segment_id:
             detail = f"it describes {read_back.remote_log_segment_id}"
             found.append(
-                Finding(Kind.BAD_MANIFEST, names[key].partition.topic_partition, bucket.shown(key), detail)
+                Finding(
+                    Kind.BAD_MANIFEST, names[key].partition.topic_partition, bucket.display_name(key), detail
+                )
             )
         else:
             partitions.setdefault(read_back.topic_id_partition, []).append(read_back)
@@ -76,7 +78,9 @@ def _without_manifest(bucket: Bucket, names: dict[str, ObjectName]) -> Iterator[
         base = key.removesuffix(name.suffix)
         if base + MANIFEST_SUFFIX not in names:
             partition: TopicPartition = name.partition.topic_partition
-            yield Finding(Kind.UNFINISHED_OBJECTS, partition, bucket.shown(key), segment=name.segment_id)
+            yield Finding(
+                Kind.UNFINISHED_OBJECTS, partition, bucket.display_name(key), segment=name.segment_id
+            )
 
 
 def _view(

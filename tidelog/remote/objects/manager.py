@@ -133,7 +133,7 @@ class ObjectStorageManager:
             self._delete_objects(keys)
             if isinstance(error, RemoteStorageError):
                 raise
-            name = keys.shown(keys.log)
+            name = keys.display_name(keys.log)
             raise RemoteStorageError(f"Cannot copy {name}: {type(error).__name__}: {error}") from error
         return self._custom_metadata(keys, sum(sizes))
 
@@ -180,7 +180,7 @@ class ObjectStorageManager:
         segment = self._segment(metadata)
         place = segment.manifest.indexes.get(index_type)
         if place is None:
-            name = segment.keys.shown(segment.keys.indexes)
+            name = segment.keys.display_name(segment.keys.indexes)
             raise RemoteResourceNotFound(f"{name}: the segment has no {index_type.value} index")
         if place.size == 0:
             return io.BytesIO()
@@ -259,7 +259,9 @@ class ObjectStorageManager:
         try:
             self._store.delete(keys.all)
         except Exception as error:
-            _log.warning("Cannot delete the objects of the failed copy %s: %s", keys.shown(keys.log), error)
+            _log.warning(
+                "Cannot delete the objects of the failed copy %s: %s", keys.display_name(keys.log), error
+            )
 
     def _custom_metadata(self, keys: SegmentKeys, remote_size: int) -> bytes | None:
         requested = self.settings.custom_fields
@@ -286,7 +288,7 @@ class ObjectStorageManager:
             data = stream.read(MANIFEST_BYTES_MAX + 1)
         if len(data) > MANIFEST_BYTES_MAX:
             raise RemoteStorageError(
-                f"{keys.shown(keys.manifest)}: the manifest is longer than {MANIFEST_BYTES_MAX} bytes"
+                f"{keys.display_name(keys.manifest)}: the manifest is longer than {MANIFEST_BYTES_MAX} bytes"
             )
         return self._with_object_name(
             keys, keys.manifest, lambda: decode_manifest(data, self.settings.key_ring)
@@ -323,7 +325,7 @@ class ObjectStorageManager:
         try:
             return action()
         except (DecodeError, DamagedChunk, ShortRead) as error:
-            raise RemoteStorageError(f"{keys.shown(key)}: {error}") from error
+            raise RemoteStorageError(f"{keys.display_name(key)}: {error}") from error
 
     def _follow_hint(
         self,

@@ -44,9 +44,9 @@ def verify_objects(
     for key, size in written.items():
         found = store.size(key)
         if found != size:
-            raise RemoteStorageError(f"{keys.shown(key)}: the store has {found} of {size} bytes")
+            raise RemoteStorageError(f"{keys.display_name(key)}: the store has {found} of {size} bytes")
     with closing(store.get(keys.manifest)) as stream:
-        _require_same(stream, manifest, keys.shown(keys.manifest))
+        _require_same(stream, manifest, keys.display_name(keys.manifest))
 
 
 def verify_contents(
@@ -61,7 +61,7 @@ def verify_contents(
     I/O: one chunk of the log in memory at a time. Errors: RemoteStorageError; OSError of the local file.
     """
     remote = Segment(keys, manifest)
-    name = keys.shown(keys.log)
+    name = keys.display_name(keys.log)
     with (
         open(segment.log, "rb") as file,
         closing(DirectSegmentStream(store, remote, 0, remote.size)) as stream,
@@ -71,7 +71,7 @@ def verify_contents(
     with closing(store.get(keys.indexes)) as stream:
         for index_type, place in manifest.indexes.items():
             expected = indexes[index_type]
-            name = f"{keys.shown(keys.indexes)}: {index_type.value}"
+            name = f"{keys.display_name(keys.indexes)}: {index_type.value}"
             stored = _exactly(stream, place.size, name)
             if (manifest.index_transform.undo(stored, len(expected)) if expected else stored) != expected:
                 raise RemoteStorageError(f"{name}: the store has other bytes than were written")

@@ -80,9 +80,9 @@ class FieldReader:
         timestamp_deltas, at = read_varints(data, at + 1)
         offset_deltas, at = self._number(at, ends)
         key_lengths, key_starts = self._number(at, ends)
-        at = self._behind(key_lengths, key_starts, ends)
+        at = self._positions_after(key_lengths, key_starts, ends)
         value_lengths, value_starts = self._number(at, ends)
-        at = self._behind(value_lengths, value_starts, ends)
+        at = self._positions_after(value_lengths, value_starts, ends)
         header_counts, header_starts = self._number(at, ends)
         self._check_headers(header_counts, header_starts, ends)
         self._check_offsets(offset_deltas)
@@ -118,7 +118,7 @@ class FieldReader:
         self._refuse(at >= ends, at, "a record that ends too early, at byte")
         return read_varints(self._bytes, at)
 
-    def _behind(self, lengths: Numbers, starts: Numbers, ends: Numbers) -> Numbers:
+    def _positions_after(self, lengths: Numbers, starts: Numbers, ends: Numbers) -> Numbers:
         """Return the positions after a key or value, and reject lengths beyond the end of a record."""
         self._refuse((lengths < -1) | (lengths > ends - starts), lengths, "a key or value of length")
         return starts + np.maximum(lengths, 0)

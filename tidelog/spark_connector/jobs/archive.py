@@ -17,7 +17,7 @@ from uuid import UUID
 
 from tidelog.base.clock import SystemClock
 from tidelog.spark_connector.jobs.archive_plan import (
-    HOME,
+    STATE_FOLDER,
     ArchivedFile,
     Commit,
     file_name,
@@ -96,19 +96,19 @@ def archive(spark: SparkSession, request: ArchiveRequest, on_progress: OnProgres
 
 def archived_files(spark: SparkSession, output: str, topic: str) -> list[str]:
     """Return the full paths of the valid Parquet files of `topic`."""
-    home = _Home(Folder(spark, output), topic)
-    numbers = range(home.last_number() + 1)
-    return [home.folder.full(file.path) for number in numbers for file in home.commit(number).files]
+    manifests = _Manifests(Folder(spark, output), topic)
+    numbers = range(manifests.last_number() + 1)
+    return [manifests.folder.full(file.path) for number in numbers for file in manifests.commit(number).files]
 
 
-class _Home:
+class _Manifests:
     """The manifests of one topic in an output folder."""
 
     def __init__(self, folder: Folder, topic: str) -> None:
         self.folder = folder
         self.topic = topic
-        self.commits = f"{HOME}/{topic}/commits"
-        self.staging = f"{HOME}/{topic}/staging"
+        self.commits = f"{STATE_FOLDER}/{topic}/commits"
+        self.staging = f"{STATE_FOLDER}/{topic}/staging"
 
     def last_number(self) -> int:
         """Return the number of the last commit; -1 before the first."""
@@ -142,18 +142,18 @@ class _Run:
         self._request = request
         self._on_progress = on_progress
         self._folder = Folder(spark, request.output)
-        self._home = _Home(self._folder, request.topic)
+        self._manifests = _Manifests(self._folder, request.topic)
 
     def all(self) -> ArchiveResult:
         request = self._request
-        last = self._home.last()
+        last = self._manifests.last()
         require_same_start(request.topic, last, request.from_ms)
         from_ms = request.from_ms if last is None else last.from_ms
         span = find_span(request.source, from_ms, request.to_ms, {} if last is None else last.next_offsets)
         topic_id = span.topic_ids.get(request.topic)
         require_same_topic(last, topic_id)
         number = -1 if last is None else last.number
-        self._home.remove_leftovers(number)
+        self._manifests.remove_leftovers(number)
         starts, commits, done = span.starts, [], 0
         while ranges := next_ranges(starts, span.ends, request.max_offsets_per_commit):
             number += 1
@@ -185,12 +185,12 @@ class _Run:
         starts: Offsets,
         ranges: list[OffsetRange],
     ) -> Commit:
-        self._folder.remove(self._home.staging)
+        self._folder.remove(self._manifests.staging)
         # While this folder exists, there can be files whose manifest is missing.
-        self._folder.make(self._home.staging)
+        self._folder.make(self._manifests.staging)
         rows = self._rows(ranges).sortWithinPartitions("topic", "date", "partition", "offset")
         writer = rows.write.mode("overwrite").partitionBy("topic", "date")
-        staged = f"{self._home.staging}/rows"
+        staged = f"{self._manifests.staging}/rows"
         writer.option("compression", self._request.compression).parquet(self._folder.full(staged))
         files = self._moved(number, staged, rows.schema, ranges)
         commit = Commit(
@@ -204,7 +204,7 @@ class _Run:
             committed_at_ms=SystemClock().wall_ms(),
         )
         self._write(commit)
-        self._folder.remove(self._home.staging)
+        self._folder.remove(self._manifests.staging)
         return commit
 
     def _rows(self, ranges: list[OffsetRange]) -> DataFrame:
@@ -257,7 +257,7 @@ class _Run:
         return [(row[0].rpartition(f"/{staged}/")[2], row[1], row[2], row[3], row[4]) for row in counted]
 
     def _write(self, commit: Commit) -> None:
-        path = f"{self._home.commits}/{manifest_name(commit.number)}"
+        path = f"{self._manifests.commits}/{manifest_name(commit.number)}"
         there = all(self._folder.exists(file.path) for file in commit.files)
         if not there or self._folder.exists(path):
             raise JobFailure(

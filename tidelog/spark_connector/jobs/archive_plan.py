@@ -25,7 +25,7 @@ from tidelog.spark_connector.planning.ranges import OffsetRange
 from tidelog.spark_connector.planning.trigger_limits import limited
 
 FORMAT: Final = 1
-HOME: Final = "_tidelog"
+STATE_FOLDER: Final = "_tidelog"
 _FILE: Final = re.compile(r"commit-(\d{9})-\d{5,}\.parquet")
 _MANIFEST: Final = re.compile(r"(\d{9})\.json")
 

@@ -39,12 +39,12 @@ def require_java(environment: Mapping[str, str]) -> None:
     if java is None:
         raise JobFailure(f"Spark needs Java, and none is on the PATH: {_WHERE_JAVA}")
     try:
-        asked = subprocess.run([java, "-version"], capture_output=True, timeout=_TIMEOUT_S, check=False)
+        completed = subprocess.run([java, "-version"], capture_output=True, timeout=_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise JobFailure(f"Spark needs Java, and {java} does not run ({error}): {_WHERE_JAVA}") from error
-    text = (asked.stderr + asked.stdout).decode(errors="replace")
+    text = (completed.stderr + completed.stdout).decode(errors="replace")
     major = java_major(text)
-    if asked.returncode != 0 or major is None:
+    if completed.returncode != 0 or major is None:
         raise JobFailure(f"Spark needs Java, and {java} -version says {text.strip()!r}: {_WHERE_JAVA}")
     if major < JAVA_MIN:
         raise JobFailure(f"Spark needs Java {JAVA_MIN} or later, and {java} is Java {major}: {_WHERE_JAVA}")

@@ -97,8 +97,8 @@ def _started(name: str, settings: SessionSettings, folder: Path) -> SparkSession
         context = SparkContext(conf=conf, gateway=_gateway(conf, log))
         session = SparkSession.builder.getOrCreate()
     except Exception as error:
-        said = log.read_text(errors="replace") if log.exists() else ""
-        raise JobFailure(f"Spark did not start: {cause_in(said or str(error))}") from error
+        output = log.read_text(errors="replace") if log.exists() else ""
+        raise JobFailure(f"Spark did not start: {cause_in(output or str(error))}") from error
     context.setLogLevel(_log_level())
     return session
 

@@ -88,13 +88,13 @@ def find_span(source: TopicSource, from_ms: int | None, to_ms: int | None, read_
     """
     start = Bound.EARLIEST if from_ms is None else AtTimestamp("from", from_ms)
     end = Bound.LATEST if to_ms is None else AtTimestamp("to", to_ms)
-    with offset_source(_options(source)) as asked:
-        partitions = _partitions(asked, source)
+    with offset_source(_options(source)) as offsets:
+        partitions = _partitions(offsets, source)
         if read_before:
-            _require_not_shorter(read_before, asked.latest(partitions, {}), is_offline=source.is_offline)
-        starts = asked.resolve(start, partitions - read_before.keys(), is_start=True) | read_before
-        ends = asked.resolve(end, partitions, is_start=False)
-        topic_ids = asked.topic_ids(source.topics)
+            _require_not_shorter(read_before, offsets.latest(partitions, {}), is_offline=source.is_offline)
+        starts = offsets.resolve(start, partitions - read_before.keys(), is_start=True) | read_before
+        ends = offsets.resolve(end, partitions, is_start=False)
+        topic_ids = offsets.topic_ids(source.topics)
     # The bucket does not have partitions without copied segments.
     within = {one: max(start, ends.get(one, start)) for one, start in starts.items()}
     return TopicSpan(starts, within, topic_ids)
@@ -102,8 +102,8 @@ def find_span(source: TopicSource, from_ms: int | None, to_ms: int | None, read_
 
 def require_topics(source: TopicSource) -> None:
     """Raise JobFailure if a topic does not exist."""
-    with offset_source(_options(source)) as asked:
-        _partitions(asked, source)
+    with offset_source(_options(source)) as offsets:
+        _partitions(offsets, source)
 
 
 def _options(source: TopicSource) -> SourceOptions:
@@ -121,8 +121,8 @@ def _options(source: TopicSource) -> SourceOptions:
     )
 
 
-def _partitions(asked: OffsetSource, source: TopicSource) -> frozenset[TopicPartition]:
-    found = asked.partitions(all_must_exist=False)
+def _partitions(offsets: OffsetSource, source: TopicSource) -> frozenset[TopicPartition]:
+    found = offsets.partitions(all_must_exist=False)
     missing = sorted(set(source.topics) - {one.topic for one in found})
     if missing:
         place = "in the bucket" if source.is_offline else f"at {source.servers}"

@@ -46,7 +46,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class IntegerRange:
     """The whole numbers that can match: `lowest` to `highest`, both inclusive; None is unbounded."""
 
     lowest: int | None = None
@@ -61,7 +61,7 @@ class Whole:
             and (self.choices is None or number in self.choices)
         )
 
-    def and_(self, relation: Relation, numbers: tuple[int, ...]) -> Whole:
+    def and_(self, relation: Relation, numbers: tuple[int, ...]) -> IntegerRange:
         """Return the numbers that can match one more filter as well."""
         if relation is Relation.ONE_OF:
             choices = frozenset(numbers)
@@ -85,11 +85,11 @@ class Pruning:
     """The topics, partitions, offsets and timestamps that the filters of a query allow."""
 
     topics: frozenset[str] | None = None
-    partitions: Whole = Whole()
-    offsets: Whole = Whole()
-    micros: Whole = Whole()
+    partitions: IntegerRange = IntegerRange()
+    offsets: IntegerRange = IntegerRange()
+    micros: IntegerRange = IntegerRange()
 
-    def keeps(self, topic_partition: TopicPartition) -> bool:
+    def includes(self, topic_partition: TopicPartition) -> bool:
         """Return whether rows of the partition can match."""
         topic, partition = topic_partition
         return (self.topics is None or topic in self.topics) and self.partitions.fits(partition)
@@ -115,7 +115,7 @@ class Pruning:
         lowest, highest = self.offsets.span()
         narrowed = []
         for one in ranges:
-            if not self.keeps(one.topic_partition):
+            if not self.includes(one.topic_partition):
                 continue
             start = max(one.start_offset, lowest or 0, first_offsets.get(one.topic_partition, 0))
             end = one.end_offset if highest is None else min(one.end_offset, highest + 1)

@@ -59,7 +59,7 @@ OffsetSpec: TypeAlias = Bound | AtOffsets | AtTimestamps | AtTimestamp
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetQuestions:
+class OffsetLookups:
     """The offsets that are known, and those to request by ListOffsets; `timestamps` has the timestamps."""
 
     known: Offsets
@@ -106,22 +106,22 @@ def _read(values: Mapping[str, str], edge: str, default: Bound, forbidden: Bound
     return AtOffsets(plain, offsets)
 
 
-def questions(spec: OffsetSpec, partitions: Collection[TopicPartition]) -> OffsetQuestions:
+def required_lookups(spec: OffsetSpec, partitions: Collection[TopicPartition]) -> OffsetLookups:
     """Return what must be requested to get the offset of each of `partitions`.
 
     Errors: OptionError if the JSON names other partitions than those of the query.
     """
     if isinstance(spec, Bound):
-        return OffsetQuestions({}, dict.fromkeys(partitions, int(spec)), {})
+        return OffsetLookups({}, dict.fromkeys(partitions, int(spec)), {})
     if isinstance(spec, AtTimestamp):
-        return OffsetQuestions({}, {}, dict.fromkeys(partitions, spec.timestamp_ms), spec.option)
+        return OffsetLookups({}, {}, dict.fromkeys(partitions, spec.timestamp_ms), spec.option)
     named = spec.timestamps if isinstance(spec, AtTimestamps) else spec.offsets
     _require_same(spec.option, named, partitions)
     if isinstance(spec, AtTimestamps):
-        return OffsetQuestions({}, {}, dict(named), spec.option)
+        return OffsetLookups({}, {}, dict(named), spec.option)
     known = {one: offset for one, offset in named.items() if offset >= 0}
     bounds = {one: offset for one, offset in named.items() if offset < 0}
-    return OffsetQuestions(known, bounds, {}, spec.option)
+    return OffsetLookups(known, bounds, {}, spec.option)
 
 
 def _require_same(option: str, named: Offsets, partitions: Collection[TopicPartition]) -> None:
@@ -139,10 +139,10 @@ def _require_same(option: str, named: Offsets, partitions: Collection[TopicParti
         )
 
 
-def require_match(asked: OffsetQuestions, unmatched: Collection[TopicPartition]) -> None:
+def require_match(lookups: OffsetLookups, unmatched: Collection[TopicPartition]) -> None:
     """Raise OptionError, naming one of the partitions, if no record is at or after a timestamp."""
     for one in sorted(unmatched):
         raise OptionError(
-            f"option {asked.option}: {one} has no record at or after {asked.timestamps[one]} ms; set "
+            f"option {lookups.option}: {one} has no record at or after {lookups.timestamps[one]} ms; set "
             "startingOffsetsByTimestampStrategy=latest to start at its end instead"
         )

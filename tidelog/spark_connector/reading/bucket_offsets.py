@@ -15,7 +15,7 @@ from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.remote.direct.bucket_tier import BucketPartition, BucketTier
 from tidelog.remote.direct.partition_tier import PartitionTier
 from tidelog.remote.direct.timestamps import first_at_or_after
-from tidelog.spark_connector.planning.offset_specs import LATEST, OffsetSpec, questions, require_match
+from tidelog.spark_connector.planning.offset_specs import LATEST, OffsetSpec, require_match, required_lookups
 from tidelog.spark_connector.planning.offsets_json import Offsets
 from tidelog.spark_connector.planning.option_values import OptionError
 from tidelog.spark_connector.planning.ranges import AbortedRange
@@ -60,18 +60,18 @@ class BucketOffsets:
 
         Errors: OptionError as for a cluster, and for an end after the end of the tier.
         """
-        asked = questions(spec, partitions)
+        lookups = required_lookups(spec, partitions)
         if not is_start:
-            self._require_below_end(asked.option, asked.known)
-        found = {one: self._bound(one, bound) for one, bound in asked.bounds.items()}
+            self._require_below_end(lookups.option, lookups.known)
+        found = {one: self._bound(one, bound) for one, bound in lookups.bounds.items()}
         unmatched = []
-        for one, timestamp in asked.timestamps.items():
+        for one, timestamp in lookups.timestamps.items():
             offset = self._at_timestamp(one, timestamp)
             found[one] = self._end(one) if offset is None else offset
             unmatched += [one] if offset is None else []
         if is_start and not self._options.begins_latest_without_match:
-            require_match(asked, unmatched)
-        return {**asked.known, **found}
+            require_match(lookups, unmatched)
+        return {**lookups.known, **found}
 
     def existing(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Return those of `partitions` that have segments."""

@@ -26,8 +26,8 @@ from tidelog.spark_connector.planning.offset_specs import (
     EARLIEST,
     LATEST,
     OffsetSpec,
-    questions,
     require_match,
+    required_lookups,
 )
 from tidelog.spark_connector.planning.offsets_json import Offsets
 from tidelog.spark_connector.planning.option_values import OptionError
@@ -77,14 +77,14 @@ class ClusterOffsets:
 
         Errors: OptionError if the option names other partitions, or a start timestamp has no later record.
         """
-        asked = questions(spec, partitions)
+        lookups = required_lookups(spec, partitions)
         # Request the ends first: records that arrive between the two requests are then after the ends.
-        ends = self._listed(dict.fromkeys(asked.timestamps, LATEST))
-        found = self._listed({**asked.bounds, **asked.timestamps})
-        unmatched = [one for one in asked.timestamps if found[one] == _NO_MATCH]
+        ends = self._listed(dict.fromkeys(lookups.timestamps, LATEST))
+        found = self._listed({**lookups.bounds, **lookups.timestamps})
+        unmatched = [one for one in lookups.timestamps if found[one] == _NO_MATCH]
         if is_start and not self._options.begins_latest_without_match:
-            require_match(asked, unmatched)
-        return {**asked.known, **found, **{one: ends[one] for one in unmatched}}
+            require_match(lookups, unmatched)
+        return {**lookups.known, **found, **{one: ends[one] for one in unmatched}}
 
     def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
         """Return the log start offsets of those of `partitions` that exist."""
@@ -109,7 +109,7 @@ class ClusterOffsets:
         async def ask(admin: Admin) -> Offsets:
             specs = dict.fromkeys(partitions, int(AdminOffsetSpec.LATEST_TIERED))
             answers = (await admin.list_offsets(specs)).items()
-            return {one: told.offset for one, told in answers if not isinstance(told, KafkaError)}
+            return {one: listed.offset for one, listed in answers if not isinstance(listed, KafkaError)}
 
         try:
             return self._ask(ask) if partitions else {}
@@ -122,8 +122,8 @@ class ClusterOffsets:
         """Return the ids of those of `topics` that exist; none if the brokers do not support topic ids."""
 
         async def ask(admin: Admin) -> dict[str, UUID]:
-            told = (await admin.describe_topics(topics)).items()
-            ids = {name: topic.topic_id for name, topic in told if not isinstance(topic, KafkaError)}
+            described = (await admin.describe_topics(topics)).items()
+            ids = {name: topic.topic_id for name, topic in described if not isinstance(topic, KafkaError)}
             return {name: topic_id for name, topic_id in ids.items() if topic_id != ZERO_UUID}
 
         return self._ask(ask)
@@ -148,10 +148,10 @@ class ClusterOffsets:
 
         async def ask(admin: Admin) -> list[AbortedRange]:
             specs = {topic_partition: LATEST}
-            end = _told((await admin.list_offsets(specs))[topic_partition])
+            end = _offset_or_raise((await admin.list_offsets(specs))[topic_partition])
             if end <= offset:
                 return []
-            stable = _told((await admin.list_offsets(specs, read_committed=True))[topic_partition])
+            stable = _offset_or_raise((await admin.list_offsets(specs, read_committed=True))[topic_partition])
             start = max(0, min(offset, stable - 1))
             client = self._options.client
             values = {**client.values, **tls_values(client), "max_partition_fetch_bytes": 1}
@@ -273,7 +273,7 @@ def _may_pass(error: KafkaError | OSError) -> bool:
     return is_retriable(error)
 
 
-def _told(listed: ListedOffset | KafkaError) -> Offset:
+def _offset_or_raise(listed: ListedOffset | KafkaError) -> Offset:
     if isinstance(listed, KafkaError):
         raise listed
     return listed.offset

@@ -44,7 +44,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._cluster: OffsetSource | None = None
         self._planner: TaskPlanner | None = None
         self._reported: Offsets | None = None
-        self._told_end: Offsets | None = None
+        self._planned_end: Offsets | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Executors get only what `read` needs; connections stay on the driver.
@@ -52,14 +52,14 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
         if self._progress.initial is None:
-            cluster = self._asked()
+            cluster = self._offset_source()
             partitions = cluster.partitions(all_must_exist=True)
             self._progress.begin(cluster.resolve(self._options.starting, partitions, is_start=True))
         assert self._progress.initial is not None
         return to_json_object(self._progress.initial)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        cluster = self._asked()
+        cluster = self._offset_source()
         self._progress.pin(cluster.latest(cluster.partitions(all_must_exist=False), {}))
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -73,10 +73,12 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         start_offsets = from_json_object(start)
         ends = self._ends(start_offsets)
         if self._progress.is_anchor(start_offsets):
-            self._told_end = start_offsets
+            self._planned_end = start_offsets
             return to_json_object(start_offsets)
         new = ends.keys() - start_offsets.keys()
-        new_starts = self._asked().earliest(new) if new and not isinstance(limit, ReadAllAvailable) else {}
+        new_starts = (
+            self._offset_source().earliest(new) if new and not isinstance(limit, ReadAllAvailable) else {}
+        )
         end = self._progress.next_end(
             start_offsets,
             ends,
@@ -87,7 +89,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         # Check before Spark records the end: otherwise the checkpoint would always fail, even after a repair.
         self._plan(start_offsets, {one: end[one] for one in end.keys() & start_offsets.keys()}, {})
-        self._told_end = end
+        self._planned_end = end
         return to_json_object(end)
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
@@ -97,11 +99,13 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = from_json_object(end)
         starts = self._progress.start_of(from_json_object(start), ends)
         new = ends.keys() - starts.keys()
-        planned = self._plan(starts, ends, self._asked().earliest(new) if new else {}, self._gone(ends))
+        planned = self._plan(
+            starts, ends, self._offset_source().earliest(new) if new else {}, self._deleted_partitions(ends)
+        )
         for loss in planned.losses:
             _log.warning("%s: skipped", loss)
         if self._planner is None:
-            self._planner = TaskPlanner(self._options, self._asked())
+            self._planner = TaskPlanner(self._options, self._offset_source())
         return self._planner.input_partitions(planned.ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -115,9 +119,9 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._cluster.close()
             self._cluster = self._planner = None
 
-    def _gone(self, ends: Offsets) -> Collection[TopicPartition]:
+    def _deleted_partitions(self, ends: Offsets) -> Collection[TopicPartition]:
         """Return the partitions that were deleted after an earlier run of the query planned the ends."""
-        return () if ends == self._told_end else ends.keys() - self._asked().existing(ends.keys())
+        return () if ends == self._planned_end else ends.keys() - self._offset_source().existing(ends.keys())
 
     def _plan(
         self, starts: Offsets, ends: Offsets, new_starts: Offsets, gone: Collection[TopicPartition] = ()
@@ -133,14 +137,14 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         pinned = self._progress.pinned_for(start)
         if pinned is not None:
             return pinned
-        cluster = self._asked()
+        cluster = self._offset_source()
         ends = cluster.latest(cluster.partitions(all_must_exist=False, known=start.keys()), start)
         if self._progress.pinned is not None:
             return self._progress.pin_again(start, ends)
         self._reported = ends
         return ends
 
-    def _asked(self) -> OffsetSource:
+    def _offset_source(self) -> OffsetSource:
         if self._cluster is None:
             self._cluster = offset_source(self._options)
         return self._cluster

@@ -55,7 +55,7 @@ class _TaskReader:
     def __init__(self, options: SourceOptions, task: SliceTask) -> None:
         self._options = options
         self._task = task
-        self._gone: dict[object, SegmentGone] = {}
+        self._missing_segments: dict[object, SegmentGone] = {}
 
     def read(self, wanted: SegmentSlice) -> Iterator[pa.RecordBatch]:
         storage = opened_bucket(self._options.tier).storage
@@ -65,20 +65,20 @@ class _TaskReader:
         except SegmentGone as gone:
             error = gone
         _log.warning("%s; searching for its offsets in other segments and brokers", error)
-        self._gone[wanted.metadata.remote_log_segment_id] = error
+        self._missing_segments[wanted.metadata.remote_log_segment_id] = error
         left = OffsetRange(self._task.topic_partition, error.next_offset, wanted.end_offset)
         if left.size <= 0:
             return
         tier = self._tier_now()
         if tier is not None and tier.partition != wanted.metadata.topic_id_partition:
             self._note(
-                f"{_wanted(left)}, but the topic was re-created: its id was "
+                f"{_description(left)}, but the topic was re-created: its id was "
                 f"{uuid_text(wanted.metadata.topic_id_partition.topic_id)} and is now "
                 f"{uuid_text(tier.partition.topic_id)}"
             )
             return
         for part in () if tier is None else tier.parts(left.start_offset, left.end_offset):
-            if part.metadata.remote_log_segment_id in self._gone:
+            if part.metadata.remote_log_segment_id in self._missing_segments:
                 break
             yield from self.read(slices(part, OffsetPositions.none(), 1)[0])
             left = replace(left, start_offset=part.end_offset)
@@ -91,7 +91,7 @@ class _TaskReader:
 
     def _elsewhere(self, left: OffsetRange, gone: SegmentGone) -> Iterator[pa.RecordBatch]:
         segment = gone.wanted.metadata.remote_log_segment_id
-        missing = f"{_wanted(left)}, but remote segment {segment} is gone ({gone})"
+        missing = f"{_description(left)}, but remote segment {segment} is gone ({gone})"
         if self._options.tier.mode is TierMode.OFFLINE:
             self._note(missing)
             return
@@ -118,5 +118,5 @@ class _TaskReader:
         )
 
 
-def _wanted(left: OffsetRange) -> str:
+def _description(left: OffsetRange) -> str:
     return f"{left.topic_partition} should be read from offset {left.start_offset} to {left.end_offset}"

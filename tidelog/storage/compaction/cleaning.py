@@ -45,7 +45,7 @@ def fill_offset_map(plan: CleaningPlan, offsets: OffsetMap, pace: Pace) -> Offse
     for source in dirty:
         segment = source.segment
         start = _first_dirty_position(segment, plan.first_dirty_offset)
-        for batch in checked_batches(segment.file.held(), start, plan.io_buffer_bytes):
+        for batch in checked_batches(segment.file.hold(), start, plan.io_buffer_bytes):
             pace(batch.header.size_bytes)
             if not _take_in(batch, offsets, transactions, plan.first_dirty_offset):
                 return max(offsets.latest_offset + 1, plan.first_dirty_offset)
@@ -158,7 +158,7 @@ class GroupCleaner:
         last: BatchHeader | None = None
         last_base_offset = cleaned.base_offset
         for source in group:
-            for batch in checked_batches(source.segment.file.held(), 0, plan.io_buffer_bytes):
+            for batch in checked_batches(source.segment.file.hold(), 0, plan.io_buffer_bytes):
                 last, last_base_offset = batch.header, source.segment.base_offset
                 size_bytes = batch.header.size_bytes
                 self.bytes_read += size_bytes

@@ -85,12 +85,12 @@ class LogDirectory:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.in_creation: set[TopicPartition] = set()
         self.damaged: dict[TopicPartition, str] = {}
-        self.lost: frozenset[TopicPartition] = frozenset()
+        self.lost_partitions: frozenset[TopicPartition] = frozenset()
         """The partitions that were here when the directory went offline."""
         self.offline_reason: str | None = None
         self.faults = FaultLog(_log, f"log directory {path}")
         """Operations that were refused while the directory stayed online."""
-        self.found_out_of_use: list[tuple[TopicPartition, UUID]] = []
+        self.unused_partitions: list[tuple[TopicPartition, UUID]] = []
         """Deleted and stray partitions that were still on the disk at the start, with their topic ids."""
         self._is_loaded = False
         self._settings = settings
@@ -138,7 +138,7 @@ class LogDirectory:
             topic_id = PartitionMetadataFile(self.fs, path).read()
         except (OSError, CorruptFile, DecodeError):
             return  # partly removed, or created before topics had ids
-        self.found_out_of_use.append((parsed.topic_partition, topic_id))
+        self.unused_partitions.append((parsed.topic_partition, topic_id))
 
     def _load_partition(self, topic_partition: TopicPartition, now_ms: int, clean: bool) -> None:
         config = self._settings.config_of(topic_partition.topic)
@@ -262,7 +262,7 @@ class LogDirectory:
                 self.path,
             )
             if topic_id is not None:
-                self.found_out_of_use.append((topic_partition, topic_id))
+                self.unused_partitions.append((topic_partition, topic_id))
         return [topic_partition for topic_partition, _ in found]
 
     def retire(self, topic_partitions: Sequence[TopicPartition], kind: DirectoryKind, now_ms: int) -> None:
@@ -410,7 +410,7 @@ class LogDirectory:
         """Stop using the directory: its disk has failed. Its logs refuse every further write."""
         self.offline_reason = reason
         self.faults.forget()
-        self.lost = frozenset((*self.logs, *self.damaged, *self.in_creation))
+        self.lost_partitions = frozenset((*self.logs, *self.damaged, *self.in_creation))
         for log in self.logs.values():
             log.failures.fail(StorageFailure(self.path, "use", reason))
             log.retire()

@@ -193,7 +193,9 @@ class LogManager:
 
     def _require_not_offline(self, topic_partition: TopicPartition, is_new: bool) -> None:
         for directory in self.directories:
-            if directory.offline_reason is not None and (not is_new or topic_partition in directory.lost):
+            if directory.offline_reason is not None and (
+                not is_new or topic_partition in directory.lost_partitions
+            ):
                 raise KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR,
                     f"{topic_partition} is or may be in {directory.path}, which is offline: "
@@ -245,9 +247,9 @@ class LogManager:
         return strays
 
     @property
-    def found_out_of_use(self) -> list[tuple[TopicPartition, UUID]]:
+    def unused_partitions(self) -> list[tuple[TopicPartition, UUID]]:
         """Deleted and stray partitions on the disks, with their topic ids."""
-        return [each for directory in self.directories.online for each in directory.found_out_of_use]
+        return [each for directory in self.directories.online for each in directory.unused_partitions]
 
     def retire_damaged(self, topic_partition: TopicPartition, now_ms: int) -> bool:
         """Rename a damaged partition, so that it can be created again; return False if it is not damaged."""

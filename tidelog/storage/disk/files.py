@@ -80,7 +80,7 @@ class File(Protocol):
         """Return the descriptor, for sendfile."""
         ...
 
-    def held(self) -> File:
+    def hold(self) -> File:
         """Return an open file with the same content, which stays readable for as long as it is referenced."""
         return self
 

@@ -78,9 +78,9 @@ class OnDemandFile(File):
         return self._size
 
     def pread(self, length: int, position: int) -> bytes:
-        return self.held().pread(length, position) if self._exists else b""
+        return self.hold().pread(length, position) if self._exists else b""
 
-    def held(self) -> File:
+    def hold(self) -> File:
         assert self._exists, f"{self.path} does not exist"
         # Read only once, as the owner may close the file meanwhile.
         unsynced = self._unsynced
@@ -88,7 +88,7 @@ class OnDemandFile(File):
 
     def fileno(self) -> int:
         """Return a descriptor that the pool may close at any time; for longer use that of `held`."""
-        return self.held().fileno()
+        return self.hold().fileno()
 
     def open(self) -> File:
         """Return a new open file, for reading and writing; the caller has the pool's lock.

@@ -22,7 +22,7 @@ from tidelog.protocol.compression import BoundExceeded, Compression, decompress,
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.protocol.record_skim import RecordSkimmer
-from tidelog.protocol.steps import Steps, aside, heavily
+from tidelog.protocol.steps import Steps, as_heavy_work, in_thread
 from tidelog.storage.log.failures import LogFailures
 from tidelog.storage.log.log_offsets import LogOffsets
 from tidelog.storage.log.record_bounds import LOOKED_UP_BYTES_MAX, RECORDS_MAX, SMALL_BYTES
@@ -141,13 +141,13 @@ def _first_place(batch: FoundBatch, timestamp: int, from_offset: Offset) -> Step
             return (yield from _first_record(expanded, header, timestamp, from_offset))
         except BoundExceeded:
             pass
-    return (yield from heavily(_first_place_in_thread(payload, header, timestamp, from_offset)))
+    return (yield from as_heavy_work(_first_place_in_thread(payload, header, timestamp, from_offset)))
 
 
 def _first_place_in_thread(
     payload: memoryview, header: BatchHeader, timestamp: int, from_offset: Offset
 ) -> Steps[RecordPlace | None]:
-    expanded = yield from aside(lambda: expand(header.compression, payload, LOOKED_UP_BYTES_MAX))
+    expanded = yield from in_thread(lambda: expand(header.compression, payload, LOOKED_UP_BYTES_MAX))
     return (yield from _first_record(expanded, header, timestamp, from_offset))
 
 

@@ -402,7 +402,7 @@ class PartitionLog:
                 found = log_read.find_range(self.segments, offset, max_bytes, upper_bound, at_least_one)
                 if found is not None and found.end > found.start:
                     file = found.segment.file
-                    records = FileSlice(file, found.start, found.end - found.start, file.held())
+                    records = FileSlice(file, found.start, found.end - found.start, file.hold())
                     if with_aborted_transactions:
                         aborted = log_read.aborted_transactions(self.segments, offset, found.end_offset)
         return ReadResult(

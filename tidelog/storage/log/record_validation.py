@@ -27,7 +27,7 @@ from tidelog.protocol.compression import BoundExceeded, Compression, compress_vi
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.record import RECORD_BYTES_MIN
 from tidelog.protocol.record_skim import RecordSkimmer, Skimmed
-from tidelog.protocol.steps import Steps, aside, completed, heavily
+from tidelog.protocol.steps import Steps, as_heavy_work, completed, in_thread
 from tidelog.storage.disk.errors import InvalidRecords
 from tidelog.storage.log.record_bounds import RECORDS_MAX, SMALL_BYTES
 from tidelog.storage.log.validation_rules import ValidatedBatch, ValidationRules
@@ -131,9 +131,9 @@ def _opened(
         )
     payload = _small_payload(records, header)
     if payload is None:
-        return (yield from heavily(_opened_in_thread(records, header, rules, look_into)))
+        return (yield from as_heavy_work(_opened_in_thread(records, header, rules, look_into)))
     if is_recompressed and len(payload) > SMALL_BYTES:
-        return (yield from heavily(look_into(payload)))
+        return (yield from as_heavy_work(look_into(payload)))
     return (yield from look_into(payload))
 
 
@@ -146,7 +146,7 @@ def _opened_in_thread(
     # A copy: the connection may use its buffer for another request before the thread has finished.
     compressed, codec = bytes(_payload_of(records, header)), header.compression
     try:
-        payload = yield from aside(lambda: expand(codec, compressed, rules.decompressed_bytes_max))
+        payload = yield from in_thread(lambda: expand(codec, compressed, rules.decompressed_bytes_max))
     except DecodeError as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
     return (yield from look_into(_checked_size(payload, header)))
@@ -257,7 +257,7 @@ def _recompressed(
     else:
         # A copy where these are bytes of the request, as in `_opened_in_thread`.
         data = bytes(payload) if header.compression is Compression.NONE else payload
-        compressed = yield from aside(lambda: compress_view(codec, data, level))
+        compressed = yield from in_thread(lambda: compress_view(codec, data, level))
     size_bytes = BATCH_OVERHEAD + len(compressed)
     if size_bytes > rules.max_message_bytes:
         raise KafkaError(

@@ -23,9 +23,9 @@ class FileSlice:
     opened: File | None = None
     """An open file with the same content; None after it is released."""
 
-    def held(self) -> File:
+    def hold(self) -> File:
         """Return the file to read from. Errors: OSError if it must be opened and cannot be."""
-        return self.opened or self.file.held()
+        return self.opened or self.file.hold()
 
     def release(self) -> None:
         """Release the descriptor while nothing is read, if the file can be opened again."""

@@ -270,7 +270,7 @@ async def test_unread_fetches_of_many_sealed_segments_hold_no_more_descriptors_t
 
     def answer(request: Request) -> None:
         file = next(slices)
-        request.respond(with_size(FileSlice(file, 0, 5 * MEBIBYTE, file.held())))
+        request.respond(with_size(FileSlice(file, 0, 5 * MEBIBYTE, file.hold())))
 
     async with serving(answer, network_config(socket_send_buffer_bytes=16_384)) as served:
         clients = [await served.connect(receive_buffer_bytes=8_192) for _ in sealed]

@@ -298,7 +298,7 @@ def test_a_partition_whose_disk_fails_is_not_led_any_more() -> None:
     partition = shared.partition
     logs, manager = shared.replicas.logs, shared.replicas.manager
     logs.directories.on_offline = lambda directory: manager.on_directory_failed(
-        directory.lost, "the disk is gone"
+        directory.lost_partitions, "the disk is gone"
     )
     logs.directories.take_offline(logs.directories[0], "the disk is gone")
     with pytest.raises(KafkaError) as refused:

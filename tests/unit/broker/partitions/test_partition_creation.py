@@ -174,7 +174,7 @@ def test_a_partition_is_not_used_if_its_directory_went_offline_during_its_creati
     first, second = (each.directory for each in log_work.creations)
     assert first is not second
     replicas.logs.directories.take_offline(first, "broken")
-    assert TopicPartition("t", 0) in first.lost
+    assert TopicPartition("t", 0) in first.lost_partitions
     log_work.finish()
     assert code_of(replicas, "t", 0) is ErrorCode.KAFKA_STORAGE_ERROR
     assert replicas.manager.partition(TopicPartition("t", 1)).leader is not None

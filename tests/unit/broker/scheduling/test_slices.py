@@ -16,7 +16,7 @@ from tests.support.loops.both_loops import on_both_loops
 from tests.support.loops.yields import STEPS_PER_SLICE, CountingClock, Turns, counted_slices
 from tests.support.waiting import eventually
 from tidelog.broker.scheduling.slices import HEAVY_MAX, Slices
-from tidelog.protocol.steps import Heavy, Steps, aside, completed, each, heavily
+from tidelog.protocol.steps import Heavy, Steps, as_heavy_work, completed, each, in_thread
 
 fail = cast(Callable[[object], None], pytest.fail)
 
@@ -119,9 +119,9 @@ async def test_what_is_long_in_one_piece_runs_in_a_thread() -> None:
     here, many = threading.get_ident(), counted_slices()
 
     def work() -> Steps[tuple[int, str]]:
-        where = yield from aside(threading.get_ident)
+        where = yield from in_thread(threading.get_ident)
         try:
-            yield from aside(lambda: [].pop())
+            yield from in_thread(lambda: [].pop())
         except IndexError as error:
             return where, str(error)
         return where, "no error"
@@ -142,7 +142,7 @@ async def test_an_error_of_a_thread_is_freed_without_the_collector() -> None:
         raise ValueError("in a thread")
 
     def steps(held: Held) -> Steps[None]:
-        yield from aside(fail)
+        yield from in_thread(fail)
 
     held = Held()
     is_freed = weakref.ref(held)
@@ -167,14 +167,14 @@ async def test_what_a_thread_returns_to_cancelled_work_is_dropped() -> None:
         gate.wait(10)
         return 1
 
-    work = many.start(heavily(aside(slow)), fail, fail)
+    work = many.start(as_heavy_work(in_thread(slow)), fail, fail)
     assert work is not None
     await eventually(started.is_set)
     work.cancel()
     assert many.pending == 1, "the thread still holds what it works with"
     gate.set()
     await eventually(lambda: not many.pending)
-    await asyncio.gather(*(many.complete(heavily(numbers(20))) for _ in range(HEAVY_MAX)))
+    await asyncio.gather(*(many.complete(as_heavy_work(numbers(20))) for _ in range(HEAVY_MAX)))
 
 
 @on_both_loops
@@ -192,7 +192,7 @@ async def test_few_pieces_of_work_are_heavy_at_a_time() -> None:
 
     def work(fails: bool) -> Steps[None]:
         for _ in range(2):
-            yield from heavily(body(fails))
+            yield from as_heavy_work(body(fails))
 
     wanted = [many.complete(work(fails)) for fails in (False, True) * 6]
     outcomes = await asyncio.gather(*wanted, return_exceptions=True)
@@ -209,10 +209,10 @@ async def test_a_place_for_heavy_work_is_free_again_when_its_holder_is_cancelled
         yield from numbers(20)
 
     await asyncio.gather(*(many.complete(greedy()) for _ in range(3 * HEAVY_MAX)))
-    holders = [many.start(heavily(numbers(1000)), fail, fail) for _ in range(HEAVY_MAX)]
+    holders = [many.start(as_heavy_work(numbers(1000)), fail, fail) for _ in range(HEAVY_MAX)]
     results: list[int] = []
-    waiting = many.start(heavily(numbers(20)), results.append, fail)
-    dropped = many.start(heavily(numbers(20)), fail, fail)
+    waiting = many.start(as_heavy_work(numbers(20)), results.append, fail)
+    dropped = many.start(as_heavy_work(numbers(20)), fail, fail)
     assert waiting is not None and dropped is not None
     dropped.cancel()
     for holder in holders:
@@ -227,7 +227,7 @@ async def test_close_cancels_everything() -> None:
     many, gate = counted_slices(), threading.Event()
     with ThreadPoolExecutor(1) as executor:
         in_threads = Slices(CountingClock(), executor)
-        in_threads.start(aside(lambda: gate.wait(10)), fail, fail)
+        in_threads.start(in_thread(lambda: gate.wait(10)), fail, fail)
         many.start(numbers(1000), fail, fail)
         many.close()
         in_threads.close()

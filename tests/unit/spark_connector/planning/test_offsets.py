@@ -14,8 +14,8 @@ from tidelog.spark_connector.planning.offset_specs import (
     AtOffsets,
     AtTimestamp,
     Bound,
-    questions,
     require_match,
+    required_lookups,
 )
 from tidelog.spark_connector.planning.offsets_json import from_json_object, to_json_object, to_text
 from tidelog.spark_connector.planning.option_values import OptionError
@@ -50,10 +50,10 @@ def test_what_sparks_own_source_wrote_is_read() -> None:
 
 
 def test_bounds_and_timestamps_are_asked_and_offsets_are_known() -> None:
-    mixed = questions(AtOffsets("startingOffsets", {FIRST: 5, SECOND: -2}), [FIRST, SECOND])
+    mixed = required_lookups(AtOffsets("startingOffsets", {FIRST: 5, SECOND: -2}), [FIRST, SECOND])
     assert (mixed.known, mixed.bounds) == ({FIRST: 5}, {SECOND: -2})
-    assert questions(Bound.LATEST, [FIRST]).bounds == {FIRST: -1}
-    assert questions(AtTimestamp("startingTimestamp", 9), [FIRST]).timestamps == {FIRST: 9}
+    assert required_lookups(Bound.LATEST, [FIRST]).bounds == {FIRST: -1}
+    assert required_lookups(AtTimestamp("startingTimestamp", 9), [FIRST]).timestamps == {FIRST: 9}
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,14 @@ def test_offsets_have_to_be_given_for_just_the_partitions_that_are_read(
     there: list[TopicPartition], text: str
 ) -> None:
     with pytest.raises(OptionError, match=f"startingOffsets.*{text}"):
-        questions(AtOffsets("startingOffsets", {FIRST: 5}), there)
+        required_lookups(AtOffsets("startingOffsets", {FIRST: 5}), there)
 
 
 def test_a_timestamp_without_a_record_behind_it_says_how_to_continue() -> None:
-    asked = questions(AtTimestamp("startingTimestamp", 9), [FIRST])
-    require_match(asked, [])
+    lookups = required_lookups(AtTimestamp("startingTimestamp", 9), [FIRST])
+    require_match(lookups, [])
     with pytest.raises(OptionError, match="tides-0 has no record at or after 9 ms; set starting"):
-        require_match(asked, [FIRST])
+        require_match(lookups, [FIRST])
 
 
 # --- ranges -----------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ def test_readers_share_a_bounded_number_of_descriptors(tmp_path: Path) -> None:
 
 def test_what_a_reader_holds_stays_readable_when_it_is_closed_deleted_and_replaced(tmp_path: Path) -> None:
     file = OnDemandFile(OsFileSystem(), written(tmp_path, "a", b"old"))
-    held = file.held()
+    held = file.hold()
     file.rename(str(tmp_path / "a.deleted"))
     file.retire(has_path=True)
     file.close()

@@ -209,7 +209,7 @@ async def _serve(broker: _RegisteredBroker, parts: ServingParts, services: Servi
     def start_remote_storage() -> None:
         if remote is not None:
             remote.subscribe(broker.store.image)
-            remote.delete_data_of_deleted_topics(logs.manager.found_out_of_use, broker.store.image)
+            remote.delete_data_of_deleted_topics(logs.manager.unused_partitions, broker.store.image)
             broker.store.subscribe(remote.on_configs_changed)
 
     def report() -> None:

@@ -117,7 +117,7 @@ class LogsPart:
 
     def _on_directory_failed(self, directory: LogDirectory) -> None:
         """Report the directory to the controller; fail the node if it was the last one."""
-        self.replicas.on_directory_failed(directory.lost, str(directory.offline_reason))
+        self.replicas.on_directory_failed(directory.lost_partitions, str(directory.offline_reason))
         directory_id = self._context.directory_ids.get(directory.path)
         # A directory that could not be used at the start has no id, and is not registered.
         if directory_id is not None:

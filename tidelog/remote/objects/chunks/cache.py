@@ -230,7 +230,7 @@ class ChunkCache:
         try:
             return future.result(self._settings.get_timeout_ms / 1000)
         except FutureTimeout:
-            name = segment.keys.shown(segment.keys.log)
+            name = segment.keys.display_name(segment.keys.log)
             text = f"{name}: chunk {index} was not loaded within {self._settings.get_timeout_ms} ms"
             raise RemoteStorageError(text) from None
 

@@ -46,7 +46,7 @@ def fetch_chunks(
     begin, end = index.chunk(first).transformed_position, index.chunk(last).transformed_end
     transform = segment.manifest.transform
     if begin == end:
-        raise RemoteStorageError(f"{keys.shown(keys.log)}: chunks {first} to {last} have no bytes")
+        raise RemoteStorageError(f"{keys.display_name(keys.log)}: chunks {first} to {last} have no bytes")
     with closing(store.get(keys.log, begin, end - 1)) as stream:
         for number in range(first, last + 1):
             chunk = index.chunk(number)
@@ -58,5 +58,5 @@ def fetch_chunks(
                     yield chunk, Pieces([transform.undo(stored, chunk.original_size)])
             except (ShortRead, DamagedChunk) as error:
                 raise RemoteStorageError(
-                    f"{keys.shown(keys.log)}: chunk {number} at {chunk.transformed_position}: {error}"
+                    f"{keys.display_name(keys.log)}: chunk {number} at {chunk.transformed_position}: {error}"
                 ) from error

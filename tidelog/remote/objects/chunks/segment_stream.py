@@ -105,7 +105,7 @@ class DirectSegmentStream(_ChunkedStream):
             self._plain = self._store.get(key, self._position, self._end - 1)
         data = self._plain.read(needed_end - self._position)
         if not data:
-            shown = self._segment.keys.shown(key)
+            shown = self._segment.keys.display_name(key)
             raise RemoteStorageError(f"{shown}: {self._end - self._position} bytes are missing at the end")
         return data
 
@@ -117,7 +117,7 @@ class DirectSegmentStream(_ChunkedStream):
         found = next(self._chunks, None)
         if found is None:
             raise RemoteStorageError(
-                f"{self._segment.keys.shown(self._segment.keys.log)}: the stream has failed already"
+                f"{self._segment.keys.display_name(self._segment.keys.log)}: the stream has failed already"
             )
         chunk, data = found
         return data.slice(*self._in_chunk(chunk))

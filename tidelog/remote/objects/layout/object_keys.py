@@ -40,7 +40,7 @@ class SegmentKeys:
         """Return all keys in the order of deletion: the manifest first."""
         return [self.manifest, self.indexes, self.log]
 
-    def shown(self, key: str) -> str:
+    def display_name(self, key: str) -> str:
         """Return `key` as logs and errors may show it (key.prefix.mask)."""
         return f"<prefix>/{key[len(self.prefix) :]}" if self.masks_prefix else key
 

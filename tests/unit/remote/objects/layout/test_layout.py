@@ -55,7 +55,7 @@ def test_what_custom_metadata_says_of_prefix_and_path_goes_first(tmp_path: Path)
 
 def test_a_masked_prefix_is_not_shown(tmp_path: Path) -> None:
     keys = ObjectKeys("secret/", masks_prefix=True).new(make_segment(tmp_path, b"x").metadata)
-    assert keys.shown(keys.log) == f"<prefix>/{keys.path}.log"
+    assert keys.display_name(keys.log) == f"<prefix>/{keys.path}.log"
 
 
 @given(st.none() | st.integers(0, 2**62), TEXTS, TEXTS)
