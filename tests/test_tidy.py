@@ -1,8 +1,4 @@
-"""The house rules that a machine can check, over every tracked source file.
-
-Sizes and habits are those of docs/architecture.md: a file is one concept, a function fits on
-a page, every public name says in a sentence what it is.
-"""
+"""Rules for every tracked source file: size of files and functions, docstrings, names of modules, links."""
 
 from __future__ import annotations
 

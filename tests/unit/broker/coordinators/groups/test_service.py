@@ -608,9 +608,7 @@ async def test_a_new_member_whose_client_disconnects_before_it_has_joined_is_dro
     assert (joined.error_code, len(joined.members)) == (0, 1)
 
 
-async def test_a_member_that_has_taken_part_keeps_its_place_when_its_client_disconnects_while_it_joins_again() -> (
-    None
-):
+async def test_a_former_member_keeps_its_place_when_its_client_disconnects_while_it_joins_again() -> None:
     bench = await Bench().serving(0)
     first = asyncio.ensure_future(bench.join())
     bench.time.pass_time(10_000)
