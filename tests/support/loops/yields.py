@@ -1,4 +1,4 @@
-"""Whether long work lets others have their turns, counted rather than timed."""
+"""Iterations of the event loop: run them, and count those that long work leaves to other tasks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ import asyncio
 from tidelog.broker.scheduling.slices import SLICE_NS, Slices
 
 STEPS_PER_SLICE = 10
+
+
+async def loop_iterations(count: int) -> None:
+    """Run the event loop `count` times: what is ready, and what becomes ready by that."""
+    for _ in range(count):
+        await asyncio.sleep(0)
 
 
 class CountingClock:

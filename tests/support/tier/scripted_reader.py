@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
+from tests.support.loops.yields import loop_iterations
 from tidelog.broker.fetching.remote_fetch import RemoteAccess, RemoteFetchMemory
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
@@ -57,5 +58,4 @@ def move_to_remote(log: PartitionLog, end_offset: Offset, now_ms: int) -> None:
 
 async def settled() -> None:
     """Let tasks and callbacks that are ready run."""
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await loop_iterations(5)

@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 
 from tests.support.configs import group_config
 from tests.support.logs.partition_logs import batch, values_of
+from tests.support.loops.yields import loop_iterations
 from tests.support.replicas.replica_manager import NODE, FakeRequest, Replicas
 from tests.support.transactions.scripted_coordinator import ScriptedCoordinator, VerificationBench
 from tidelog.base.log_limit import LogLimit
@@ -355,8 +356,7 @@ def request_context(key: ApiKey, version: int) -> RequestContext:
 
 async def turns(count: int = 20) -> None:
     """Let everything run that can run now."""
-    for _ in range(count):
-        await asyncio.sleep(0)
+    await loop_iterations(count)
 
 
 async def answered(request: FakeRequest) -> None:

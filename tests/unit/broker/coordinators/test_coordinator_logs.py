@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.support.loops.yields import loop_iterations
 from tests.support.replicas.replica_pair import ReplicaPair
 from tidelog.broker.coordinators import coordinator_logs
 from tidelog.broker.coordinators.coordinator_logs import StateTopic, TopicStateLog
@@ -80,8 +81,7 @@ async def test_a_coordinator_of_transactions_loads_until_what_it_has_read_is_com
     pair.append(PARTITION, "prepared")
     log = log_of(pair, loads_committed=True)
     loading = asyncio.create_task(values(log))
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await loop_iterations(20)
     assert not loading.done()
     assert await values(log_of(pair, loads_committed=False)) == [b"prepared"]
     pair.begin()

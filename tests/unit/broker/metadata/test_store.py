@@ -13,6 +13,7 @@ from tests.support.configs import controller_settings, snapshot_settings
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import Survival
 from tests.support.loops.both_loops import on_both_loops
+from tests.support.loops.yields import loop_iterations
 from tests.support.metadata.images import CLUSTER_ID, SeededRandomness, creatable
 from tests.support.metadata.stores import (
     DIRECTORY,
@@ -101,8 +102,7 @@ async def test_nothing_is_published_or_answered_before_it_is_durable() -> None:
         store.subscribe(lambda delta, image: seen.append(image))
         executor.held = True
         answer = asyncio.create_task(store.submit(create("orders")))
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await loop_iterations(20)
         assert not answer.done()
         assert "orders" not in store.image.topics_by_name
         assert len(seen) == 1
@@ -121,8 +121,7 @@ async def test_commands_that_wait_share_one_sync_and_each_sees_those_before_it()
         await eventually(lambda: executor.waiting_count == 1)
         runs = executor.run_count
         others = [asyncio.create_task(store.submit(create(name))) for name in ("a", "b", "a")]
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await loop_iterations(5)
         executor.release()
         replies = await asyncio.gather(first, *others)
         codes = [reply.topics[0].error_code for reply in replies]
@@ -181,8 +180,7 @@ async def test_a_cancelled_caller_does_not_cancel_its_command() -> None:
     async with running_store(executor=executor) as store:
         executor.held = True
         answer = asyncio.create_task(store.submit(create("orders")))
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await loop_iterations(5)
         answer.cancel()
         executor.release()
         await eventually(lambda: "orders" in store.image.topics_by_name)
@@ -269,11 +267,9 @@ async def test_after_a_failed_sync_nothing_can_be_changed_and_waiting_commands_f
     before = store.image
     executor.held = True
     first = asyncio.create_task(store.submit(create("first")))
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await loop_iterations(5)
     second = asyncio.create_task(store.submit(create("second")))
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await loop_iterations(5)
     disk.fail_next_fsync("__cluster_metadata-0")
     executor.release()
     await asyncio.wait([first, second])
@@ -350,8 +346,7 @@ async def test_a_stop_completes_submitted_commands() -> None:
     store = replica.store
     executor.held = True
     answers = [asyncio.create_task(store.submit(set_config(text))) for text in "abc"]
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await loop_iterations(5)
     closing = asyncio.create_task(replica.stop())
     await asyncio.sleep(0)
     executor.release()
@@ -365,8 +360,7 @@ async def test_abandoning_fails_waiting_commands() -> None:
     replica = await started(make_replica(CrashFileSystem(), executor))
     executor.held = True
     answer = asyncio.create_task(replica.store.submit(set_config("a")))
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await loop_iterations(5)
     await replica.abandon()
     with pytest.raises(KafkaError):
         await answer

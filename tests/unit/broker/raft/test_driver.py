@@ -13,6 +13,7 @@ from tests.support.clocks.manual_clock import ManualClock
 from tests.support.configs import metadata_log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.loops.both_loops import on_both_loops
+from tests.support.loops.yields import loop_iterations
 from tests.support.metadata.stores import DIRECTORY, InlineExecutor
 from tests.support.waiting import eventually, remains
 from tidelog.broker.raft.driver import RaftDriver
@@ -93,8 +94,7 @@ class Bench:
 
     async def settle(self) -> None:
         """Run the event loop until nothing more happens."""
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await loop_iterations(20)
 
     async def run(self) -> None:
         self.driver.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +9,7 @@ import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.logs.manual_log_work import ManualLogWork
+from tests.support.loops.yields import loop_iterations
 from tests.support.replicas.replica_manager import NODE, Replicas
 from tests.support.waiting import eventually
 from tidelog.broker.replication.directory_assignments import DirectoryAssignments
@@ -109,8 +109,7 @@ async def test_a_topic_that_is_recreated_in_one_step_with_its_deletion_is_not_lo
         partition_id=0, topic_id=newer, replicas=(NODE,), isr=(NODE,), leader=NODE, leader_epoch=0
     )
     replicas.replay(RemoveTopicRecord(topic_id=older), TopicRecord(name="t", topic_id=newer), partition)
-    for _ in range(10):
-        await asyncio.sleep(0)
+    await loop_iterations(10)
     log_work.finish_all()
     await eventually(lambda: len(channel.asked) > 1)
     assert LOST not in {each.id for asked in channel.asked for each in asked.directories}

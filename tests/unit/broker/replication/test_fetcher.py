@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.logs.partition_logs import NOW_MS, append
+from tests.support.loops.yields import loop_iterations
 from tests.support.replicas.replica_pair import LEADER, ReplicaPair
 from tests.support.waiting import eventually
 from tidelog.broker.observability.exposition import Exposition
@@ -66,8 +67,7 @@ async def test_with_flush_messages_a_follower_tells_the_leader_of_records_when_i
     pair.append(T0, "b")
     await eventually(lambda: pair.logs(T0)[1].log_end_offset == 2)
     await eventually(lambda: bool(pair.flushes))
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await loop_iterations(20)
     assert pair.logs(T0)[0].high_watermark == 1
     pair.flushes[0].set_result(None)
     await eventually(lambda: pair.logs(T0)[0].high_watermark == 2)
@@ -299,8 +299,7 @@ async def test_a_follower_whose_disk_was_full_continues_when_there_is_room_again
     await eventually(lambda: pair.are_equal(T0))
     pair.follower.fs.free_bytes = 10
     pair.append(T0, "b")
-    for _ in range(50):
-        await asyncio.sleep(0)
+    await loop_iterations(50)
     assert pair.logs(T0)[1].log_end_offset == 1
     pair.follower.fs.free_bytes = None
 

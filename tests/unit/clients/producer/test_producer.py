@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.loops.yields import loop_iterations
 from tests.support.network.scripted_broker import (
     Answer,
     Close,
@@ -119,8 +120,7 @@ async def test_at_most_five_requests_are_in_flight_and_their_order_is_kept() -> 
             await producer.send_and_wait("tides", b"the broker knows this producer now")
             deliveries = [await producer.send("tides", b"x" * 90) for _ in range(12)]
             await eventually(lambda: len(batches(broker)) == 6)
-            for _ in range(20):
-                await asyncio.sleep(0)
+            await loop_iterations(20)
             assert len(batches(broker)) == 6
             assert [read_header(batch).base_sequence for batch in batches(broker)] == list(range(6))
             await producer.close(timeout_ms=0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from dataclasses import replace
 
@@ -10,6 +9,7 @@ import pytest
 
 from tests.support.logs.partition_logs import NOW_MS
 from tests.support.loops.both_loops import on_both_loops
+from tests.support.loops.yields import loop_iterations
 from tests.support.tier.metadata_managers import InMemoryRemoteLogMetadataManager
 from tests.support.tier.replicas_over_tier import PARTITION, TIERED, CopyingTier, sealed_segments
 from tests.support.waiting import eventually, remains
@@ -43,8 +43,7 @@ async def test_a_follower_does_not_count_on_remote_segments_that_are_being_delet
     log = following.log(3)
     following.manager.start()
     following.manager.on_leadership_change([], [replica(log)])
-    for _ in range(60):
-        await asyncio.sleep(0)
+    await loop_iterations(60)
     assert not log.remote_border.is_remote_log_known
     assert log.highest_offset_in_remote_storage == -1
     await following.close()
@@ -151,8 +150,7 @@ async def test_a_deletion_that_this_node_still_has_to_do_ends_when_the_topic_is_
     site.manager.keep_partitions([PARTITION])
     await eventually(lambda: not site.manager.removing)
     site.metadata.failure = None
-    for _ in range(60):
-        await asyncio.sleep(0)
+    await loop_iterations(60)
     assert not site.metadata.partition_deletions()
     assert len(site.tier.copies) == 2
     await site.close()

@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import Survival
+from tests.support.loops.yields import loop_iterations
 from tests.support.tier.metadata_managers import metadata_topic_config
 from tests.support.tier.metadata_topic import MemoryReader, MemoryTopic
 from tests.support.tier.segment_metadata import (
@@ -449,8 +450,7 @@ async def test_a_snapshot_that_is_being_written_when_the_node_stops_has_ended_be
     manager.start()
     await eventually(entered.is_set)
     closing = asyncio.create_task(manager.close())
-    for _ in range(100):
-        await asyncio.sleep(0)
+    await loop_iterations(100)
     door.set()
     await closing
     assert most == 1
@@ -481,8 +481,7 @@ async def test_a_snapshot_that_fails_while_the_node_stops_is_written_with_the_la
     await copy(manager, 0)
     await eventually(entered.is_set)
     closing = asyncio.create_task(manager.close())
-    for _ in range(100):
-        await asyncio.sleep(0)
+    await loop_iterations(100)
     door.set()
     await closing
     async with running(topic, PARTITION, disk=disk) as manager:

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
-from tests.support.loops.yields import Turns, counted_slices
+from tests.support.loops.yields import Turns, counted_slices, loop_iterations
 from tests.support.replicas.replica_manager import FakeRequest, Replicas
 from tests.support.waiting import eventually
 from tidelog.broker.api.handlers.fetch import FetchHandler
@@ -193,8 +193,7 @@ async def test_records_that_come_between_two_slices_are_not_missed(broker: Broke
     for turns in range(30):
         index = (0, MANY // 2, MANY - 1)[turns % 3]
         request = broker.fetch({each: broker.partition(each).log.log_end_offset for each in ALL})
-        for _ in range(turns):
-            await asyncio.sleep(0)
+        await loop_iterations(turns)
         stages.add((broker.fetches.watched_count > 0, broker.slices.pending > 0))
         broker.append(index)
         assert with_records(await partitions(request)) == [index], turns

@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 
 from tests.support.logs.partition_logs import batch
+from tests.support.loops.yields import loop_iterations
 from tests.support.messages.request_contexts import immediate
 from tests.support.replicas.replica_manager import NODE, NOW_MS, FakeRequest, Replicas
 from tests.support.transactions.scripted_coordinator import VerificationBench
@@ -361,8 +362,7 @@ class HeldFlusher:
         """The disk has it, and who waited has heard of that."""
         for flush in self.flushes:
             flush.set_result(None)
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await loop_iterations(5)
 
 
 @pytest.mark.parametrize("leads_again", [False, True], ids=["follows", "leads again"])

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices
+from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices, loop_iterations
 from tests.support.messages.request_contexts import request_context
 from tests.support.replicas.replica_manager import NOW_MS, FakeRequest, Replicas
 from tests.support.transactions.scripted_coordinator import VerificationBench
@@ -250,8 +250,7 @@ async def test_when_the_client_disconnects_no_further_partition_gets_its_records
     assert broker.log("t", 0).log_end_offset == 1
     assert not request.answers
     request.abandon()
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await loop_iterations(20)
     appended = [index for index in range(50) if broker.log("t", index).log_end_offset]
     assert 0 < len(appended) < 50
     assert broker.slices.pending == 0

@@ -14,6 +14,7 @@ import pytest
 from tests.support.clocks.virtual_time import VirtualTime
 from tests.support.configs import group_config
 from tests.support.groups.state_log import MemoryStateLog
+from tests.support.loops.yields import loop_iterations
 from tests.support.metadata.images import LISTENER, broker_registration_record, replayed
 from tidelog.broker.api.handlers.delete_groups import DeleteGroupsHandler
 from tidelog.broker.api.handlers.describe_groups import ALL_GROUP_OPERATIONS, DescribeGroupsHandler
@@ -153,8 +154,7 @@ class Broker:
 @pytest.fixture
 async def broker() -> AsyncIterator[Broker]:
     made = Broker()
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await loop_iterations(20)
     assert made.service._shards.active_shards()
     yield made
     await made.service.stop()

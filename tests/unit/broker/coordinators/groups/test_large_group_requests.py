@@ -14,7 +14,7 @@ import pytest
 from tests.support.clocks.virtual_time import VirtualTime
 from tests.support.configs import group_config
 from tests.support.groups.state_log import MemoryStateLog
-from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices
+from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices, loop_iterations
 from tests.support.waiting import eventually
 from tidelog.broker.api.handlers.offset_fetch import OffsetFetchHandler
 from tidelog.broker.coordinators.groups import service
@@ -105,8 +105,7 @@ async def bench() -> AsyncIterator[Bench]:
     made = Bench()
     made.service.start()
     made.service.on_leadership(0)
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await loop_iterations(20)
     yield made
     await made.service.stop()
 
@@ -231,8 +230,7 @@ async def test_an_assignment_too_large_for_a_batch_is_rejected_before_it_is_enco
     bench = Bench()
     bench.service.start()
     bench.service.on_leadership(0)
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await loop_iterations(20)
     bench.log.batch_bytes_max = 1_000_000
     joined = await bench.join("g")
     assignment = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=bytes(1_000_001))

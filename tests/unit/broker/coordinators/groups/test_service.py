@@ -11,6 +11,7 @@ import pytest
 from tests.support.clocks.virtual_time import VirtualTime
 from tests.support.configs import group_config
 from tests.support.groups.state_log import MemoryStateLog
+from tests.support.loops.yields import loop_iterations
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.member import Client
 from tidelog.broker.coordinators.groups.records import (
@@ -79,8 +80,7 @@ class Bench:
 
     async def settle(self) -> None:
         """Let everything run that can run now."""
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await loop_iterations(20)
 
     async def commit(
         self, offset: int, group_id: str = GROUP, generation: int = -1, member_id: str = ""
