@@ -9,7 +9,7 @@ from tidelog.broker.scheduling.slices import SLICE_NS, Slices
 STEPS_PER_SLICE = 10
 
 
-async def loop_iterations(count: int) -> None:
+async def loop_iterations(count: int = 20) -> None:
     """Run the event loop `count` times: what is ready, and what becomes ready by that."""
     for _ in range(count):
         await asyncio.sleep(0)

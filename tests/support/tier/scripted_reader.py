@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from tests.support.loops.yields import loop_iterations
 from tidelog.broker.fetching.remote_fetch import RemoteAccess, RemoteFetchMemory
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
@@ -54,8 +53,3 @@ def move_to_remote(log: PartitionLog, end_offset: Offset, now_ms: int) -> None:
     log.remote_border.raise_highest_offset(end_offset - 1)
     log.apply_retention(now_ms)
     assert log.local_log_start_offset == end_offset, f"the local log starts at {log.local_log_start_offset}"
-
-
-async def settled() -> None:
-    """Let tasks and callbacks that are ready run."""
-    await loop_iterations(5)

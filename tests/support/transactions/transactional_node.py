@@ -160,7 +160,7 @@ class TransactionalNode:
         """Forget what is in memory of groups, and load it from the log."""
         self.groups.on_resignation(0)
         self.groups.on_leadership(0)
-        await turns()
+        await loop_iterations()
 
     async def stop(self) -> None:
         await self.groups.stop()
@@ -352,11 +352,6 @@ def request_context(key: ApiKey, version: int) -> RequestContext:
     """The context of a request of a client that nobody knows."""
     header = RequestHeader(key, version, 1, "test")
     return RequestContext(header, "PLAINTEXT", "test:1", "User:ANONYMOUS", 0, ClientInformation())
-
-
-async def turns(count: int = 20) -> None:
-    """Let everything run that can run now."""
-    await loop_iterations(count)
 
 
 async def answered(request: FakeRequest) -> None:

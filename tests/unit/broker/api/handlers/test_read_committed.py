@@ -5,15 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
+from tests.support.loops.yields import loop_iterations
 from tests.support.messages.request_contexts import immediate
 from tests.support.replicas.replica_manager import FakeRequest
-from tests.support.transactions.transactional_node import (
-    T0,
-    TransactionalNode,
-    answered,
-    request_context,
-    turns,
-)
+from tests.support.transactions.transactional_node import T0, TransactionalNode, answered, request_context
 from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.batch import iterate_headers
@@ -70,12 +65,12 @@ async def test_a_marker_that_followers_lack_decides_nothing_for_readers() -> Non
         partition.record_follower_fetch(2, partition.log.log_end_offset, 0, 102)
 
     producing = node.send()
-    await turns()
+    await loop_iterations()
     follow()
     await answered(producing)
     waiting = node.fetch(max_wait_ms=WAIT_MS)
     ending = asyncio.ensure_future(node.end(T0, commit=False))
-    await turns()
+    await loop_iterations()
     assert waiting.is_open and stable_end(node) == 0
     assert offsets(fetched(node.fetch(committed=False))) == [0], "up to the high watermark"
     follow()

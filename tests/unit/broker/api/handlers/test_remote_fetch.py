@@ -10,8 +10,9 @@ import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.logs.partition_logs import append, batch
+from tests.support.loops.yields import loop_iterations
 from tests.support.replicas.replica_manager import NODE, NOW_MS, FakeRequest, Replicas
-from tests.support.tier.scripted_reader import FakeTier, move_to_remote, settled
+from tests.support.tier.scripted_reader import FakeTier, move_to_remote
 from tidelog.base.bounded_pool import PoolFull
 from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.fetching.fetch_options import FetchOptions
@@ -133,7 +134,7 @@ async def test_a_client_below_the_local_start_is_answered_from_remote_storage() 
     assert not request.answers
     found = remote_read("0", "1")
     outcome.set_result(found)
-    await settled()
+    await loop_iterations(5)
     (answer,) = partitions_of(request)
     assert (answer.error_code, answer.records) == (0, found.records)
     assert (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (6, 6, 0)
@@ -147,10 +148,10 @@ async def test_kafka_14915_several_partitions_are_read_from_remote_storage_in_on
     assert [asked.topic_id_partition.partition for asked, _ in reads] == [0, 1]
     first, second = remote_read("0", "1"), remote_read("2", "3", first_offset=2)
     reads[1][1].set_result(second)
-    await settled()
+    await loop_iterations(5)
     assert not request.answers
     reads[0][1].set_result(first)
-    await settled()
+    await loop_iterations(5)
     answers = partitions_of(request)
     assert [answer.records for answer in answers[:2]] == [first.records, second.records]
     assert answers[2].records, "a local partition of the same fetch is read as well"
@@ -172,7 +173,7 @@ async def test_local_partitions_of_a_fetch_that_waits_for_remote_storage_are_rea
     append(broker.partition(2).log, "new")
     for _, outcome in broker.tier.reader.reads:
         outcome.set_result(remote_read("0", "1"))
-    await settled()
+    await loop_iterations(5)
     assert offsets_read == [(2, 4)], "offsets in remote storage are not read from the log, not even in vain"
     answers = partitions_of(request)
     assert [len(bytes(answer.records or b"")) > 0 for answer in answers] == [True, True, True]
@@ -190,7 +191,7 @@ async def test_a_partition_of_an_unknown_topic_does_not_end_the_remote_reads_of_
     broker.fetch_handler.handle(request)
     found = remote_read("0", "1")
     broker.tier.reader.reads[0][1].set_result(found)
-    await settled()
+    await loop_iterations(5)
     known, unknown = cast(FetchResponse, request.response).responses
     assert known.partitions[0].records == found.records
     assert unknown.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
@@ -203,7 +204,7 @@ async def test_what_remote_reads_may_take_is_set_aside_so_that_the_limit_holds()
     assert [(asked.max_bytes, asked.at_least_one) for asked, _ in reads] == [(700, True), (300, False)]
     reads[0][1].set_result(RemoteRead(bytes(700), 2))
     reads[1][1].set_result(RemoteRead(bytes(300), 2))
-    await settled()
+    await loop_iterations(5)
     assert not partitions_of(request)[2].records
 
 
@@ -227,7 +228,7 @@ async def test_an_error_of_remote_storage_is_that_partitions_alone(error: Except
     (_, failing), (_, working) = broker.tier.reader.reads
     failing.set_exception(error)
     working.set_result(remote_read("0"))
-    await settled()
+    await loop_iterations(5)
     answers = partitions_of(request)
     assert [answer.error_code for answer in answers] == [code, 0, 0]
     assert not answers[0].records
@@ -241,11 +242,11 @@ async def test_kip_1018_what_is_not_there_in_time_is_empty_and_its_read_is_stopp
     request = broker.fetch(0, 0, max_wait_ms=10_000)
     (_, slow), (_, fast) = broker.tier.reader.reads
     fast.set_result(remote_read("0"))
-    await settled()
+    await loop_iterations(5)
     broker.pass_ms(299)
     assert not request.answers
     broker.pass_ms(1)
-    await settled()
+    await loop_iterations(5)
     answers = partitions_of(request)
     assert [(answer.error_code, bool(answer.records)) for answer in answers] == [(0, False), (0, True)]
     assert answers[0].high_watermark == 6
@@ -258,7 +259,7 @@ async def test_remote_storage_is_waited_for_also_by_a_fetch_that_would_not_wait(
     request = broker.fetch(0, max_wait_ms=0)
     assert not request.answers
     broker.tier.reader.reads[0][1].set_result(remote_read("0"))
-    await settled()
+    await loop_iterations(5)
     assert partitions_of(request)[0].records
 
 
@@ -267,7 +268,7 @@ async def test_a_client_that_disconnects_stops_the_read() -> None:
     request = broker.fetch(0)
     assert request.on_abandoned is not None
     request.on_abandoned(request)
-    await settled()
+    await loop_iterations(5)
     assert broker.tier.reader.reads[0][1].cancelled()
     assert not request.answers
     assert broker.tier.fetches.delayed_count == 0
@@ -283,7 +284,7 @@ async def test_what_was_read_is_free_as_soon_as_the_fetch_has_ended(end: str) ->
     left = weakref.ref(data)
     first.set_result(RemoteRead(data, 2))
     del data
-    await settled()
+    await loop_iterations(5)
     assert left() is not None
     if end == "read":
         second.set_result(remote_read("0", "1"))
@@ -293,7 +294,7 @@ async def test_what_was_read_is_free_as_soon_as_the_fetch_has_ended(end: str) ->
         broker.pass_ms(501)
     broker.tier.reader.reads.clear()
     del first, second
-    await settled()
+    await loop_iterations(5)
     assert left() is None
     assert (broker.tier.fetches.delayed_count, broker.tier.fetches.watched_count) == (0, 0)
     ended = weakref.ref(request)
@@ -305,7 +306,7 @@ async def test_a_read_that_ends_after_its_time_changes_nothing() -> None:
     broker = TieredBroker(max_wait_ms=10)
     request = broker.fetch(0)
     broker.pass_ms(10)
-    await settled()
+    await loop_iterations(5)
     assert len(request.answers) == 1
 
 
@@ -355,7 +356,7 @@ async def test_kip_392_a_follower_reads_from_remote_storage_for_clients() -> Non
     ((asked, outcome),) = broker.tier.reader.reads
     assert asked.upper_bound == broker.partition().log.high_watermark
     outcome.set_result(remote_read("0", "1"))
-    await settled()
+    await loop_iterations(5)
     assert partitions_of(request)[0].records
 
 
@@ -364,7 +365,7 @@ async def test_leadership_that_moves_during_the_read_is_the_answer() -> None:
     request = broker.fetch(1)
     broker.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=broker.topic_id, leader=2))
     broker.tier.reader.reads[0][1].set_result(remote_read("0", "1"))
-    await settled()
+    await loop_iterations(5)
     (answer,) = partitions_of(request)
     assert (answer.error_code, bool(answer.records)) == (ErrorCode.FENCED_LEADER_EPOCH, False)
 
@@ -407,7 +408,7 @@ async def test_committed_readers_get_the_aborted_transactions_of_remote_storage(
     assert asked.upper_bound == broker.partition().log.last_stable_offset
     aborted = [AbortedTransaction(5, 0, 1, 2)]
     outcome.set_result(RemoteRead(b"x" * 70, 2, aborted))
-    await settled()
+    await loop_iterations(5)
     (answer,) = partitions_of(request)
     assert answer.aborted_transactions is not None
     assert [(each.producer_id, each.first_offset) for each in answer.aborted_transactions] == [(5, 0)]
@@ -431,7 +432,7 @@ async def test_the_log_start_in_the_answer_is_the_one_of_the_moment_of_answering
     request = broker.fetch(3)
     broker.partition().log.advance_log_start_offset_from_remote(2)
     broker.tier.reader.reads[0][1].set_result(remote_read("2", "3", first_offset=2))
-    await settled()
+    await loop_iterations(5)
     assert partitions_of(request)[0].log_start_offset == 2
 
 
@@ -439,7 +440,7 @@ async def test_a_session_sees_remote_records_as_news_and_serves_others_first_nex
     broker = TieredBroker()
     request = broker.fetch(0, 6, session_epoch=0)
     broker.tier.reader.reads[0][1].set_result(remote_read("0"))
-    await settled()
+    await loop_iterations(5)
     assert len(partitions_of(request)) == 2
     assert cast(FetchResponse, request.response).session_id == 1
 
@@ -459,7 +460,7 @@ async def test_kafka_15388_a_reader_in_a_gap_at_the_end_of_what_is_remote_contin
     request = broker.fetch(3, isolation_level=isolation_level)
     ((_, outcome),) = broker.tier.reader.reads
     outcome.set_result(RemoteRead(b"", 4, [] if isolation_level else None))
-    await settled()
+    await loop_iterations(5)
     (answer,) = partitions_of(request)
     local = broker.partition().log.read(4, 100_000).records
     assert local is not None
@@ -471,7 +472,7 @@ async def test_a_remote_read_that_gave_nothing_for_want_of_room_is_not_taken_for
     request = broker.fetch(1)
     ((_, outcome),) = broker.tier.reader.reads
     outcome.set_result(RemoteRead(b"", 2))
-    await settled()
+    await loop_iterations(5)
     (answer,) = partitions_of(request)
     assert (answer.error_code, answer.records) == (0, b"")
 
@@ -483,7 +484,7 @@ async def test_what_was_read_of_a_deleted_topic_is_no_answer_for_one_of_the_same
     broker.replicas.replay(RemoveTopicRecord(topic_id=broker.topic_id))
     broker.replicas.create("t", 3, isr=(1, 2), leader=NODE)
     outcome.set_result(remote_read("0", "1"))
-    await settled()
+    await loop_iterations(5)
     (answer,) = partitions_of(request)
     assert (answer.error_code, bool(answer.records)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, False)
 
@@ -504,7 +505,7 @@ async def test_a_fetch_holds_memory_for_what_it_may_read_until_it_has_ended(end:
         request.abandon()
     else:
         broker.pass_ms(501)
-    await settled()
+    await loop_iterations(5)
     assert memory.used_bytes == 0
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.logs.partition_logs import append, batch
+from tests.support.loops.yields import loop_iterations
 from tests.support.replicas.replica_manager import NODE, NOW_MS, Replicas
-from tests.support.tier.scripted_reader import FakeTier, move_to_remote, settled
+from tests.support.tier.scripted_reader import FakeTier, move_to_remote
 from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler
 from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
@@ -154,13 +155,13 @@ async def test_kip_1075_a_point_in_time_is_looked_up_in_remote_storage_without_k
     assert (search.timestamp, search.starting_offset, search.topic_id_partition.partition) == (5, 0, 0)
     assert not cast("asyncio.Future[ListOffsetsResponse]", response).done()
     outcome.set_result(RecordPlace(10, 1, 0))
-    await settled()
+    await loop_iterations(5)
     (found,) = partitions_of(response)
     assert (found.error_code, found.timestamp, found.offset, found.leader_epoch) == (0, 10, 1, 0)
 
 
 async def searched(border: Border) -> list:  # type: ignore[type-arg]
-    await settled()
+    await loop_iterations(5)
     return border.tier.reader.searches
 
 
@@ -169,7 +170,7 @@ async def test_what_remote_storage_does_not_have_is_looked_up_locally() -> None:
     response = border.ask(45)
     ((_, outcome),) = await searched(border)
     outcome.set_result(None)
-    await settled()
+    await loop_iterations(5)
     (found,) = partitions_of(response)
     assert (found.timestamp, found.offset, found.leader_epoch) == (50, 5, 2)
 
@@ -180,11 +181,11 @@ async def test_what_went_from_local_to_remote_during_the_search_is_searched_agai
     ((_, first),) = await searched(border)
     move_to_remote(border.log, 6, NOW_MS)
     first.set_result(None)
-    await settled()
+    await loop_iterations(5)
     (_, (search, second)) = border.tier.reader.searches
     assert search.timestamp == 45
     second.set_result(RecordPlace(50, 5, 2))
-    await settled()
+    await loop_iterations(5)
     (found,) = partitions_of(response)
     assert found.offset == 5
 
@@ -196,11 +197,11 @@ async def test_a_record_that_was_deleted_during_the_search_is_no_answer() -> Non
     ((_, first),) = await searched(border)
     border.log.advance_log_start_offset_from_remote(2)
     first.set_result(RecordPlace(10, 1, 0))
-    await settled()
+    await loop_iterations(5)
     (_, (search, second)) = border.tier.reader.searches
     assert (search.timestamp, search.starting_offset) == (5, 2)
     second.set_result(RecordPlace(20, 2, 1))
-    await settled()
+    await loop_iterations(5)
     (found,) = partitions_of(response)
     assert (found.timestamp, found.offset, found.leader_epoch) == (20, 2, 1)
 
@@ -210,7 +211,7 @@ async def test_nothing_at_or_after_the_time_is_offset_minus_one() -> None:
     response = border.ask(51)
     ((_, outcome),) = await searched(border)
     outcome.set_result(None)
-    await settled()
+    await loop_iterations(5)
     (found,) = partitions_of(response)
     assert (found.error_code, found.timestamp, found.offset, found.leader_epoch) == (0, -1, -1, -1)
 
@@ -226,7 +227,7 @@ async def test_a_search_that_takes_too_long_is_timed_out_and_ended(timeout_ms: i
     assert not cast("asyncio.Future[ListOffsetsResponse]", response).done()
     border.clock.now_ms += 1
     border.timers.advance()
-    await settled()
+    await loop_iterations(5)
     slow, fast = partitions_of(response)
     assert (slow.error_code, slow.offset) == (ErrorCode.REQUEST_TIMED_OUT, -1)
     assert (fast.error_code, fast.offset) == (0, 1)
@@ -238,7 +239,7 @@ async def test_a_search_for_a_client_that_has_disconnected_is_ended() -> None:
     response = border.ask(5, timeout_ms=2**31 - 1)
     ((_, outcome),) = await searched(border)
     cast("asyncio.Future[ListOffsetsResponse]", response).cancel()
-    await settled()
+    await loop_iterations(5)
     assert outcome.cancelled()
     assert (border.tier.list_offsets.delayed_count, len(border.timers)) == (0, 0)
 
@@ -255,7 +256,7 @@ async def test_an_error_of_the_search_is_the_partitions(error: Exception, code: 
     response = border.ask(5)
     ((_, outcome),) = await searched(border)
     outcome.set_exception(error)
-    await settled()
+    await loop_iterations(5)
     assert partitions_of(response)[0].error_code == code
 
 
@@ -265,17 +266,17 @@ async def test_two_partitions_are_searched_at_the_same_time() -> None:
     response = border.ask(5, 5)
     (_, first), (_, second) = await searched(border)
     second.set_result(None)
-    await settled()
+    await loop_iterations(5)
     assert not cast("asyncio.Future[ListOffsetsResponse]", response).done()
     first.set_result(RecordPlace(10, 1, 0))
-    await settled()
+    await loop_iterations(5)
     assert [found.offset for found in partitions_of(response)] == [1, 0]
 
 
 async def test_a_partition_that_is_taken_away_meanwhile_is_answered_at_once() -> None:
     border = Border()
     response = border.ask(5)
-    await settled()
+    await loop_iterations(5)
     border.replicas.replay(
         PartitionChangeRecord(partition_id=0, topic_id=border.topic_id, replicas=(2,), isr=(2,), leader=2)
     )

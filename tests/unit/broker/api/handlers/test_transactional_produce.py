@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from tests.support.logs.partition_logs import batch
+from tests.support.loops.yields import loop_iterations
 from tests.support.replicas.replica_manager import NODE, FakeRequest
 from tests.support.transactions.transactional_node import (
     ADDS_PARTITIONS_VERSION,
@@ -18,7 +19,6 @@ from tests.support.transactions.transactional_node import (
     TRANSACTIONAL_ID,
     TransactionalNode,
     answered,
-    turns,
 )
 from tidelog.broker.coordinators.verification.verifier import VerificationSettings
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -141,7 +141,7 @@ async def test_while_the_last_transaction_ends_the_partition_is_asked_for_again(
 ) -> None:
     node.coordinator.refusals = {T0: ErrorCode.CONCURRENT_TRANSACTIONS}
     request = node.send(version=ADDS_PARTITIONS_VERSION, epoch=1)
-    await turns()
+    await loop_iterations()
     assert request.is_open
     await node.end(T0, epoch=1, transaction_version=2)
     node.coordinator.refusals = {}
@@ -176,7 +176,7 @@ async def test_records_of_a_transaction_need_a_transactional_id(node: Transactio
 async def test_a_request_waits_in_its_place_until_it_is_verified(node: TransactionalNode) -> None:
     node.coordinator.gate = asyncio.Event()
     request = node.send()
-    await turns()
+    await loop_iterations()
     assert request.is_open and len(request.frame), "neither answered nor parked: the frame is still needed"
     node.coordinator.gate.set()
     await answered(request)
@@ -189,10 +189,10 @@ async def test_records_of_a_producer_that_went_away_meanwhile_are_not_appended(
     # Its frame is another request's by then (CVE-2026-35554).
     node.coordinator.gate = asyncio.Event()
     request = node.send()
-    await turns()
+    await loop_iterations()
     request.abandon()
     node.coordinator.gate.set()
-    await turns()
+    await loop_iterations()
     assert node.values() == []
 
 
@@ -201,7 +201,7 @@ async def test_a_partition_that_moves_during_the_verification_is_not_appended_to
 ) -> None:
     node.coordinator.gate = asyncio.Event()
     request = node.send()
-    await turns()
+    await loop_iterations()
     topic_id = node.replicas.image.topics_by_name["t"].id
     node.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=2))
     node.coordinator.gate.set()
@@ -225,7 +225,7 @@ async def test_a_topic_that_comes_during_the_verification_of_others_was_not_veri
     node.coordinator.gate = asyncio.Event()
     request = FakeRequest(message, 13)
     node.produce_handler.handle(request)
-    await turns()
+    await loop_iterations()
     assert node.replicas.create("new") == new_id
     node.coordinator.gate.set()
     await answered(request)
@@ -239,7 +239,7 @@ async def test_kafka_14402_a_late_batch_does_not_open_a_transaction_that_never_e
 ) -> None:
     node.coordinator.gate = asyncio.Event()
     late = node.send()
-    await turns()
+    await loop_iterations()
     # The coordinator aborts by its time-out, after it has said yes.
     assert await node.end(T0, commit=False, epoch=0) == {T0: ErrorCode.NONE}
     node.coordinator.gate.set()
@@ -258,7 +258,7 @@ async def test_the_marker_of_the_last_transaction_during_the_verification_of_the
     assert await node.produced(version=ADDS_PARTITIONS_VERSION) is ErrorCode.NONE
     node.coordinator.gate = asyncio.Event()
     request = node.send(version=ADDS_PARTITIONS_VERSION, epoch=1)
-    await turns()
+    await loop_iterations()
     assert await node.end(T0, epoch=1, transaction_version=2) == {T0: ErrorCode.NONE}
     node.coordinator.gate.set()
     await answered(request)
@@ -272,7 +272,7 @@ async def test_a_marker_of_a_coordinator_that_does_not_say_its_version_has_the_b
 ) -> None:
     node.coordinator.gate = asyncio.Event()
     request = node.send(version=ADDS_PARTITIONS_VERSION, epoch=1)
-    await turns()
+    await loop_iterations()
     await node.end(T0, epoch=1, version=1)
     node.coordinator.gate.set()
     await answered(request)
@@ -286,7 +286,7 @@ async def test_a_leader_that_followed_meanwhile_appends_by_no_verification_of_be
     # Of the markers that the other leader wrote it does not know the transaction.version.
     node.coordinator.gate = asyncio.Event()
     request = node.send(version=ADDS_PARTITIONS_VERSION, epoch=1)
-    await turns()
+    await loop_iterations()
     topic_id = node.replicas.image.topics_by_name["t"].id
     for leader in (2, NODE):
         node.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=leader))
@@ -308,7 +308,7 @@ async def test_kafka_14402_a_batch_behind_the_abort_of_its_transaction_is_refuse
 async def test_a_slow_verification_keeps_no_other_producer_waiting(node: TransactionalNode) -> None:
     node.coordinator.gate = asyncio.Event()
     slow = node.send()
-    await turns()
+    await loop_iterations()
     gate, node.coordinator.gate = node.coordinator.gate, None
     assert await node.produced(producer_id=20, transactional_id="other") is ErrorCode.NONE
     assert slow.is_open

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.transactions.transactional_node import OFFSETS, PRODUCER, TransactionalNode, turns
+from tests.support.loops.yields import loop_iterations
+from tests.support.transactions.transactional_node import OFFSETS, PRODUCER, TransactionalNode
 from tidelog.broker.coordinators.verification.verifier import VerificationSettings
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.errors import ErrorCode
@@ -86,7 +87,7 @@ async def test_nothing_is_committed_in_a_transaction_that_its_coordinator_does_n
 async def test_while_the_last_transaction_ends_the_commit_of_the_next_waits(node: TransactionalNode) -> None:
     node.coordinator.refusals = {OFFSETS: ErrorCode.CONCURRENT_TRANSACTIONS}
     following = asyncio.ensure_future(node.commit_offset(5, version=5, epoch=1))
-    await turns()
+    await loop_iterations()
     assert not following.done()
     await node.end(OFFSETS, epoch=1, transaction_version=2)
     node.coordinator.refusals = {}
@@ -97,7 +98,7 @@ async def test_a_marker_that_comes_before_the_commit_keeps_it_out(node: Transact
     """KAFKA-14402, for offsets: nobody would ever end that transaction, and consumers wait for it."""
     node.coordinator.gate = asyncio.Event()
     late = asyncio.ensure_future(node.commit_offset(5))
-    await turns()
+    await loop_iterations()
     await node.end(OFFSETS, commit=False)
     node.coordinator.gate.set()
     # The coordinator may have confirmed a transaction that has not ended: the producer asks again.
@@ -111,7 +112,7 @@ async def test_the_marker_of_the_last_transaction_does_not_keep_the_offsets_of_t
     assert await node.commit_offset(5, version=5) is DONE
     node.coordinator.gate = asyncio.Event()
     following = asyncio.ensure_future(node.commit_offset(6, version=5, epoch=1))
-    await turns()
+    await loop_iterations()
     assert await node.end(OFFSETS, epoch=1, transaction_version=2) == {OFFSETS: ErrorCode.NONE}
     node.coordinator.gate.set()
     assert await following is DONE
@@ -155,7 +156,7 @@ async def test_a_coordinator_that_moves_during_the_verification_commits_nothing(
 ) -> None:
     node.coordinator.gate = asyncio.Event()
     committing = asyncio.ensure_future(node.commit_offset(5))
-    await turns()
+    await loop_iterations()
     node.groups.on_resignation(0)
     node.coordinator.gate.set()
     assert await committing is ErrorCode.NOT_COORDINATOR

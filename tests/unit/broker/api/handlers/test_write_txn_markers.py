@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.logs.partition_logs import all_records
+from tests.support.loops.yields import loop_iterations
 from tests.support.transactions.transactional_node import (
     OFFSETS,
     PRODUCER,
@@ -16,7 +17,6 @@ from tests.support.transactions.transactional_node import (
     T0,
     TransactionalNode,
     request_context,
-    turns,
 )
 from tidelog.broker.api.handlers import write_txn_markers
 from tidelog.broker.api.handlers.describe_producers import DescribeProducersHandler
@@ -133,7 +133,7 @@ async def test_markers_of_several_producers_are_answered_by_producer(node: Trans
 async def test_a_marker_is_answered_when_its_followers_have_it() -> None:
     node = await two_replicas()
     ending = asyncio.ensure_future(node.end(T0))
-    await turns()
+    await loop_iterations()
     assert not ending.done() and node.last_stable_offset() == 0
     followed(node, T0)
     assert await ending == {T0: DONE}
@@ -154,7 +154,7 @@ async def test_the_markers_of_many_producers_in_a_partition_are_waited_for_toget
     topic = WritableTxnMarkerTopic(name="t", partition_indexes=(0, 1))
     markers = [WritableTxnMarker(producer_id=one, topics=(topic,)) for one in range(500)]
     ending = asyncio.ensure_future(node.write_markers(*markers))
-    await turns()
+    await loop_iterations()
     assert waiting == [2], "one for each partition"
     followed(node, T0)
     assert not ending.done()
@@ -166,7 +166,7 @@ async def test_the_markers_of_many_producers_in_a_partition_are_waited_for_toget
 async def test_a_marker_that_is_not_replicated_in_time_is_timed_out() -> None:
     node = await two_replicas()
     ending = asyncio.ensure_future(node.end(T0))
-    await turns()
+    await loop_iterations()
     node.clock.now_ms += REQUEST_TIMEOUT_MS
     node.timers.advance()
     assert await ending == {T0: ErrorCode.REQUEST_TIMED_OUT}
@@ -229,7 +229,7 @@ async def test_a_group_coordinator_that_loads_is_asked_again_later(node: Transac
     assert await node.end(OFFSETS) == {OFFSETS: ErrorCode.NOT_LEADER_OR_FOLLOWER}
     node.groups.on_leadership(0)
     assert await node.end(OFFSETS) == {OFFSETS: ErrorCode.NOT_LEADER_OR_FOLLOWER}
-    await turns()
+    await loop_iterations()
     assert await node.end(OFFSETS) == {OFFSETS: DONE}
     assert await node.offset() == (5, DONE)
 
@@ -252,11 +252,11 @@ async def test_kafka_15784_a_marker_that_is_not_written_decides_nothing_in_memor
 async def test_kafka_15784_what_a_marker_decides_is_not_seen_before_it_is_replicated() -> None:
     node = await two_replicas()
     committing = asyncio.ensure_future(node.commit_offset(5))
-    await turns()
+    await loop_iterations()
     followed(node, OFFSETS)
     assert await committing is DONE
     ending = asyncio.ensure_future(node.end(OFFSETS))
-    await turns()
+    await loop_iterations()
     assert await node.offset(require_stable=False) == (-1, DONE)
     followed(node, OFFSETS)
     assert await ending == {OFFSETS: DONE}

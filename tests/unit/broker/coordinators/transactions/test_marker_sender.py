@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.clocks.virtual_time import VirtualTime
-from tests.support.transactions.transactional_node import turns
+from tests.support.loops.yields import loop_iterations
 from tests.support.waiting import eventually
 from tidelog.broker.coordinators.transactions.marker_sender import (
     PARTITIONS_PER_REQUEST,
@@ -165,7 +165,7 @@ async def test_what_comes_while_enough_requests_are_in_flight_goes_together_into
     await bench.fill(T0)
     for producer_id in (8, 9):
         bench.send(T0, producer_id=producer_id)
-        await turns()
+        await loop_iterations()
     bench.release()
     await eventually(lambda: len(bench.marked) == REQUESTS_IN_FLIGHT + 2)
     sizes = [len(request.markers) for _, request in bench.brokers.asked]
@@ -290,7 +290,7 @@ async def test_a_partition_that_refuses_is_not_asked_again_with_every_new_transa
 async def test_what_waits_behind_a_broker_that_is_gone_goes_to_those_who_lead_since(bench: Bench) -> None:
     await bench.fill(T0)
     bench.send(U0, producer_id=8)
-    await turns()
+    await loop_iterations()
     bench.brokers.leaders |= {T0: 2, U0: 2}
     bench.brokers.failures = [KafkaError(ErrorCode.REQUEST_TIMED_OUT)]
     bench.release()

@@ -11,9 +11,8 @@ import pytest
 from tests.support.clocks.virtual_time import VirtualTime
 from tests.support.configs import transaction_config
 from tests.support.groups.state_log import MemoryStateLog
-from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices
+from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices, loop_iterations
 from tests.support.transactions.coordinator import ID, TIMEOUT_MS, A, B
-from tests.support.transactions.transactional_node import turns
 from tests.support.waiting import eventually
 from tidelog.broker.coordinators.shared.regular_expression import RegularExpression
 from tidelog.broker.coordinators.transactions.administration import TransactionFilter
@@ -116,7 +115,7 @@ async def test_partitions_that_two_brokers_add_at_once_are_both_added(patient: B
         asyncio.ensure_future(patient.service.add_partitions(ID, producer, [each], 2)) for each in (A, B)
     ]
     for number in range(2):
-        await turns()
+        await loop_iterations()
         assert [each.done() for each in adding] == [number > 0, False]
         patient.log.commit_all()
     await asyncio.gather(*adding)
@@ -150,7 +149,7 @@ async def test_a_request_that_waits_to_add_a_partition_learns_that_the_coordinat
     adding = [
         asyncio.ensure_future(patient.service.add_partitions(ID, producer, [each], 2)) for each in (A, B)
     ]
-    await turns()
+    await loop_iterations()
     patient.service.on_resignation(0)
     assert [await refused(each) for each in adding] == [ErrorCode.NOT_COORDINATOR] * 2
 

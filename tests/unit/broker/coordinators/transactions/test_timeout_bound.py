@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.support.clocks.virtual_time import VirtualTime
 from tests.support.configs import transaction_config
 from tests.support.groups.state_log import MemoryStateLog
+from tests.support.loops.yields import loop_iterations
 from tests.support.transactions.coordinator import ID, A
-from tests.support.transactions.transactional_node import turns
 from tidelog.broker.coordinators.transactions.prepared_transaction import PreparedTransaction
 from tidelog.broker.coordinators.transactions.service import TransactionPorts, TransactionService
 
@@ -76,13 +76,13 @@ class Coordinators:
         self._epoch += 1
         node = self._nodes[self._epoch % NODES]
         node.on_leadership(0)
-        await turns()
+        await loop_iterations()
         return node
 
     async def pass_time(self, duration_ms: int) -> None:
         for _ in range(0, duration_ms, STEP_MS):
             self.time.pass_time(STEP_MS)
-            await turns(3)
+            await loop_iterations(3)
 
 
 async def open_for_ms(phases_ms: list[int], terms: list[Term]) -> int:

@@ -7,9 +7,9 @@ from typing import TypeVar, cast
 
 import pytest
 
+from tests.support.loops.yields import loop_iterations
 from tests.support.replicas.replica_manager import Replicas
 from tests.support.transactions.scripted_coordinator import ScriptedCoordinator
-from tests.support.transactions.transactional_node import turns
 from tidelog.broker.coordinators.verification.add_partitions_to_txn_manager import (
     REQUESTS_IN_FLIGHT,
     AddPartitionsToTxnManager,
@@ -78,7 +78,7 @@ async def test_several_requests_are_in_flight_and_the_next_takes_all_that_waits(
     asked = []
     for number in range(REQUESTS_IN_FLIGHT + 3):
         asked.append(asyncio.ensure_future(manager.add_or_verify(transaction(f"id-{number}"), [T0])))
-        await turns()
+        await loop_iterations()
     in_flight = [[f"id-{number}"] for number in range(REQUESTS_IN_FLIGHT)]
     assert requested(coordinator) == in_flight
     coordinator.gate.set()
@@ -103,7 +103,7 @@ async def test_of_one_transactional_id_one_question_is_in_flight_and_others_are_
     asked = []
     for epoch, partition in ((0, T0), (0, T1), (0, T0), (1, T0)):
         asked.append(asyncio.ensure_future(manager.add_or_verify(transaction("tx", epoch), [partition])))
-        await turns()
+        await loop_iterations()
     assert requested(coordinator) == [["tx"]]
     coordinator.gate.set()
     assert await asyncio.gather(*asked) == [{}, {T1: ErrorCode.TRANSACTION_ABORTABLE}, {}, {}]
@@ -116,10 +116,10 @@ async def test_a_question_whose_requester_has_left_is_not_sent() -> None:
     coordinator.gate = asyncio.Event()
     manager = manager_of(coordinator)
     first = asyncio.ensure_future(manager.add_or_verify(transaction("tx"), [T0]))
-    await turns()
+    await loop_iterations()
     gone = asyncio.ensure_future(manager.add_or_verify(transaction("tx", 1), [T0]))
     following = asyncio.ensure_future(manager.add_or_verify(transaction("tx", 2), [T0]))
-    await turns()
+    await loop_iterations()
     gone.cancel()
     coordinator.gate.set()
     assert await first == await following == {}
@@ -131,11 +131,11 @@ async def test_a_waiting_request_gets_a_retriable_error_when_the_node_stops() ->
     coordinator.gate = asyncio.Event()
     manager = manager_of(coordinator)
     first = asyncio.ensure_future(manager.add_or_verify(TRANSACTION, [T0]))
-    await turns()
+    await loop_iterations()
     second = asyncio.ensure_future(
         manager.add_or_verify(TRANSACTION._replace(transactional_id="other"), [T0])
     )
-    await turns()
+    await loop_iterations()
     await manager.close()
     assert await first == await second == {T0: ErrorCode.NETWORK_EXCEPTION}
     assert await manager.add_or_verify(TRANSACTION, [T0]) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
@@ -145,7 +145,7 @@ async def test_a_request_that_has_not_begun_when_the_node_stops_does_not_delay_o
     manager = manager_of(ScriptedCoordinator())
     asked = asyncio.ensure_future(manager.add_or_verify(TRANSACTION, [T0]))
     # The question is lined up, then its request is scheduled; it would begin in the next turn.
-    await turns(2)
+    await loop_iterations(2)
     await manager.close()
     assert await asyncio.wait_for(asked, 5) == {T0: ErrorCode.NETWORK_EXCEPTION}
 
@@ -175,7 +175,7 @@ async def test_a_question_whose_requester_has_disconnected_does_not_delay_others
     manager = manager_of(coordinator)
     gone = asyncio.ensure_future(manager.add_or_verify(TRANSACTION, [T0]))
     other = asyncio.ensure_future(manager.add_or_verify(TRANSACTION._replace(transactional_id="other"), [T0]))
-    await turns()
+    await loop_iterations()
     gone.cancel()
     coordinator.gate.set()
     assert await other == {}
