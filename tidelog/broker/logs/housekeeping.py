@@ -45,7 +45,7 @@ DELETED_FILES_INTERVAL_MS_MIN = 100
 FLUSH_INTERVAL_MS = 1_000
 FAULTS_INTERVAL_MS = 10_000
 
-Failed: TypeAlias = tuple[DirectoryWork, OSError | StorageFailure]
+FailedWork: TypeAlias = tuple[DirectoryWork, OSError | StorageFailure]
 
 
 class Housekeeping:
@@ -64,7 +64,7 @@ class Housekeeping:
         self._logs = logs
         self._flusher = flusher
         self._executor = executor
-        self._running: dict[str, Future[list[Failed]]] = {}
+        self._running: dict[str, Future[list[FailedWork]]] = {}
         self._timers = timers
         self._clock = clock
         self._entries: dict[str, TimerEntry] = {}
@@ -164,12 +164,12 @@ def _deleted_files_interval_ms(config: BrokerConfig) -> int:
 
 
 def _flush_interval_ms(config: BrokerConfig) -> int:
-    given_ms = config.log_flush_scheduler_interval_ms
-    return min(FLUSH_INTERVAL_MS, given_ms) if given_ms > 0 else FLUSH_INTERVAL_MS
+    configured_ms = config.log_flush_scheduler_interval_ms
+    return min(FLUSH_INTERVAL_MS, configured_ms) if configured_ms > 0 else FLUSH_INTERVAL_MS
 
 
-def _run_all(works: list[DirectoryWork]) -> list[Failed]:
-    failed: list[Failed] = []
+def _run_all(works: list[DirectoryWork]) -> list[FailedWork]:
+    failed: list[FailedWork] = []
     for work in works:
         try:
             work.run()

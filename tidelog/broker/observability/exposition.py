@@ -65,7 +65,7 @@ class Exposition:
         yield from _request_families(self._metrics.requests.apis.values())
 
 
-class _One(Collector):
+class _SingleMetricCollector(Collector):
     """A registry of one metric, which is the argument that the library's encoders need."""
 
     def __init__(self, metric: Metric) -> None:
@@ -86,7 +86,7 @@ def _encoder(accept: str) -> tuple[_Encode, str]:
 
 def _pieces(metric: Metric, encode: _Encode) -> Iterator[bytes]:
     samples = metric.samples
-    for start in _starts(samples):
+    for start in _piece_starts(samples):
         part = copy(metric)
         part.samples = samples[start : start + SAMPLES_PER_PIECE]
         yield _text(part, encode, has_head=start == 0)
@@ -99,7 +99,7 @@ def _family_pieces(family: Family, encode: _Encode) -> Iterator[bytes]:
         logger.exception("Metric %s cannot be read", family.name)
         return
     values = list(reading.items()) if isinstance(reading, Mapping) else [((), reading)]
-    for start in _starts(values):
+    for start in _piece_starts(values):
         metric = (CounterMetricFamily if family.is_counter else GaugeMetricFamily)(
             family.name, family.documentation, labels=family.labels
         )
@@ -108,14 +108,14 @@ def _family_pieces(family: Family, encode: _Encode) -> Iterator[bytes]:
         yield _text(metric, encode, has_head=start == 0)
 
 
-def _starts(items: Sized) -> range:
+def _piece_starts(items: Sized) -> range:
     """Return the start indexes of the pieces of `items`; there is at least one piece."""
     return range(0, max(len(items), 1), SAMPLES_PER_PIECE)
 
 
 def _text(metric: Metric, encode: _Encode, *, has_head: bool) -> bytes:
     """Return the lines of the metric. Its comment lines are left out if `has_head` is False."""
-    text = encode(_One(metric)).removesuffix(_END)
+    text = encode(_SingleMetricCollector(metric)).removesuffix(_END)
     if has_head:
         return text
     return b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"# "))

@@ -46,13 +46,15 @@ class LoggerLevels:
     def levels(self) -> dict[str, str]:
         """Return the level in force of each logger by name."""
         names = sorted(self._manager.loggerDict)
-        return {ROOT: _level_name(self._manager.root.level)} | {name: self._level_of(name) for name in names}
+        return {ROOT: _level_name(self._manager.root.level)} | {
+            name: self._effective_level(name) for name in names
+        }
 
     def check(self, changes: Iterable[ConfigChange]) -> None:
         """Raise KafkaError if one of the changes is not allowed."""
         for change in changes:
             if change.operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
-                raise _refused(
+                raise _invalid_request(
                     f"{_operation(change)} operation is not allowed for the BROKER_LOGGER resource"
                 )
             if change.key != ROOT and change.key not in self._manager.loggerDict:
@@ -63,7 +65,7 @@ class LoggerLevels:
                 text = f"{text} as it is not a supported log level. {allowed}"
                 raise KafkaError(ErrorCode.INVALID_CONFIG, text)
             if change.operation == ConfigOperation.DELETE and change.key == ROOT:
-                raise _refused(f"Removing the log level of the {ROOT} logger is not allowed")
+                raise _invalid_request(f"Removing the log level of the {ROOT} logger is not allowed")
 
     def alter(self, changes: Iterable[ConfigChange]) -> None:
         """Apply checked changes: set levels, or remove them so that loggers inherit their parent's level."""
@@ -80,7 +82,7 @@ class LoggerLevels:
     def _logger(self, name: str) -> logging.Logger:
         return self._manager.root if name == ROOT else self._manager.getLogger(name)
 
-    def _level_of(self, name: str) -> str:
+    def _effective_level(self, name: str) -> str:
         """Return the level in force, also of a package that has no logger of its own."""
         while not isinstance(found := self._manager.loggerDict.get(name, self._manager.root), logging.Logger):
             name = name.rpartition(".")[0]
@@ -97,5 +99,5 @@ def _operation(change: ConfigChange) -> str:
     return ConfigOperation(change.operation).name if known else f"Unknown ({change.operation})"
 
 
-def _refused(text: str) -> KafkaError:
+def _invalid_request(text: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, text)

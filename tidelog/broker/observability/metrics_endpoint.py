@@ -43,7 +43,7 @@ class MetricsEndpoint:
         self._why_unhealthy = why_unhealthy
         self._exposition: Exposition | None = None
         self._server: asyncio.Server | None = None
-        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         """The connections, the oldest first."""
         self._awaiting_request: dict[asyncio.Task[None], None] = {}
         """The connections whose request has not been received, the oldest first."""
@@ -59,34 +59,34 @@ class MetricsEndpoint:
     async def start(self, host: str, port: int) -> None:
         """Listen; "" means all addresses. Errors: OSError if the address cannot be bound."""
         self._server = await asyncio.start_server(
-            self._accepted, host or "0.0.0.0", port, limit=REQUEST_BYTES
+            self._on_connected, host or "0.0.0.0", port, limit=REQUEST_BYTES
         )
 
     async def close(self) -> None:
         """Stop listening and abort the connections."""
         if self._server is not None:
             self._server.close()
-        tasks = list(self._serving)
+        tasks = list(self._connections)
         for task in tasks:
             self._abort(task)
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._serving) >= CONNECTIONS_MAX:
-            self._abort(next(iter(self._awaiting_request or self._serving)))
+    def _on_connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= CONNECTIONS_MAX:
+            self._abort(next(iter(self._awaiting_request or self._connections)))
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._serving[task] = writer
+        self._connections[task] = writer
         self._awaiting_request[task] = None
-        task.add_done_callback(self._forget)
+        task.add_done_callback(self._discard)
 
     def _abort(self, task: asyncio.Task[None]) -> None:
         # A task that is cancelled before it starts never runs, and would not close its transport.
-        self._serving[task].transport.abort()
+        self._connections[task].transport.abort()
         task.cancel()
-        self._forget(task)
+        self._discard(task)
 
-    def _forget(self, task: asyncio.Task[None]) -> None:
-        self._serving.pop(task, None)
+    def _discard(self, task: asyncio.Task[None]) -> None:
+        self._connections.pop(task, None)
         self._awaiting_request.pop(task, None)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -94,9 +94,9 @@ class MetricsEndpoint:
             async with asyncio.timeout(REQUEST_S):
                 head = await reader.readuntil(b"\r\n\r\n")
             self._awaiting_request.pop(cast(asyncio.Task[None], asyncio.current_task()), None)
-            answer = await self._answer(head)
+            response = await self._respond(head)
             async with asyncio.timeout(REQUEST_S):
-                writer.write(answer)
+                writer.write(response)
                 await writer.drain()
                 writer.close()
                 await writer.wait_closed()
@@ -107,7 +107,7 @@ class MetricsEndpoint:
         finally:
             writer.transport.abort()
 
-    async def _answer(self, head: bytes) -> bytes:
+    async def _respond(self, head: bytes) -> bytes:
         lines = head.decode("latin-1").split("\r\n")
         method, _, rest = lines[0].partition(" ")
         path = rest.partition(" ")[0].partition("?")[0]
@@ -115,16 +115,16 @@ class MetricsEndpoint:
             return _response(HTTPStatus.NOT_FOUND, b"not found\n")
         if method not in ("GET", "HEAD"):
             return _response(HTTPStatus.METHOD_NOT_ALLOWED, b"GET only\n")
-        body_wanted = method == "GET"
+        has_body = method == "GET"
         if path == "/healthz":
             reason = self._why_unhealthy()
             if reason is not None:
-                return _response(HTTPStatus.SERVICE_UNAVAILABLE, f"{reason}\n".encode(), _PLAIN, body_wanted)
-            return _response(HTTPStatus.OK, b"ok\n", _PLAIN, body_wanted)
+                return _response(HTTPStatus.SERVICE_UNAVAILABLE, f"{reason}\n".encode(), _PLAIN, has_body)
+            return _response(HTTPStatus.OK, b"ok\n", _PLAIN, has_body)
         fields = (line.partition(":") for line in lines[1:])
         accept = next((value.strip() for name, _, value in fields if name.strip().lower() == "accept"), "")
         body, content_type = await self._render(accept)
-        return _response(HTTPStatus.OK, body, content_type, body_wanted)
+        return _response(HTTPStatus.OK, body, content_type, has_body)
 
     async def _render(self, accept: str) -> tuple[bytes, str]:
         async with self._rendering:
@@ -140,11 +140,11 @@ class MetricsEndpoint:
             return b"".join(pieces), self._exposition.content_type(accept)
 
 
-def _response(status: HTTPStatus, body: bytes, content_type: str = _PLAIN, body_wanted: bool = True) -> bytes:
+def _response(status: HTTPStatus, body: bytes, content_type: str = _PLAIN, has_body: bool = True) -> bytes:
     head = (
         f"HTTP/1.1 {status.value} {status.phrase}\r\n"
         f"Content-Type: {content_type}\r\n"
         f"Content-Length: {len(body)}\r\n"
         "Connection: close\r\n\r\n"
     )
-    return head.encode("latin-1") + (body if body_wanted else b"")
+    return head.encode("latin-1") + (body if has_body else b"")

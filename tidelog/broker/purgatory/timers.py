@@ -18,12 +18,12 @@ logger = logging.getLogger(__name__)
 class Timers:
     """Calls functions after a delay. `now_ms` must be a monotonic clock."""
 
-    __slots__ = ("_now_ms", "_wheel", "on_earlier")
+    __slots__ = ("_now_ms", "_wheel", "on_scheduled")
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self._wheel = TimingWheel(start_ms=now_ms())
-        self.on_earlier: Callable[[int], None] | None = None
+        self.on_scheduled: Callable[[int], None] | None = None
 
     def __len__(self) -> int:
         return len(self._wheel)
@@ -38,8 +38,8 @@ class Timers:
         wheel = self._wheel
         deadline_ms = max(self._now_ms() + delay_ms, wheel.now_ms + 1)
         entry = wheel.add(deadline_ms, callback)
-        if self.on_earlier is not None:
-            self.on_earlier(deadline_ms)
+        if self.on_scheduled is not None:
+            self.on_scheduled(deadline_ms)
         return entry
 
     def advance(self) -> int:
@@ -60,34 +60,34 @@ class Timers:
 class TimerDriver:
     """Advances `timers` from the event loop whenever a deadline has passed."""
 
-    __slots__ = ("_handle", "_loop", "_timers", "_wakes_ms")
+    __slots__ = ("_handle", "_loop", "_timers", "_wake_ms")
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self._loop = asyncio.get_running_loop()
         self._handle: asyncio.TimerHandle | None = None
-        self._wakes_ms = 0
-        timers.on_earlier = self._wake_by
-        self._arm()
+        self._wake_ms = 0
+        timers.on_scheduled = self._on_scheduled
+        self._set_timer()
 
     def stop(self) -> None:
         """Stop advancing the timers."""
-        self._timers.on_earlier = None
+        self._timers.on_scheduled = None
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
 
-    def _wake_by(self, deadline_ms: int) -> None:
-        if self._handle is None or deadline_ms < self._wakes_ms:
-            self._arm()
+    def _on_scheduled(self, deadline_ms: int) -> None:
+        if self._handle is None or deadline_ms < self._wake_ms:
+            self._set_timer()
 
-    def _arm(self) -> None:
+    def _set_timer(self) -> None:
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
         next_ms = self._timers.next_deadline_ms()
         if next_ms is not None:
-            self._wakes_ms = next_ms
+            self._wake_ms = next_ms
             # Loops round down and wake a little early; a millisecond more saves an idle wake-up.
             delay_ms = max(0, next_ms - self._timers.now_ms) + 1
             self._handle = self._loop.call_later(delay_ms / 1000, self._wake)
@@ -95,5 +95,5 @@ class TimerDriver:
     def _wake(self) -> None:
         self._handle = None
         self._timers.advance()
-        if self._timers.on_earlier is not None:
-            self._arm()
+        if self._timers.on_scheduled is not None:
+            self._set_timer()

@@ -62,7 +62,7 @@ class BrokerState(Enum):
     SHUTTING_DOWN = "shutting down"
 
 
-_LEGAL: Final = {
+_ALLOWED_TRANSITIONS: Final = {
     BrokerState.NOT_RUNNING: {BrokerState.STARTING, BrokerState.SHUTTING_DOWN},
     BrokerState.STARTING: {BrokerState.RECOVERY, BrokerState.SHUTTING_DOWN},
     BrokerState.RECOVERY: {BrokerState.RUNNING, BrokerState.SHUTTING_DOWN},
@@ -74,7 +74,7 @@ _LEGAL: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifecycleSettings:
-    """Each field is the broker key of the same name with underscores for dots."""
+    """The broker configs of the same names, with underscores instead of dots."""
 
     broker_heartbeat_interval_ms: int
     broker_session_timeout_ms: int
@@ -108,8 +108,8 @@ class BrokerLifecycle:
     ) -> None:
         self.state = BrokerState.NOT_RUNNING
         self.broker_epoch = NO_EPOCH
-        self.confirmed_ms = -(2**62)
-        """When the last heartbeat was sent to which the controller answered that this broker is unfenced."""
+        self.last_unfenced_ms = -(2**62)
+        """When this broker sent the last heartbeat whose response reported it as unfenced."""
         self._registration = registration
         self._settings = settings
         self._ports = ports
@@ -217,12 +217,12 @@ class BrokerLifecycle:
         """Log a failed request and return the delay until the next attempt."""
         self._last_failure = str(error)
         what = "heartbeat" if self._is_registered else "registration"
-        bug = None if isinstance(error, KafkaError) else error
+        unexpected = None if isinstance(error, KafkaError) else error
         # There is no active controller: the quorum logs that itself.
         is_usual = isinstance(error, KafkaError) and error.code is ErrorCode.REQUEST_TIMED_OUT
         level = logging.INFO if is_usual else logging.WARNING
         broker = self._registration.broker_id
-        logger.log(level, "%s of broker %d failed: %s", what, broker, error, exc_info=bug)
+        logger.log(level, "%s of broker %d failed: %s", what, broker, error, exc_info=unexpected)
         self._failures += 1
         self._next_attempt.clear()
         return self._backoff.delay_ms(self._failures - 1, self._ports.rng)
@@ -265,7 +265,7 @@ class BrokerLifecycle:
         sent_ms = self._ports.clock.monotonic_ms()
         response = await self._request(request, BrokerHeartbeatResponse)
         if not response.is_fenced:
-            self.confirmed_ms = sent_ms
+            self.last_unfenced_ms = sent_ms
         self._directories.on_received(offline)
         return self._apply(response, is_shutdown_requested=request.want_shut_down)
 
@@ -279,12 +279,12 @@ class BrokerLifecycle:
             if not response.is_caught_up:
                 return _CAUGHT_UP_PAUSE_MS
             self._transition(BrokerState.RECOVERY)
-            _resolve(self._caught_up)
+            _set_done(self._caught_up)
             if response.is_fenced:
                 return _CAUGHT_UP_PAUSE_MS
         if self.state is BrokerState.RECOVERY and not response.is_fenced:
             self._transition(BrokerState.RUNNING)
-            _resolve(self._unfenced)
+            _set_done(self._unfenced)
         elif self.state is BrokerState.CONTROLLED_SHUTDOWN and is_shutdown_requested:
             if response.should_shut_down:
                 self._end()
@@ -334,17 +334,17 @@ class BrokerLifecycle:
             if not pending.done():
                 pending.set_exception(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the broker is stopping"))
                 pending.exception()
-        _resolve(self._ended)
+        _set_done(self._ended)
 
     def _call_later(self, delay_ms: int, action: Callable[[], None]) -> None:
         self._timers.append(asyncio.get_running_loop().call_later(delay_ms / 1000, action))
 
     def _transition(self, state: BrokerState) -> None:
-        assert state in _LEGAL[self.state], f"{self.state} -> {state}"
+        assert state in _ALLOWED_TRANSITIONS[self.state], f"{self.state} -> {state}"
         logger.info("Broker %d: %s -> %s", self._registration.broker_id, self.state.value, state.value)
         self.state = state
 
 
-def _resolve(future: asyncio.Future[None]) -> None:
+def _set_done(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)

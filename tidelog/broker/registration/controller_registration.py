@@ -72,21 +72,21 @@ class ControllerRegistration:
             ),
         )
         self._task: asyncio.Task[None] | None = None
-        self._closed = False
+        self._is_closed = False
 
     def start(self) -> None:
         """Follow the metadata; a task sends the registration when it is missing."""
-        self._store.subscribe(self._follow)
+        self._store.subscribe(self._on_metadata)
 
     async def close(self) -> None:
         """Send no more requests."""
-        self._closed = True
+        self._is_closed = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def _follow(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        if not self._closed and self._task is None and not self._is_registered(image):
+    def _on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if not self._is_closed and self._task is None and not self._is_registered(image):
             task = asyncio.get_running_loop().create_task(self._register(), name="controller-registration")
             self._task = task
             task.add_done_callback(self._on_task_ended)

@@ -85,7 +85,7 @@ class AddPartitionsToTxnHandler:
         )
 
     async def _perform(self, transaction: AddPartitionsToTxnTransaction, version: int) -> _Outcome:
-        partitions, errors = await self._slices.complete(self._checked(transaction, version))
+        partitions, errors = await self._slices.complete(self._check_partitions(transaction, version))
         if errors:
             return _Outcome(partitions, errors, ErrorCode.OPERATION_NOT_ATTEMPTED)
         producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
@@ -103,7 +103,7 @@ class AddPartitionsToTxnHandler:
             return _Outcome(partitions, {}, code)
         return _Outcome(partitions, {}, ErrorCode.NONE)
 
-    def _checked(
+    def _check_partitions(
         self, transaction: AddPartitionsToTxnTransaction, version: int
     ) -> Steps[tuple[Collection[TopicPartition], Mapping[TopicPartition, ErrorCode]]]:
         """Return the distinct partitions, and the errors of those that cannot be added."""

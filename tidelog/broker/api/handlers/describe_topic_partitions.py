@@ -55,7 +55,7 @@ class DescribeTopicPartitionsHandler:
                 return _response(described, ResponseCursor(topic_name=name, partition_index=0))
             topic = image.topics_by_name.get(name)
             if topic is None:
-                described.append(_unknown(name))
+                described.append(_unknown_topic(name))
                 continue
             start = first_index if name == first_topic else 0
             end = min(len(topic.partitions), start + left)
@@ -77,7 +77,7 @@ def _response(
     return DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=cursor)
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _unknown_topic(name: str) -> DescribeTopicPartitionsResponseTopic:
     is_name = invalid_name_reason(name) is None
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_name else ErrorCode.INVALID_TOPIC_EXCEPTION
     return DescribeTopicPartitionsResponseTopic(

@@ -139,7 +139,7 @@ class ListOffsetsHandler:
             found = yield from look_up(partition, requested.timestamp, _isolation(request))
             if self._partition(name, requested, request) is not partition:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} was re-created")
-            return _checked(partition, requested.timestamp, found, request)
+            return _check_high_watermark(partition, requested.timestamp, found, request)
         except KafkaError as error:
             return error.code
 
@@ -185,7 +185,7 @@ class ListOffsetsHandler:
         def finish(found: RecordPlace | None) -> RecordPlace:
             if found is None or found.offset >= partition.upper_bound(isolation):
                 found = NOT_FOUND
-            return _checked(partition, timestamp, found, request)
+            return _check_high_watermark(partition, timestamp, found, request)
 
         return RemoteLookUp(asyncio.ensure_future(search()), check, finish)
 
@@ -193,7 +193,7 @@ class ListOffsetsHandler:
 _Outcome: TypeAlias = RecordPlace | ErrorCode | RemoteLookUp
 
 
-def _checked(
+def _check_high_watermark(
     partition: Partition, timestamp: int, found: RecordPlace, request: ListOffsetsRequest
 ) -> RecordPlace:
     if request.replica_id == CONSUMER and _needs_high_watermark(timestamp, found):
@@ -242,11 +242,11 @@ def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> 
     log = partition.log
     if timestamp == LATEST:
         latest_epoch = log.leader_epochs.latest_epoch
-        return RecordPlace(-1, partition.upper_bound(isolation), _or_none(latest_epoch))
+        return RecordPlace(-1, partition.upper_bound(isolation), _epoch_or_none(latest_epoch))
     if timestamp == EARLIEST:
-        return _at(log, log.log_start_offset)
+        return _place_at(log, log.log_start_offset)
     if timestamp == EARLIEST_LOCAL:
-        return _at(log, log.local_log_start_offset)
+        return _place_at(log, log.local_log_start_offset)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _tier_border(log, timestamp) if log.remote_log_enabled else NOT_FOUND
     if timestamp == MAX_TIMESTAMP:
@@ -266,16 +266,16 @@ def _tier_border(log: PartitionLog, timestamp: int) -> RecordPlace:
     """
     highest = log.highest_offset_in_remote_storage
     if timestamp == LATEST_TIERED:
-        return _at(log, highest)
+        return _place_at(log, highest)
     if highest >= 0:
-        return _at(log, max(highest + 1, log.log_start_offset))
+        return _place_at(log, max(highest + 1, log.log_start_offset))
     if log.local_log_start_offset == log.log_start_offset:
-        return _at(log, log.log_start_offset)
+        return _place_at(log, log.log_start_offset)
     return NOT_FOUND
 
 
-def _at(log: PartitionLog, offset: Offset) -> RecordPlace:
-    return RecordPlace(-1, offset, _or_none(log.leader_epochs.epoch_for_offset(offset)))
+def _place_at(log: PartitionLog, offset: Offset) -> RecordPlace:
+    return RecordPlace(-1, offset, _epoch_or_none(log.leader_epochs.epoch_for_offset(offset)))
 
 
 def _needs_high_watermark(timestamp: int, found: RecordPlace) -> bool:
@@ -285,7 +285,7 @@ def _needs_high_watermark(timestamp: int, found: RecordPlace) -> bool:
     return found is NOT_FOUND and timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
 
 
-def _or_none(epoch: int | None) -> int:
+def _epoch_or_none(epoch: int | None) -> int:
     return -1 if epoch is None else epoch
 
 

@@ -71,13 +71,15 @@ class MetadataHandler:
         """
         version = context.header.api_version
         if request.topics is not None and not (yield from _is_valid(request.topics, version)):
-            return (yield from _invalid(request.topics))
+            return (yield from _invalid_response(request.topics))
         image = self._image()
         view = _View(image, context.listener, version)
         if request.topics is None or (version == 0 and not request.topics):
             topics = yield from each_in_steps(view.topic, image.topics_by_name.values())
         else:
-            topics = yield from self._named(view, request.topics, request.allow_auto_topic_creation)
+            topics = yield from self._requested_topics(
+                view, request.topics, request.allow_auto_topic_creation
+            )
         if version >= _OPERATIONS_FROM and request.include_topic_authorized_operations:
             topics = yield from each(_with_operations, topics)
         wants_cluster_operations = (
@@ -97,7 +99,7 @@ class MetadataHandler:
             cluster_authorized_operations=CLUSTER_OPERATIONS if wants_cluster_operations else NOT_ASKED,
         )
 
-    def _named(
+    def _requested_topics(
         self, view: _View, requested: tuple[MetadataRequestTopic, ...], may_create: bool
     ) -> Steps[tuple[MetadataResponseTopic, ...]]:
         ids: dict[UUID, None] = {}
@@ -115,7 +117,7 @@ class MetadataHandler:
             if name in known:
                 topics.append((yield from view.topic(known[name])))
             else:
-                unknown = _unknown(name)
+                unknown = _unknown_topic(name)
                 topics.append(unknown)
                 if unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and len(missing) < _CREATED_MAX:
                     missing.append(name)
@@ -189,7 +191,7 @@ def _is_valid(topics: tuple[MetadataRequestTopic, ...], version: int) -> Steps[b
     return version >= _TOPIC_IDS_FROM if has_ids else has_names
 
 
-def _invalid(topics: tuple[MetadataRequestTopic, ...]) -> Steps[MetadataResponse]:
+def _invalid_response(topics: tuple[MetadataRequestTopic, ...]) -> Steps[MetadataResponse]:
     error = ErrorCode.INVALID_REQUEST
     invalid = yield from each(
         lambda topic: MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id),
@@ -198,7 +200,7 @@ def _invalid(topics: tuple[MetadataRequestTopic, ...]) -> Steps[MetadataResponse
     return MetadataResponse(error_code=error, topics=invalid)
 
 
-def _unknown(name: str) -> MetadataResponseTopic:
+def _unknown_topic(name: str) -> MetadataResponseTopic:
     is_name = invalid_name_reason(name) is None
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_name else ErrorCode.INVALID_TOPIC_EXCEPTION
     return MetadataResponseTopic(error_code=error, name=name, is_internal=is_internal(name))

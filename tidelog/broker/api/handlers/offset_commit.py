@@ -45,7 +45,7 @@ class OffsetCommitHandler:
     async def handle(self, context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
         """Return the result of every partition; an error of the whole request is at each that exists."""
         version, image, slices = context.header.api_version, self._image(), self._slices
-        accepted = await slices.complete(_accepted(image, request, version))
+        accepted = await slices.complete(_without_unknown_partitions(image, request, version))
         failed, committed = ErrorCode.NONE, OffsetCommitResponse()
         if accepted.topics:
             try:
@@ -55,7 +55,9 @@ class OffsetCommitHandler:
         return await slices.complete(_response(image, request, version, committed, failed))
 
 
-def _accepted(image: MetadataImage, request: OffsetCommitRequest, version: int) -> Steps[OffsetCommitRequest]:
+def _without_unknown_partitions(
+    image: MetadataImage, request: OffsetCommitRequest, version: int
+) -> Steps[OffsetCommitRequest]:
     """Return the request with name and id of each topic, and only with partitions that exist."""
     topics = []
     for requested in request.topics:

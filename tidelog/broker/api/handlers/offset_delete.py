@@ -32,12 +32,16 @@ class OffsetDeleteHandler:
     async def handle(self, context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         """Return the result of every partition; an error of the whole group raises KafkaError."""
         image, slices = self._image(), self._slices
-        existing = await slices.complete(each_in_steps(partial(_existing, image), request.topics))
+        existing = await slices.complete(
+            each_in_steps(partial(_without_unknown_partitions, image), request.topics)
+        )
         response = await self._groups.delete_offsets(replace(request, topics=existing))
         return await slices.complete(_response(request, response))
 
 
-def _existing(image: MetadataImage, requested: OffsetDeleteRequestTopic) -> Steps[OffsetDeleteRequestTopic]:
+def _without_unknown_partitions(
+    image: MetadataImage, requested: OffsetDeleteRequestTopic
+) -> Steps[OffsetDeleteRequestTopic]:
     topic = image.topics_by_name.get(requested.name)
     known = () if topic is None else topic.partitions
     partitions = []

@@ -113,7 +113,9 @@ def _with_unknown(
     known = iter(result.topics)
     topics = []
     for topic in requested:
-        topics.append(next(known) if topic.topic_id in image.topics_by_id else (yield from _unknown(topic)))
+        topics.append(
+            next(known) if topic.topic_id in image.topics_by_id else (yield from _unknown_topic(topic))
+        )
         yield None
     return replace(result, topics=tuple(topics))
 
@@ -145,7 +147,7 @@ def _with_ids(result: OffsetFetchResponseGroup, image: MetadataImage) -> Steps[O
     return replace(result, topics=tuple(topics))
 
 
-def _unknown(topic: OffsetFetchRequestTopics) -> Steps[OffsetFetchResponseTopics]:
+def _unknown_topic(topic: OffsetFetchRequestTopics) -> Steps[OffsetFetchResponseTopics]:
     partitions = yield from each(
         lambda index: OffsetFetchResponsePartitions(
             partition_index=index, committed_offset=NO_OFFSET, error_code=ErrorCode.UNKNOWN_TOPIC_ID

@@ -44,7 +44,7 @@ class TxnOffsetCommitHandler:
     ) -> TxnOffsetCommitResponse:
         """Return the result of every partition; an error of the whole request is at each that exists."""
         image, version, slices = self._image(), context.header.api_version, self._slices
-        existing = await slices.complete(_existing(image, request))
+        existing = await slices.complete(_without_unknown_partitions(image, request))
         failed, committed = ErrorCode.NONE, TxnOffsetCommitResponse()
         if existing.topics:
             topic_ids = {topic.name: image.topics_by_name[topic.name].id for topic in existing.topics}
@@ -60,7 +60,9 @@ class TxnOffsetCommitHandler:
         return await slices.complete(_response(image, request, committed, failed))
 
 
-def _existing(image: MetadataImage, request: TxnOffsetCommitRequest) -> Steps[TxnOffsetCommitRequest]:
+def _without_unknown_partitions(
+    image: MetadataImage, request: TxnOffsetCommitRequest
+) -> Steps[TxnOffsetCommitRequest]:
     """Return the request with only the partitions that exist."""
     topics = []
     for requested in request.topics:

@@ -1,4 +1,4 @@
-"""The APIs of the quorum: their requests are passed to the state machine, which answers them.
+"""The APIs of the quorum: their requests are passed to the state machine, which handles them.
 
 Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot of the metadata log, DescribeQuorum, and
 Add-, Remove- and UpdateRaftVoter. They are served on the listeners for controllers.

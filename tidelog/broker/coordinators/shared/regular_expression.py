@@ -24,7 +24,9 @@ class RegularExpression:
 
     def __init__(self, pattern: str) -> None:
         if len(pattern) > CHARACTERS_MAX:
-            raise _invalid(pattern, f"{len(pattern)} characters; at most {CHARACTERS_MAX} are allowed")
+            raise _invalid_pattern(
+                pattern, f"{len(pattern)} characters; at most {CHARACTERS_MAX} are allowed"
+            )
         options = re2.Options()
         options.max_mem = MEMORY_MAX_BYTES
         options.never_capture = True
@@ -33,12 +35,14 @@ class RegularExpression:
             self._compiled = re2.compile(pattern, options)
         except re2.error as error:
             reason = error.args[0] if error.args else "invalid syntax"
-            raise _invalid(pattern, reason.decode() if isinstance(reason, bytes) else str(reason)) from error
+            raise _invalid_pattern(
+                pattern, reason.decode() if isinstance(reason, bytes) else str(reason)
+            ) from error
 
     def matches(self, text: str) -> bool:
         """Return whether the whole of `text` matches."""
         return self._compiled.fullmatch(text) is not None
 
 
-def _invalid(pattern: str, reason: str) -> KafkaError:
+def _invalid_pattern(pattern: str, reason: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"pattern {pattern[:100]!r}: {reason}")

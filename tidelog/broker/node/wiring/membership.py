@@ -49,7 +49,7 @@ class ClusterMembership:
             ),
         )
         self.lease = LeadershipLease(
-            context.clock, config.broker_session_timeout_ms, lambda: self.lifecycle.confirmed_ms
+            context.clock, config.broker_session_timeout_ms, lambda: self.lifecycle.last_unfenced_ms
         )
 
     async def join(self) -> None:
