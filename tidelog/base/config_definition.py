@@ -48,12 +48,17 @@ HIDDEN_VALUE: Final = "[hidden]"
 
 
 class ConfigError(ValueError):
-    """A config value that is not allowed; its text is one line with the key, the value and what is
-    allowed.
+    """A configuration value that is not allowed.
+
+    The text is one line with the key, the value and what is allowed. A `value` of None is a missing one.
     """
 
     def __init__(self, key: str, value: object, allowed: str) -> None:
-        super().__init__(f"{key}={_printable(value)}: {allowed}")
+        if value is None:
+            text = f"Missing configuration value: {key}; {allowed}"
+        else:
+            text = f"Invalid configuration value: {key}={_printable(value)}; {allowed}"
+        super().__init__(text)
         self.key = key
         self.value = value
         self.allowed = allowed
@@ -268,4 +273,6 @@ def reject_unknown_keys(definitions: Mapping[str, ConfigDefinition], values: Map
     """
     for key in values:
         if key not in definitions:
-            raise ConfigError(key, "[not shown]", f"unknown key; allowed is one of: {', '.join(definitions)}")
+            raise ConfigError(
+                key, "[not shown]", f"the key is unknown; allowed is one of: {', '.join(definitions)}"
+            )

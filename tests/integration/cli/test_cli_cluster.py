@@ -222,13 +222,19 @@ def test_a_measurement_for_people(run: Command, fail: Any, topic: str) -> None:
         (["consume", "t", "-o", "x"], "tidelog: 'x' is not beginning, end, stored"),
         (["consume", "t", "-o", "stored"], "tidelog: -o stored needs --group"),
         (["consume", "t", "-g", "g", "-p", "0"], "tidelog: --group assigns partitions and offsets"),
-        (["consume", "t", "--isolation", "none"], "tidelog: isolation_level='none' is not allowed"),
-        (["produce", "t", "-z", "brotli"], "tidelog: compression_type='brotli' is not allowed"),
-        (["produce", "t", "--acks", "2"], "tidelog: acks='2' is not allowed"),
+        (
+            ["consume", "t", "--isolation", "none"],
+            "tidelog: Invalid option: isolation_level='none'; expected",
+        ),
+        (["produce", "t", "-z", "brotli"], "tidelog: Invalid option: compression_type='brotli'; expected"),
+        (["produce", "t", "--acks", "2"], "tidelog: Invalid option: acks='2'; expected"),
         (["produce", "t", "-K", ""], "tidelog: --key-separator is empty"),
         (["produce", "t", "-D", "\\"], "tidelog: '\\\\' ends with a lone backslash"),
         (["produce", "t", "-H", "=x"], "tidelog: --header '=x' is not name=value"),
-        (["topic", "list", "-b", "nowhere"], "tidelog: bootstrap_servers='nowhere' is not allowed"),
+        (
+            ["topic", "list", "-b", "nowhere"],
+            "tidelog: Invalid option: bootstrap_servers='nowhere'; expected",
+        ),
         (["config", "describe", "planet", "x"], "tidelog config describe: Invalid value for"),
     ],
 )

@@ -85,13 +85,13 @@ def test_what_is_not_allowed_is_an_error_with_key_and_value(definition: ConfigDe
     with pytest.raises(ConfigError) as error:
         definition.parse(text)
     line = str(error.value)
-    assert line.startswith(f"{definition.key}={text}: ")
+    assert line.startswith(f"Invalid configuration value: {definition.key}={text}; ")
     assert "allowed is" in line
     assert "\n" not in line
 
 
 def test_an_error_names_the_bounds() -> None:
-    with pytest.raises(ConfigError, match=r"a\.level=12: allowed is a 32-bit number from 1 to 9 or -1"):
+    with pytest.raises(ConfigError, match=r"a\.level=12; allowed is a 32-bit number from 1 to 9 or -1"):
         LEVEL.parse("12")
 
 

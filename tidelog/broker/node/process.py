@@ -109,7 +109,7 @@ def run(config_path: str | None, overrides: dict[str, str], announce: Announceme
     try:
         config = load_config(config_path, overrides)
     except (ConfigError, OSError, ValueError) as error:
-        print(f"config: {error}", file=sys.stderr)
+        print(f"Cannot start the broker: {error}", file=sys.stderr)
         return EXIT_CONFIG
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:

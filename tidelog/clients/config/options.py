@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -12,21 +12,26 @@ class ConfigError(KafkaError):
     """A client option has an invalid value; the text has the option, the value and the allowed values."""
 
     def __init__(self, option: str, value: object, allowed: str, *, text: str | None = None) -> None:
-        text = f"{option}={value!r} is not allowed: expected {allowed}" if text is None else text
+        text = f"Invalid option: {option}={value!r}; expected {allowed}" if text is None else text
         super().__init__(ErrorCode.INVALID_CONFIG, text)
         self.option = option
         self.value = value
+        self.allowed = allowed
 
 
 def unknown_option(option: str, value: object, known: Iterable[str]) -> ConfigError:
     """Return the error for an unknown option; its text has the options with similar names."""
     names = sorted(known)
+    text = f"Unknown option: {option!r}; {similar_options(option, names)}"
+    return ConfigError(option, value, "one of " + ", ".join(names), text=text)
+
+
+def similar_options(option: str, names: Sequence[str]) -> str:
+    """Return a hint with the `names` that are similar to `option`; with all of them if none is similar."""
     wanted = option.replace(".", "_").replace("-", "_").lower()
     near = [name for name in names if name.startswith(wanted)]
     near += [name for name in get_close_matches(wanted, names) if name not in near]
-    allowed = "one of " + ", ".join(names)
-    hint = f"did you mean {' or '.join(near[:3])}?" if near else f"expected {allowed}"
-    return ConfigError(option, value, allowed, text=f"there is no option {option!r}: {hint}")
+    return f"did you mean {' or '.join(near[:3])}?" if near else f"expected one of {', '.join(names)}"
 
 
 def require_between(option: str, value: int, lowest: int, highest: int | None = None) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from tidelog.clients.config.client_config import ClientConfig, ConsumerConfig, ProducerConfig
-from tidelog.clients.config.options import ConfigError, unknown_option
+from tidelog.clients.config.options import ConfigError, similar_options
 from tidelog.spark_connector.planning.option_values import CLIENT_PREFIX, OptionError, read_bool
 
 _WITHOUT_EFFECT: Final = frozenset(
@@ -152,7 +152,7 @@ _COMMON: Final = frozenset(
 def _field_of(option: str, name: str, text: str, types: Mapping[str, str]) -> str:
     wanted = name.replace(".", "_")
     if wanted not in types:
-        raise OptionError(f"option {option}: {unknown_option(wanted, text, types)}")
+        raise OptionError(f"Unknown option: {option!r}; {similar_options(wanted, sorted(types))}")
     return wanted
 
 
@@ -173,4 +173,5 @@ def _check(config: type[ClientConfig], values: Mapping[str, Any]) -> None:
     try:
         config(**values)
     except ConfigError as error:
-        raise OptionError(f"option {CLIENT_PREFIX}{error.option.replace('_', '.')}: {error}") from None
+        option = CLIENT_PREFIX + error.option.replace("_", ".")
+        raise OptionError.of(option, error.value, error.allowed) from None

@@ -28,7 +28,7 @@ class OptionError(ValueError):
     @classmethod
     def of(cls, option: str, value: object, allowed: str) -> OptionError:
         """Return the error for a value that is not allowed."""
-        return cls(f"option {option}={value!r} is not allowed: expected {allowed}")
+        return cls(f"Invalid option: {option}={value!r}; expected {allowed}")
 
 
 def require_known(options: Iterable[str], known: Iterable[str]) -> None:
@@ -41,7 +41,7 @@ def require_known(options: Iterable[str], known: Iterable[str]) -> None:
         near = [by_lower[name] for name in get_close_matches(lower, by_lower, n=2)]
         choices = ", ".join(by_lower.values())
         hint = f"did you mean {' or '.join(near)}?" if near else f"expected kafka.* or one of {choices}"
-        raise OptionError(f"there is no option {option!r}: {hint}")
+        raise OptionError(f"Unknown option: {option!r}; {hint}")
 
 
 def read_bool(option: str, text: str) -> bool:

@@ -133,7 +133,7 @@ def read_source_options(options: Mapping[str, str], *, is_streaming: bool) -> So
 def _require_absent(values: Mapping[str, str], options: Iterable[str], why: str) -> None:
     for option in options:
         if option.lower() in values:
-            raise OptionError(f"option {option}={values[option.lower()]!r} is not allowed here: {why}")
+            raise OptionError(f"Invalid option: {option}={values[option.lower()]!r}; {why}")
 
 
 def _number(values: Mapping[str, str], option: str) -> int | None:

@@ -97,11 +97,13 @@ def read_storage_values(values: Mapping[str, str], wanted_by: str) -> dict[str, 
     own = _with_key_pair_ids({key: text for key, text in own.items() if not key.startswith(_CHUNK_CACHE)})
     if _BACKEND not in own:
         allowed = CONFIGS[_BACKEND].documentation
-        raise OptionError(f"option {STORAGE_PREFIX}{_BACKEND} is required with {wanted_by}: {allowed}")
+        raise OptionError(
+            f"Missing option: {STORAGE_PREFIX}{_BACKEND}; it is required with {wanted_by}: {allowed}"
+        )
     for key in unknown_keys(own):
         near = get_close_matches(key, CONFIGS, n=2) or [*CONFIGS]
         raise OptionError(
-            f"there is no option {STORAGE_PREFIX}{key}: expected rsm.config.storage.* or one of "
+            f"Unknown option: {STORAGE_PREFIX}{key}; expected rsm.config.storage.* or one of "
             f"{', '.join(STORAGE_PREFIX + name for name in near)}"
         )
     return own

@@ -64,7 +64,7 @@ def read_topic_choice(values: Mapping[str, str]) -> TopicChoice:
     given = [name for name in STRATEGIES if name.lower() in values]
     if len(given) != 1:
         found = " and ".join(given) or "none of them"
-        raise OptionError(f"exactly one of the options {', '.join(STRATEGIES)} is required, given: {found}")
+        raise OptionError(f"Invalid options: {found}; exactly one of {', '.join(STRATEGIES)} is required")
     option = given[0]
     text = values[option.lower()]
     if option == "subscribe":

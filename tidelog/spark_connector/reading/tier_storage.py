@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from tidelog.base.config_definition import ConfigError
 from tidelog.remote.inspection.bucket import Bucket
 from tidelog.spark_connector.planning.option_values import OptionError
 from tidelog.spark_connector.planning.tier_options import STORAGE_PREFIX, TierOptions
@@ -21,6 +22,6 @@ def opened_bucket(tier: TierOptions) -> Bucket:
 def _opened(values: tuple[tuple[str, str], ...]) -> Bucket:
     try:
         return Bucket.open(dict(values))
-    except ValueError as error:
-        # A ConfigError of the storage manager: key=value and what is allowed.
-        raise OptionError(f"option {STORAGE_PREFIX}{error}") from error
+    except ConfigError as error:
+        option = f"{STORAGE_PREFIX}{error.key}={error.value}"
+        raise OptionError(f"Invalid option: {option}; {error.allowed}") from error

@@ -203,13 +203,16 @@ def test_a_bad_value_stops_with_its_key(values: dict[str, str], key: str) -> Non
 
 
 def test_without_a_node_id_nothing_starts() -> None:
-    with pytest.raises(ConfigError, match=r"node\.id=: must be set"):
+    with pytest.raises(ConfigError, match=r"node\.id=; must be set"):
         BrokerConfig({})
 
 
 def test_the_line_of_an_error_says_what_is_allowed() -> None:
     line = str(refusal(log_segment_bytes="14"))
-    assert line == "log.segment.bytes=14: allowed is a 32-bit number of at least 1048576"
+    assert (
+        line
+        == "Invalid configuration value: log.segment.bytes=14; allowed is a 32-bit number of at least 1048576"
+    )
 
 
 @given(st.sampled_from(sorted(BROKER_CONFIGS)), st.text(max_size=12))

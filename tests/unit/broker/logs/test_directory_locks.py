@@ -40,7 +40,7 @@ def test_a_second_broker_cannot_lock_any_directory_until_the_first_releases_them
     two.mkdir()
     locks = DirectoryLocks(OsFileSystem(), [str(one), str(two)])
     assert exit_code_elsewhere(two) != 0
-    with pytest.raises(ConfigError, match=f"log.dirs={two}: another broker"):
+    with pytest.raises(ConfigError, match=f"log.dirs={two}; another broker"):
         DirectoryLocks(OsFileSystem(), [str(two)])
     locks.release()
     locks.release()

@@ -63,7 +63,7 @@ def test_a_directory_of_another_cluster_is_refused() -> None:
     disk = CrashFileSystem()
     prepare(disk, CLUSTER_ID, directories=("/a",))
     prepare(disk, "another", directories=("/b",))
-    with pytest.raises(ConfigError, match=r"cluster\.id=another: /b"):
+    with pytest.raises(ConfigError, match=r"cluster\.id=another; /b"):
         prepare(disk)
     with pytest.raises(ConfigError, match=r"cluster\.id=MkU3"):
         prepare(disk, "third", directories=("/a",))
@@ -72,7 +72,7 @@ def test_a_directory_of_another_cluster_is_refused() -> None:
 def test_a_directory_of_another_node_is_refused() -> None:
     disk = CrashFileSystem()
     prepare(disk, node_id=1)
-    with pytest.raises(ConfigError, match=r"node\.id=2: /a belongs to node 1"):
+    with pytest.raises(ConfigError, match=r"node\.id=2; /a belongs to node 1"):
         prepare(disk, node_id=2)
 
 
@@ -116,7 +116,7 @@ def test_a_directory_that_the_disk_refuses_is_left_out(caplog: pytest.LogCapture
 def test_without_a_usable_directory_the_start_fails_with_one_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with pytest.raises(ConfigError, match=r"log\.dirs=/b: no directory can be used .*Permission denied"):
+    with pytest.raises(ConfigError, match=r"log\.dirs=/b; no directory can be used .*Permission denied"):
         prepare(RefusingFileSystem(), directories=("/b",))
     assert not caplog.records
 

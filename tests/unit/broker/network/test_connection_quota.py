@@ -82,7 +82,7 @@ def test_limits_of_addresses_are_found_however_the_address_is_written() -> None:
 def test_limits_of_hosts_are_those_of_their_addresses() -> None:
     assert parse_address_limits("localhost:3")["127.0.0.1"] == 3
     for host in ("no such host", "no..name"):
-        with pytest.raises(ConfigError, match=rf"max\.connections\.per\.ip\.overrides={host}:3: allowed is"):
+        with pytest.raises(ConfigError, match=rf"max\.connections\.per\.ip\.overrides={host}:3; allowed is"):
             parse_address_limits(f"{host}:3")
 
 

@@ -53,7 +53,7 @@ def test_kafkas_names_are_understood_and_others_are_unchanged() -> None:
     [("topic.num.partitions", "0"), ("topic.retention.ms", "0"), ("consume.wait.ms", "soon")],
 )
 def test_what_cannot_be_is_refused_by_name(key: str, value: str) -> None:
-    with pytest.raises(ValueError, match=f"remote.log.metadata.{key}={value}: allowed is "):
+    with pytest.raises(ValueError, match=f"remote.log.metadata.{key}={value}; allowed is "):
         MetadataTopicConfig.of({f"remote.log.metadata.{key}": value})
 
 

@@ -123,11 +123,14 @@ def test_options_that_are_wrong_are_named(cluster: EmbeddedCluster) -> None:
     servers = cluster.bootstrap_servers
     refused = [
         (("-o", "subscribe=x"), "option subscribe is set by the job"),
-        (("-o", "minPartition=1"), "there is no option 'minPartition': did you mean minPartitions"),
+        (("-o", "minPartition=1"), "Unknown option: 'minPartition'; did you mean minPartitions"),
         (("-o", "minPartitions"), "-o 'minPartitions' is not key=value"),
         (("-C", "storage.root=."), "-C need --tier direct or --tier offline"),
-        (("--tier", "direct"), "option rsm.config.storage.backend.class is required with tier=direct"),
-        (("--from", "noon"), "option --from='noon' is not allowed"),
+        (
+            ("--tier", "direct"),
+            "Missing option: rsm.config.storage.backend.class; it is required with tier=direct",
+        ),
+        (("--from", "noon"), "Invalid option: --from='noon'; expected"),
     ]
     for options, words in refused:
         assert words in tidelog_failure("spark", *JOBS[1], *options, code=2, bootstrap=servers)

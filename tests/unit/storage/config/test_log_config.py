@@ -158,7 +158,7 @@ def test_values_override_the_given_defaults() -> None:
 
 
 def test_an_unknown_key_is_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"retention\.hours=1: there is no topic config"):
+    with pytest.raises(ConfigError, match=r"retention\.hours=1; there is no topic config"):
         log_config_from({"retention.hours": "1"})
 
 

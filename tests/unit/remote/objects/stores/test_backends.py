@@ -30,7 +30,7 @@ def test_stores_have_aivens_names_and_short_ones(tmp_path: Path) -> None:
 
 def test_another_name_is_refused_in_one_line() -> None:
     with pytest.raises(
-        ConfigError, match=r"storage\.backend\.class=gopher: allowed is one of: filesystem, s3"
+        ConfigError, match=r"storage\.backend\.class=gopher; allowed is one of: filesystem, s3"
     ):
         object_store("gopher", {})
 
@@ -38,16 +38,16 @@ def test_another_name_is_refused_in_one_line() -> None:
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        ({}, "fsspec.url=None: a value is required"),
+        ({}, "fsspec.url; a value is required"),
         (
             {"fsspec.url": "nowhere://x"},
-            "fsspec.url=nowhere://x: allowed is a URL of an installed file system",
+            "fsspec.url=nowhere://x; allowed is a URL of an installed file system",
         ),
         (
             {"fsspec.url": "memory://x", "fsspec.options": "secret"},
-            "fsspec.options=[hidden]: allowed is a JSON",
+            "fsspec.options=[hidden]; allowed is a JSON",
         ),
-        ({"fsspec.url": "memory://x", "fsspec.options": "[1]"}, "fsspec.options=[hidden]: allowed is a JSON"),
+        ({"fsspec.url": "memory://x", "fsspec.options": "[1]"}, "fsspec.options=[hidden]; allowed is a JSON"),
     ],
 )
 def test_wrong_values_of_fsspec_are_reported_in_one_line(values: dict[str, str], text: str) -> None:

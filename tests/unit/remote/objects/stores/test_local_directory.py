@@ -173,7 +173,9 @@ def test_a_root_that_is_no_directory_is_refused_in_one_line(tmp_path: Path, kind
     (tmp_path / "file").write_text("x")
     with pytest.raises(ConfigError) as raised:
         object_store("filesystem", {"root": str(tmp_path / kind)})
-    assert str(raised.value) == (f"root={tmp_path / kind}: allowed is an existing, writable directory")
+    assert str(raised.value) == (
+        f"Invalid configuration value: root={tmp_path / kind}; allowed is an existing, writable directory"
+    )
 
 
 def test_a_directory_that_is_deleted_while_it_is_created_is_recreated(

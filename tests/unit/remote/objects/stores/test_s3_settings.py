@@ -53,18 +53,18 @@ def test_an_endpoint_of_ones_own_needs_no_region() -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"s3.bucket.name": None}, "s3.bucket.name=None: a value is required"),
-        ({"s3.bucket.name": ""}, "s3.bucket.name=: allowed is a text that is not empty"),
-        ({"s3.region": None}, "s3.region=None: a value is required without s3.endpoint.url"),
+        ({"s3.bucket.name": None}, "s3.bucket.name; a value is required"),
+        ({"s3.bucket.name": ""}, "s3.bucket.name=; allowed is a text that is not empty"),
+        ({"s3.region": None}, "s3.region; a value is required without s3.endpoint.url"),
         (
             {"s3.endpoint.url": "localhost:9000"},
-            "s3.endpoint.url=localhost:9000: allowed is a URL that begins",
+            "s3.endpoint.url=localhost:9000; allowed is a URL that begins",
         ),
-        ({"s3.multipart.upload.part.size": "5242879"}, "s3.multipart.upload.part.size=5242879: allowed is a"),
-        ({"s3.api.call.timeout": "0"}, "s3.api.call.timeout=0: allowed is a 64-bit number from 1 to"),
+        ({"s3.multipart.upload.part.size": "5242879"}, "s3.multipart.upload.part.size=5242879; allowed is a"),
+        ({"s3.api.call.timeout": "0"}, "s3.api.call.timeout=0; allowed is a 64-bit number from 1 to"),
         (
             {"s3.path.style.access.enabled": "yes"},
-            "s3.path.style.access.enabled=yes: allowed is true or false",
+            "s3.path.style.access.enabled=yes; allowed is true or false",
         ),
         ({"aws.access.key.id": SECRET}, "aws.access.key.id and aws.secret.access.key must be set together"),
         ({"aws.secret.access.key": SECRET}, "must be set together"),
@@ -73,7 +73,7 @@ def test_an_endpoint_of_ones_own_needs_no_region() -> None:
             "only one of aws.access.key.id and aws.credentials.file may be set",
         ),
         ({"aws.credentials.provider.class": "com.example.Own"}, "allowed is DefaultCredentialsProvider or"),
-        ({"s3.buckt.name": SECRET}, "s3.buckt.name=[not shown]: unknown key; allowed is one of: s3."),
+        ({"s3.buckt.name": SECRET}, "s3.buckt.name=[not shown]; the key is unknown; allowed is one of: s3."),
     ],
 )
 def test_a_wrong_value_is_reported_in_one_line_without_secrets(changes: dict[str, Any], text: str) -> None:
