@@ -34,7 +34,7 @@ PUBLIC_METHOD_EXCEPTIONS = {
     "tidelog.clients.admin.admin:Admin": 41,
     "tidelog.clients.consumer.consumer:Consumer": 25,
     "tidelog.storage.log.partition_log:PartitionLog": 48,
-    "tidelog.storage.segment.segment:LogSegment": 30,
+    "tidelog.storage.segment.segment:LogSegment": 29,
 }
 
 CLOCKS_AND_RANDOMNESS = {

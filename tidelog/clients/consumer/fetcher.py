@@ -253,7 +253,7 @@ class Fetcher:
 
     def _on_out_of_range(self, node_id: BrokerId, state: PartitionState, requested: SessionPartition) -> None:
         if state.preferred_replica == node_id:
-            # Ask the leader, because a follower may lag behind (KIP-392).
+            # Request it from the leader, because a follower may lag behind (KIP-392).
             state.fetch_from_leader()
             state.back_off(0)
             return

@@ -217,7 +217,7 @@ class PartitionReader:
                 continue
             except KafkaError as error:
                 if self._nearest_replica is not None:
-                    # The follower may lag behind or be stopped: ask the leader.
+                    # The follower may lag behind or be stopped: fetch from the leader.
                     self._use_leader()
                     continue
                 delay_ms = self._client.backoff.delay_ms(attempt, self._client.environment.rng)

@@ -1,1 +1,1 @@
-"""What a client knows about brokers and topics, and when it asks again."""
+"""The metadata of a client about brokers and topics, and when it is requested again."""

@@ -15,5 +15,5 @@ class ProducerIdAndEpoch(NamedTuple):
 
     @property
     def is_valid(self) -> bool:
-        """Whether it holds a producer id."""
+        """Whether there is a producer id."""
         return self.producer_id != NO_PRODUCER_ID

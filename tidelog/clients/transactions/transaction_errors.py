@@ -1,4 +1,4 @@
-"""What a transactional producer does about an error: retry, abort the transaction, or fail for good.
+"""The reaction of a transactional producer to an error: retry, abort the transaction, or fail.
 
 Pure. Each transactional API gives some error codes a meaning of its own; the other codes have one common
 meaning.

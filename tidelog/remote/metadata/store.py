@@ -58,7 +58,7 @@ def raise_if_dropped(event: RemoteLogEvent, outcome: Outcome) -> None:
 
 
 class CacheQueries(ABC):
-    """The queries of the port, answered from the cache of the partition."""
+    """The queries of the port, served from the cache of the partition."""
 
     @abstractmethod
     def cache(self, partition: TopicIdPartition) -> RemoteLogMetadataCache:
@@ -129,12 +129,12 @@ class PartitionMetadataStore(CacheQueries):
         self._caches[partition] = cache
 
     def mark_ready(self, partition: TopicIdPartition) -> None:
-        """Answer queries about `partition` from now on."""
+        """Serve queries about `partition` from now on."""
         assert partition in self._caches, partition
         self._ready.add(partition)
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
-        """Return whether queries about `partition` are answered."""
+        """Return whether queries about `partition` are served."""
         return partition in self._ready
 
     def drop(self, partition: TopicIdPartition) -> None:
@@ -202,7 +202,7 @@ class PartitionMetadataStore(CacheQueries):
 
 
 class StoreQueries(CacheQueries):
-    """The queries of the port, answered from `store`."""
+    """The queries of the port, served from `store`."""
 
     def __init__(self) -> None:
         self.store = PartitionMetadataStore()

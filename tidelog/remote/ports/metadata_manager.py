@@ -1,6 +1,6 @@
 """The port to the metadata of remote segments: the RemoteLogMetadataManager of KIP-405.
 
-It is used on the event loop. Queries are answered from memory, in plain functions. Writes are awaited until
+It is used on the event loop. Queries are served from memory, in plain functions. Writes are awaited until
 the record is stored and visible to this node's own queries. Readers receive only segments in
 COPY_SEGMENT_FINISHED; `list_remote_log_segments` returns those in every state but DELETE_SEGMENT_FINISHED.
 

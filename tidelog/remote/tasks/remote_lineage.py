@@ -133,7 +133,7 @@ def first_readable_offset(
 
     A former leader advances the log start and deletes segments; the next leader may not know that. If the
     epochs of the log are not known from its start (a replica that lost them), the result is
-    `log_start_offset`: such a replica must not give up segments that it does not recognize (KAFKA-15414).
+    `log_start_offset`: such a replica must not remove segments that it does not recognize (KAFKA-15414).
     """
     known_from = lineage.first_offset
     if known_from is None or known_from > log_start_offset or local_log_start_offset <= log_start_offset:

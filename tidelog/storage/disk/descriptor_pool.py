@@ -30,7 +30,7 @@ class Reopenable(Protocol[OpenedT_co]):
 
 
 class DescriptorPool(Generic[OpenedT]):
-    """A bounded cache of open files, by the object that stands for their content."""
+    """A bounded cache of open files by their owner."""
 
     def __init__(self, size_max: int = SIZE_MAX) -> None:
         assert size_max > 0, "a file that is read needs a descriptor"

@@ -1,4 +1,4 @@
-"""Which part of one log is durable, and what a flush has to sync.
+"""The durable part of one log, and the files that a flush must sync.
 
 recovery_point <= log_end_offset; records below it are durable
 """

@@ -114,6 +114,6 @@ class StorageErrors:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Raise the KafkaError that stands for `error` if that is one of the disk."""
+        """Raise a KafkaError instead of `error` if that is an error of the disk."""
         if isinstance(error, OSError | StorageFailure | CorruptFile | DecodeError):
             raise self._failures.storage_error(self._operation, error, is_final=self._is_final) from error

@@ -100,8 +100,8 @@ def batch_at_or_after(segments: Segments, timestamp: int, offset: Offset) -> Fou
 def newest_batch(segments: Segments) -> FoundBatch | None:
     """Return the batch with the largest timestamp of the log; None in a log without timestamps."""
     newest = max(segments, key=lambda segment: segment.max_timestamp)
-    timestamp, last_offset = newest.last_time_entry()
-    start = newest.offset_index.lookup(last_offset).position
+    timestamp = newest.max_timestamp
+    start = newest.offset_index.lookup(newest.offset_of_max_timestamp).position
     for position, header in newest.batches(start):
         if header.max_timestamp == timestamp:
             return _read(newest, position, header)

@@ -1,4 +1,4 @@
-"""What a partition log is opened with."""
+"""The arguments with which a partition log is opened."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LogLocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointedState:
-    """What the checkpoints of the log directory say about a log; the defaults are those of a new log."""
+    """The checkpointed offsets of a log; the defaults are those of a new log."""
 
     clean: bool = False
     """Whether the last shutdown was clean; else everything above `recovery_point` is verified."""

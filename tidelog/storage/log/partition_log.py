@@ -170,7 +170,7 @@ class PartitionLog:
 
     @property
     def rules(self) -> ValidationRules:
-        """What is validated before an append."""
+        """The rules by which batches are validated before an append."""
         return self._settings.rules
 
     @property
@@ -210,7 +210,7 @@ class PartitionLog:
 
     @property
     def recovery_point(self) -> Offset:
-        """The end of what is durable (exclusive)."""
+        """The end of the durable records (exclusive)."""
         return self._durability.recovery_point
 
     @property

@@ -30,7 +30,7 @@ S = TypeVar("S", bound=Deletable)
 
 
 class RemoteBounds(NamedTuple):
-    """What is known about the remote part of a log."""
+    """The known state of the remote part of a log."""
 
     local_log_start_offset: Offset
     highest_offset_in_remote_storage: Offset

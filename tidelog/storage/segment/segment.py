@@ -44,7 +44,7 @@ from tidelog.storage.disk.on_demand_file import OnDemandFile, UnsyncedChanges
 from tidelog.storage.segment.batch_scan import LONG_SCAN_BYTES, SHORT_SCAN_BYTES, headers
 from tidelog.storage.segment.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from tidelog.storage.segment.segment_index import SegmentIndex
-from tidelog.storage.segment.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from tidelog.storage.segment.time_index import NO_TIMESTAMP, TimeIndex
 from tidelog.storage.segment.txn_index import TransactionIndex
 
 BOUNDARIES_MAX: Final = 256
@@ -368,10 +368,6 @@ class LogSegment:
         for _, header in headers(self.file, entry.position, self.file.size(), LONG_SCAN_BYTES):
             next_offset = header.next_offset
         return next_offset
-
-    def last_time_entry(self) -> TimestampOffset:
-        """Return the largest timestamp and the last offset of its batch; (-1, base_offset) if none exists."""
-        return TimestampOffset(self.max_timestamp, self.offset_of_max_timestamp)
 
     # -- files
 

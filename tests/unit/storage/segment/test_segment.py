@@ -58,7 +58,7 @@ def test_the_time_index_holds_the_largest_timestamp_so_far(segment: LogSegment) 
     for index, timestamp in enumerate([50, 40, 60, 10, 10, 70, 5, 5]):
         add(segment, (100 + index, 1, timestamp))
     check_indexes(segment, is_sealed=False)
-    assert segment.last_time_entry() == (70, 105)
+    assert (segment.max_timestamp, segment.offset_of_max_timestamp) == (70, 105)
     segment.seal()
     check_indexes(segment, is_sealed=True)
 
@@ -95,7 +95,7 @@ def test_a_cut_takes_batches_and_index_entries(segment: LogSegment) -> None:
         add(segment, (100 + index, 1, index))
     segment.truncate_to(104)
     assert segment.next_offset() == 104
-    assert segment.last_time_entry() == (3, 103)
+    assert (segment.max_timestamp, segment.offset_of_max_timestamp) == (3, 103)
     check_indexes(segment, is_sealed=False)
     segment.truncate_to(100)
     assert (segment.size_bytes, segment.max_timestamp, segment.first_timestamp) == (0, -1, None)

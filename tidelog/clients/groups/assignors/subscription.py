@@ -52,7 +52,7 @@ class Assignor(Protocol):
 
     @property
     def rebalance_protocol(self) -> RebalanceProtocol:
-        """What a member does with its partitions before it rejoins."""
+        """The partitions that a member revokes before it rejoins: all, or only reassigned ones (KIP-429)."""
 
     def user_data(self, assigned: Sequence[TopicPartition] | None, generation: int) -> bytes | None:
         """Return the user data of a subscription; `assigned` is None before the first assignment."""

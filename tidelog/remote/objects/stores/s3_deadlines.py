@@ -1,4 +1,4 @@
-"""Attempts that end on time, whatever the server does.
+"""Attempts that end at their deadline, also if the server does not respond.
 
 Socket timeouts limit only the silence of a server: one byte per second would keep a request alive for ever.
 Therefore each attempt is watched. When its time has expired, its connection is shut down, which ends every
