@@ -1,8 +1,8 @@
 """Bounds for the expansion of batches: a compressed batch must not fill the memory or block the event loop.
 
 A batch whose records the broker need not read is stored unread, regardless of its decompressed size; readers
-have their own bounds. Kafka 4.4 has a setting for this (max.decompressed.message.bytes). Here the bound is derived
-from the topic's max.message.bytes.
+have their own bounds. Kafka 4.4 has a setting for this (max.decompressed.message.bytes). Here the bound is
+derived from the topic's max.message.bytes.
 """
 
 from __future__ import annotations
