@@ -1,6 +1,6 @@
 """A cache with a bounded sum of weights that evicts the least recently used entry first.
 
-Plain state without locks and without a clock: the caller holds its lock and passes the time.
+It has neither locks nor a clock: the caller holds its own lock and passes the time.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ class _Entry(Generic[V]):
 
 
 class BoundedLru(Generic[K, V]):
-    """Values by key.
+    """Caches values by key.
 
-    Invariant: `weight` is the sum of the entries' weights and at most `capacity`; None is no bound. An entry
-    that was not used for `retention_ms` is removed by the next call that takes a time; None is never.
+    Invariant: `weight` is the sum of the entries' weights and at most `capacity`; None means no bound.
+    An entry that was not used for `retention_ms` is removed by the next call that takes a time. If
+    `retention_ms` is None, entries do not expire.
     """
 
     def __init__(self, capacity: int | None, retention_ms: int | None) -> None:
@@ -44,7 +45,7 @@ class BoundedLru(Generic[K, V]):
         return iter(self._entries)
 
     def get(self, key: K, now_ms: int) -> V | None:
-        """Return the value of `key` and make it the most recently used one; None if it is not cached."""
+        """Return the value of `key` and mark it as the most recently used; None if it is not cached."""
         entry = self._entries.get(key)
         if entry is None or self._is_expired(entry, now_ms):
             return None
@@ -53,8 +54,9 @@ class BoundedLru(Generic[K, V]):
         return entry.value
 
     def put(self, key: K, value: V, weight: int, now_ms: int) -> list[tuple[K, V]]:
-        """Add `value` and return the evicted entries; `value` itself is among them if it exceeds the
-        capacity.
+        """Add `value` and return the evicted entries.
+
+        If `weight` exceeds the capacity, `value` is not cached and is among the evicted entries.
         """
         evicted = self.remove(key)
         if self.capacity is not None and weight > self.capacity:
@@ -65,8 +67,9 @@ class BoundedLru(Generic[K, V]):
         return evicted
 
     def shrink(self, weight: int | None, now_ms: int) -> list[tuple[K, V]]:
-        """Remove and return expired entries, and others until at most `weight` is left; None removes no
-        others.
+        """Remove and return the expired entries, then the least recently used ones above `weight`.
+
+        If `weight` is None, only expired entries are removed.
         """
         evicted: list[tuple[K, V]] = []
         while self._entries:

@@ -1,9 +1,9 @@
 """Bounded pools of threads for blocking calls, such as those of a storage manager.
 
 The event loop counts running and waiting calls; threads only run calls and return their results. Therefore
-only two queues are shared, and a pool can be made smaller while its threads are busy.
+the loop and the threads share only two queues, and a pool can be made smaller while its threads are busy.
 
-Threads are daemons: a thread that hangs in a call without a timeout does not keep the process from ending.
+Threads are daemon threads: a call without a timeout that hangs does not keep the process from ending.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from typing import Any, Final, ParamSpec, TypeVar
 _log = logging.getLogger(__name__)
 
 _STARTER: Final = ThreadPoolExecutor(1, "remote-thread-starter")
-"""Starts threads: the starting thread waits until the new one runs, up to tens of milliseconds on a busy
-machine.
+"""Starts the threads of all pools.
+
+`Thread.start` waits until the new thread runs, which takes up to tens of milliseconds on a busy machine.
 """
 
 P = ParamSpec("P")
@@ -48,7 +49,7 @@ class BoundedPool:
     """Runs calls in at most `threads` threads, in the order in which they were submitted.
 
     Bounds: at most `max_pending` calls wait for a thread; None if the callers have a limit of their own.
-    Threads are created when they are needed, and kept.
+    Threads are created when they are needed, and are then kept.
     I/O: none of its own. Used from one event loop only.
     """
 
@@ -66,30 +67,30 @@ class BoundedPool:
 
     @property
     def threads(self) -> int:
-        """Return the maximum number of threads."""
+        """The maximum number of threads."""
         return self._limit
 
     @property
     def busy(self) -> int:
-        """Return the number of calls that run in a thread."""
+        """The number of calls that run in a thread."""
         return self._busy
 
     @property
     def pending(self) -> int:
-        """Return the number of calls that wait for a thread."""
+        """The number of calls that wait for a thread."""
         return len(self._waiting)
 
     @property
     def idle_share(self) -> float:
-        """Return the share of idle threads from 0 to 1, like Kafka's ...AvgIdlePercent."""
+        """The share of idle threads from 0 to 1, like Kafka's ...AvgIdlePercent."""
         return max(0.0, 1.0 - self._busy / self._limit)
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return or raise the result of `function(*args)`, which runs in a thread.
+        """Run `function(*args, **kwargs)` in a thread and return its result.
 
         A call that is cancelled while it waits does not run. A call that is cancelled while it runs continues
         to its end and occupies the thread until then; its result is dropped.
-        Errors: PoolFull, PoolClosed.
+        Errors: those of `function`; PoolFull; PoolClosed.
         """
         if self._is_closed:
             raise PoolClosed(self.name)
@@ -105,14 +106,14 @@ class BoundedPool:
         return outcome
 
     def resize(self, threads: int) -> None:
-        """Allow more threads from now on, or fewer as soon as their calls have ended."""
+        """Set the maximum number of threads; surplus threads end when their calls have ended."""
         assert threads >= 1, f"pool {self.name} of {threads} threads"
         self._limit = threads
         self._end_idle_threads()
         self._dispatch()
 
     def close(self) -> None:
-        """Accept no more calls and drop those that wait; running calls continue to their end."""
+        """Reject new calls and fail the waiting ones with PoolClosed; running calls continue to their end."""
         self._is_closed = True
         while self._waiting:
             outcome = self._waiting.popleft().outcome

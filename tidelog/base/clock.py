@@ -1,7 +1,7 @@
-"""The clock of the product's shells; tests and simulations pass another one.
+"""The clock of the parts that do I/O; tests and simulations pass another one.
 
-Cores take `now_ms` instead. There are two kinds of time because wall-clock time may jump: timestamps of
-records use the wall clock, deadlines and durations use the monotonic clock.
+Parts without I/O take `now_ms` instead. There are two kinds of time because wall-clock time may jump:
+timestamps of records use the wall clock, deadlines and durations use the monotonic clock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Clock(Protocol):
         ...
 
     def monotonic_ns(self) -> int:
-        """Return the same in nanoseconds, for durations."""
+        """Return the monotonic time in nanoseconds, for durations."""
         ...
 
 
@@ -32,7 +32,7 @@ class SystemClock:
 
     __slots__ = ()
 
-    # A staticmethod of a C function costs no Python frame, and this one is read for every request.
+    # A staticmethod of a C function needs no Python frame; this method is called for every request.
     monotonic_ns: Callable[[], int] = staticmethod(time.perf_counter_ns)
 
     def wall_ms(self) -> int:
@@ -44,7 +44,7 @@ class SystemClock:
         return time.perf_counter_ns() // 1_000_000
 
     def monotonic_s(self) -> float:
-        """Return the same in seconds, for the durations that tools print."""
+        """Return the monotonic time in seconds, for the durations that tools print."""
         return time.perf_counter()
 
 

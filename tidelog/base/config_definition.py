@@ -1,7 +1,7 @@
 """Definitions of configuration keys: type, default, bounds, synonyms and documentation.
 
 Topic, group and broker configs are tables of `ConfigDefinition`. Parsing a text returns a typed value or
-raises `ConfigError`, whose single line has the key, the value and the allowed values.
+raises `ConfigError`, whose message is one line with the key, the value and the allowed values.
 
 Source: org.apache.kafka.common.config.ConfigDef of Apache Kafka 4.3 (conversion of texts).
 """
@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
 ConfigValue: TypeAlias = "bool | int | float | str | tuple[str, ...] | None"
-"""A parsed value; a list is a tuple of texts, None is "not set"."""
+"""A parsed value; a list is a tuple of texts, None means "not set"."""
 
 
 class ConfigKind(IntEnum):
@@ -65,13 +65,14 @@ class ConfigError(ValueError):
 
 
 def _printable(value: object) -> str:
-    """Return `value` on one line, with other than printable characters escaped."""
+    """Return the text of `value` on one line; characters that are not printable are escaped."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in str(value))
 
 
 class Synonym(NamedTuple):
-    """A broker key whose value is the default of a topic key; `factor` converts its unit to that of the topic
-    key.
+    """A broker key whose value is the default of a topic key.
+
+    `factor` converts the unit of the broker key to that of the topic key.
     """
 
     key: str
@@ -83,9 +84,9 @@ class ConfigDefinition:
     """One key of a config table.
 
     The bounds `minimum` and `maximum` are inclusive; `extra_values` are allowed outside them (a gzip level of
-    -1). `valid_values` limits a text, or each item of a list. `check` returns what is allowed if the parsed
-    value is not allowed, else None. `required` means that there is no default. `internal` keys are Kafka's
-    keys for tests: they are accepted and never listed.
+    -1). `valid_values` limits a text, or each item of a list. `check` returns None if the parsed value is
+    allowed, else a phrase that says which values are. `required` means that there is no default. `internal`
+    keys are Kafka's keys for tests: they are accepted and never listed.
     """
 
     key: str
@@ -115,12 +116,12 @@ class ConfigDefinition:
 
     @property
     def default_text(self) -> str | None:
-        """Return the default as Kafka prints it, None if there is none."""
+        """The default as Kafka prints it; None if there is none."""
         return value_text(self.default)
 
     @property
     def allowed(self) -> str:
-        """Return a phrase for error texts that says which values are allowed."""
+        """A phrase for error messages that says which values are allowed."""
         if self.valid_values:
             listed = ", ".join(self.valid_values)
             return (
@@ -144,7 +145,10 @@ class ConfigDefinition:
         return ""
 
     def parse(self, text: str) -> ConfigValue:
-        """Return the typed value of `text` without surrounding blanks. Errors: ConfigError."""
+        """Return the typed value of `text`; surrounding blanks are ignored.
+
+        Errors: ConfigError for a value that is not allowed.
+        """
         if self.kind is ConfigKind.PASSWORD:
             return text
         value = self._convert(text.strip())
@@ -152,7 +156,7 @@ class ConfigDefinition:
         return value
 
     def shown(self, text: str | None) -> str | None:
-        """Return `text` as logs and errors may show it: passwords are hidden."""
+        """Return `text` for logs and errors, or HIDDEN_VALUE if it may be a secret."""
         return HIDDEN_VALUE if self.is_sensitive and text is not None else text
 
     def _convert(self, text: str) -> ConfigValue:
@@ -220,15 +224,16 @@ class ConfigDefinition:
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """Return the items of a comma-separated list without surrounding blanks; a blank text is the
-    empty list.
+    """Return the items of a comma-separated list without surrounding blanks.
+
+    A blank text is an empty list.
     """
     stripped = text.strip()
     return tuple(item.strip() for item in stripped.split(",")) if stripped else ()
 
 
 def value_text(value: ConfigValue) -> str | None:
-    """Return a parsed value as Kafka prints it: true/false, items joined by commas, None for "not set"."""
+    """Return a parsed value as Kafka prints it: true or false, items joined by commas; None if not set."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -239,8 +244,9 @@ def value_text(value: ConfigValue) -> str | None:
 
 
 def table(definitions: Iterable[ConfigDefinition]) -> Mapping[str, ConfigDefinition]:
-    """Return the definitions by key, in their order. A key that is defined twice is an error of the
-    program.
+    """Return the definitions by key, in their order.
+
+    Two definitions of one key fail an assertion.
     """
     by_key: dict[str, ConfigDefinition] = {}
     for definition in definitions:

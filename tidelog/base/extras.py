@@ -1,4 +1,4 @@
-"""Optional dependencies: the extra of the distribution that installs the packages of a feature."""
+"""Optional dependencies, and the extras of the distribution that install them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from importlib.util import find_spec
 
 
 def missing_packages(extra: str, *packages: str) -> str | None:
-    """Return a phrase that says what to install, or None if all `packages` can be imported.
+    """Return a phrase that says what to install; None if all `packages` can be imported.
 
     The phrase follows the name of the feature: "Spark " + "needs pyspark: pip install 'tidelog[spark]'".
-
-    `extra` is the name of the extra in pyproject.toml that contains `packages`. Nothing is imported.
+    `extra` is the name of the extra in pyproject.toml that contains `packages`. No package is imported.
     """
     missing = [package for package in packages if find_spec(package) is None]
     if not missing:

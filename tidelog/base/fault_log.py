@@ -1,6 +1,6 @@
 """Log lines of a lasting fault, such as a full disk: one at its start, then counts, then one at its end.
 
-`base/log_limit` limits lines with different texts; here all lines have the same text.
+`tidelog.base.log_limit` limits lines with different texts. Here all lines have the same text.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ import logging
 
 
 class FaultLog:
-    """The fault of one `subject`. The owner calls `report` at intervals; it ends a fault that did not
-    recur.
+    """Logs the fault of one `subject`, such as a log directory.
+
+    The owner calls `report` at intervals. A fault that did not recur in an interval has ended.
     """
 
     __slots__ = ("_last", "_level", "_logger", "_since_report", "_subject", "_total")
@@ -34,7 +35,7 @@ class FaultLog:
         self._last = text
 
     def report(self) -> None:
-        """Log how often the fault has occurred since the last report, or that it has ended."""
+        """Log the number of failures since the last report, or that the fault has ended."""
         if not self._total:
             return
         if self._since_report:
@@ -46,5 +47,5 @@ class FaultLog:
             self._total = 0
 
     def forget(self) -> None:
-        """End the fault without a log line, because another line is more specific."""
+        """End the fault without a log line, for a caller that logs a more specific one."""
         self._total = self._since_report = 0

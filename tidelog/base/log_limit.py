@@ -1,7 +1,7 @@
-"""A limit on log lines that clients can cause: LINES_MAX of each kind in PERIOD_MS, then only their count.
+"""A limit on log lines that clients can cause: LINES_MAX of each kind in PERIOD_MS, then only their number.
 
 The kind of a message is its text without arguments, so that the number of kinds is bounded by the program.
-The number of suppressed lines is logged with the first line of the kind after the period, or by `report`.
+The number of suppressed lines is logged before the first line of the kind after the period, or by `report`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PERIOD_MS: Final = 10_000
 
 
 class _Kind:
-    """Messages of one kind in the current period."""
+    """The messages of one kind in its current period."""
 
     __slots__ = ("level", "lines", "logger", "start_ms", "suppressed")
 
@@ -28,7 +28,10 @@ class _Kind:
 
 
 class LogLimit:
-    """Passes messages to their loggers within the limit. `now_ms` is a monotonic clock."""
+    """Passes messages to their loggers within the limit.
+
+    `now_ms` returns monotonic time.
+    """
 
     __slots__ = ("_kinds", "_now_ms")
 
@@ -60,7 +63,7 @@ class LogLimit:
             kind.suppressed += 1
 
     def report(self) -> None:
-        """Log the number of lines that were suppressed in periods that have ended."""
+        """Log the numbers of lines that were suppressed in periods that have ended."""
         now_ms = self._now_ms()
         for message, kind in list(self._kinds.items()):
             if now_ms - kind.start_ms >= PERIOD_MS:

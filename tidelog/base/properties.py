@@ -24,7 +24,7 @@ _CONTROL: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class Property(NamedTuple):
-    """A value and the number of the line on which its key is, counted from 1."""
+    """A value and the number of the line that its key is on, counted from 1."""
 
     line: int
     value: str
@@ -40,12 +40,19 @@ class MalformedEscape(ConfigError):
 
 
 def parse_properties(text: str, file: str = "server.properties") -> dict[str, str]:
-    """Return every key with its value, in the order of first appearance; `file` is the name for errors."""
+    """Return every key with its value, in the order of first appearance.
+
+    `file` is the file name for errors.
+    Errors: MalformedEscape.
+    """
     return {key: found.value for key, found in parse_property_lines(text, file).items()}
 
 
 def parse_property_lines(text: str, file: str = "server.properties") -> dict[str, Property]:
-    """Return the same with the line of each value."""
+    """Return what `parse_properties` returns, with the line of each value.
+
+    Errors: MalformedEscape.
+    """
     values: dict[str, Property] = {}
     for number, line in _logical_lines(text):
         key, value = _split(line)
@@ -61,7 +68,7 @@ class _BadEscape(Exception):
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines without comments, continued lines joined, each with its number."""
+    """Yield each line that is no comment with its number; continued lines are joined."""
     joined: list[str] = []
     first = 1
     for number, natural in enumerate(_LINE_END.split(text), 1):

@@ -1,4 +1,4 @@
-"""The source of randomness: the part of `random.Random` that the product uses, and new ids.
+"""Sources of randomness, and new ids.
 
 A simulation passes `random.Random(seed)`. A broker draws ids from `SYSTEM_RANDOMNESS`, and jitter from
 `random.Random()`, which is cheaper.
@@ -12,11 +12,11 @@ from uuid import UUID
 
 _RESERVED_IDS: Final = 100
 _HYPHEN: Final = 62
-"""The number of '-' in the alphabet of URL-safe base64; its first character encodes the highest 6 bits."""
+"""The value of '-' in URL-safe base64. The first character of an id encodes its highest 6 bits."""
 
 
 class Randomness(Protocol):
-    """A source of random numbers."""
+    """A source of random numbers: the part of `random.Random` that the product uses."""
 
     def uniform(self, a: float, b: float) -> float:
         """Return a number between `a` and `b`."""
@@ -38,7 +38,7 @@ SYSTEM_RANDOMNESS: Final[Randomness] = SystemRandom()
 def new_uuid(randomness: Randomness) -> UUID:
     """Return a new version 4 id that Kafka accepts.
 
-    Its text does not begin with '-', which command lines read as an option, and it is not one of the first
+    Its text does not begin with '-', which a command would read as an option. It is not one of the first
     100 ids, which Kafka reserves.
     Source: org.apache.kafka.common.Uuid.randomUuid.
     """

@@ -1,4 +1,4 @@
-"""Single flight: concurrent callers that need the same missing value share one load of it."""
+"""Shared loads: concurrent callers that need the same missing value load it only once."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ V = TypeVar("V")
 
 
 class SingleFlight(Generic[K, V]):
-    """The loads in progress by key, each with the future on which the other callers wait.
+    """Tracks the loads in progress by key, each with the future that the other callers wait for.
 
     The first caller of a key loads the value in its own thread, calls `end`, and then completes the future.
-    Plain state without locks: callers hold the lock of the cache that the values belong to.
+    It has no lock: callers hold the lock of the cache that the values belong to.
     """
 
     __slots__ = ("_loads",)
@@ -31,12 +31,12 @@ class SingleFlight(Generic[K, V]):
         return load, True
 
     def end(self, key: K, load: Future[V]) -> bool:
-        """End a load, also a failed one. Return False if its key was forgotten during the load."""
+        """End a load, which may have failed; return False if its key was forgotten during the load."""
         if self._loads.get(key) is not load:
             return False
         del self._loads[key]
         return True
 
     def forget(self, key: K) -> None:
-        """Let the next caller start a new load of `key`; callers of the present one still get its value."""
+        """Let the next caller start a new load of `key`; callers of the current load still get its value."""
         self._loads.pop(key, None)

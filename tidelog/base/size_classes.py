@@ -1,6 +1,6 @@
 """Items in classes by the power of two of their size, to find one of the largest items quickly.
 
-Adding, removing and finding take constant time for any number of items. I/O: none.
+Adding, removing and finding an item take constant time for any number of items. I/O: none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ ItemT = TypeVar("ItemT", bound=Hashable)
 
 
 class SizeClasses(Generic[ItemT]):
-    """Items with sizes. Invariant: `total_bytes` is the sum of the sizes of the items."""
+    """A collection of items with their sizes.
+
+    Invariant: `total_bytes` is the sum of the sizes of the items.
+    """
 
     __slots__ = ("_classes", "_sizes", "total_bytes")
 
@@ -28,8 +31,8 @@ class SizeClasses(Generic[ItemT]):
         return item in self._sizes
 
     def add(self, item: ItemT, size_bytes: int) -> None:
-        """Add an item that is not contained yet."""
-        assert item not in self._sizes, "item is contained already"
+        """Add `item`, which must not be in the collection."""
+        assert item not in self._sizes, f"{item} is in the collection already"
         self._sizes[item] = size_bytes
         self.total_bytes += size_bytes
         same_size = self._classes.get(size_bytes.bit_length())
@@ -38,7 +41,7 @@ class SizeClasses(Generic[ItemT]):
         same_size[item] = None
 
     def remove(self, item: ItemT) -> None:
-        """Remove an item that is contained."""
+        """Remove `item`, which must be in the collection."""
         size_bytes = self._sizes.pop(item)
         self.total_bytes -= size_bytes
         same_size = self._classes[size_bytes.bit_length()]
@@ -47,6 +50,6 @@ class SizeClasses(Generic[ItemT]):
             del self._classes[size_bytes.bit_length()]
 
     def largest(self) -> tuple[ItemT, int]:
-        """Return the oldest item of the highest class, and its size."""
+        """Return the item that was added first to the highest class, and its size."""
         item = next(iter(self._classes[max(self._classes)]))
         return item, self._sizes[item]

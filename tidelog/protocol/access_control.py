@@ -1,4 +1,4 @@
-"""The enumerations of access control entries in requests and records.
+"""The numbers that requests and records contain for access control entries.
 
 Source: ResourceType, PatternType, AclOperation and AclPermissionType of Apache Kafka 4.3.
 """
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class AclResourceType(IntEnum):
-    """The type of resource of an entry."""
+    """The type of the resource that an entry applies to; ANY is for filters."""
 
     ANY = 1
     TOPIC = 2
@@ -21,7 +21,7 @@ class AclResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How an entry's resource name is matched; MATCH and ANY are for filters."""
+    """How the resource name of an entry is compared; MATCH and ANY are for filters."""
 
     ANY = 1
     MATCH = 2
@@ -30,7 +30,7 @@ class PatternType(IntEnum):
 
 
 class AclOperation(IntEnum):
-    """The operation that an entry allows or denies."""
+    """The operation that an entry allows or denies; ANY is for filters."""
 
     ANY = 1
     ALL = 2
@@ -50,7 +50,7 @@ class AclOperation(IntEnum):
 
 
 class PermissionType(IntEnum):
-    """Whether an entry allows or denies."""
+    """Whether an entry allows or denies; ANY is for filters."""
 
     ANY = 1
     DENY = 2

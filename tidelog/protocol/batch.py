@@ -1,14 +1,14 @@
-"""Record batches of format 2: the header, the checksum and the fields that a broker sets.
+"""Record batches of format 2: the header, the checksum, and the fields that a broker sets.
 
-No function reads the records, so the cost does not depend on their number.
+Records are not read, so the number of records does not matter; only the checksum depends on their size.
 
 | at | field                  | type  | |
 |----|------------------------|-------|-|
 | 0  | base offset            | int64 | set by the leader |
-| 8  | batch length           | int32 | the bytes after this field |
+| 8  | batch length           | int32 | number of bytes after this field |
 | 12 | partition leader epoch | int32 | set by the leader |
 | 16 | magic                  | int8  | 2 |
-| 17 | crc                    | uint32| CRC-32C of everything from 21 on |
+| 17 | crc                    | uint32| CRC-32C of all bytes from 21 on |
 | 21 | attributes             | int16 | bits 0-2 compression, then the ATTRIBUTE_ constants |
 | 23 | last offset delta      | int32 | |
 | 27 | base timestamp         | int64 | |
@@ -66,7 +66,7 @@ assert _HEADER.size == BATCH_OVERHEAD
 
 
 class BatchHeader(NamedTuple):
-    """The header of a batch; its fields are in the order of the bytes."""
+    """The header of a batch, with the fields in the order of its bytes."""
 
     base_offset: int
     batch_length: int
@@ -84,7 +84,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The size of the whole batch in bytes."""
+        """The number of bytes of the whole batch."""
         return LOG_OVERHEAD + self.batch_length
 
     @property
@@ -94,19 +94,22 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """The offset after the last record: the next batch starts there or above."""
+        """The offset after the last record."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record, which wraps to 0 after 2^31 - 1; -1 if there is none."""
+        """The sequence number of the last record, which wraps to 0 after 2^31 - 1; -1 if there is none."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) % _SEQUENCES
 
     @property
     def compression(self) -> Compression:
-        """The codec of the records. Errors: DecodeError for an unknown number."""
+        """The compression codec of the records.
+
+        Errors: DecodeError for an unknown number.
+        """
         number = self.attributes & ATTRIBUTE_COMPRESSION_MASK
         if number >= len(_COMPRESSIONS):
             raise DecodeError(f"unknown compression {number} in batch at offset {self.base_offset}")
@@ -119,26 +122,26 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether the records are control records, which consumers skip."""
+        """Whether the batch has control records, which consumers skip."""
         return self.attributes & ATTRIBUTE_CONTROL != 0
 
     @property
     def is_log_append_time(self) -> bool:
-        """Whether every record's timestamp is `max_timestamp`, set by the broker."""
+        """Whether the timestamp of every record is `max_timestamp`, which the broker has set."""
         return self.attributes & ATTRIBUTE_LOG_APPEND_TIME != 0
 
     @property
     def has_producer_id(self) -> bool:
-        """Whether an idempotent or transactional producer wrote it."""
+        """Whether an idempotent or transactional producer has written the batch."""
         return self.producer_id > NO_PRODUCER_ID
 
 
 def read_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
-    """Return the header at `position`, whose records need not be in `buffer`.
+    """Return the header at `position`; the records need not be in `buffer`.
 
-    Errors: DecodeError if fewer than 61 bytes are available, the magic is not 2, or a length,
-    a count or the last offset delta is impossible. `BatchHeader.size_bytes` is not compared
-    with the buffer, so that a scan can read headers alone.
+    Errors: DecodeError if fewer than 61 bytes are available, the magic is not 2, or a length, a count or the
+    last offset delta is invalid. `BatchHeader.size_bytes` is not compared with the size of `buffer`, so that
+    headers can be read without records.
     """
     try:
         header = tuple.__new__(BatchHeader, _HEADER.unpack_from(buffer, position))
@@ -147,9 +150,9 @@ def read_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
         raise DecodeError(f"batch header at {position}: {have} of {BATCH_OVERHEAD} bytes") from None
     _, batch_length, _, magic, _, _, last_offset_delta, _, _, _, _, _, record_count = header
     if magic != MAGIC:
-        raise DecodeError(f"batch at {position}: magic {magic}, only {MAGIC} is known")
+        raise DecodeError(f"batch at {position}: magic {magic} is not supported; only {MAGIC} is")
     if batch_length < BATCH_OVERHEAD - LOG_OVERHEAD:
-        raise DecodeError(f"batch at {position}: length {batch_length} is shorter than its own header")
+        raise DecodeError(f"batch at {position}: length {batch_length} is less than that of a header")
     if last_offset_delta < 0 or record_count < 0:
         raise DecodeError(
             f"batch at {position}: last offset delta {last_offset_delta}, record count {record_count}"
@@ -159,7 +162,7 @@ def read_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
 
 def claims_transaction(records: bytes | bytearray | memoryview) -> bool:
     """Return whether the first batch belongs to a transaction; False if there is no valid batch."""
-    # The rarest condition first: this is checked for every appended batch.
+    # This is checked for every appended batch, so the condition that is usually false comes first.
     return (
         len(records) >= BATCH_OVERHEAD
         and records[_LOW_ATTRIBUTES_AT] & ATTRIBUTE_TRANSACTIONAL != 0
@@ -168,7 +171,7 @@ def claims_transaction(records: bytes | bytearray | memoryview) -> bool:
 
 
 def crc_is_valid(buffer: BytesLike, position: int, header: BatchHeader) -> bool:
-    """Return whether the checksum of the batch at `position` is correct; False if the batch is incomplete."""
+    """Return whether the checksum of the batch at `position` is valid; False if the batch is incomplete."""
     end = position + LOG_OVERHEAD + header.batch_length
     if end > len(buffer):
         return False
@@ -177,7 +180,10 @@ def crc_is_valid(buffer: BytesLike, position: int, header: BatchHeader) -> bool:
 
 
 def iterate_headers(buffer: BytesLike) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield the position and header of each batch, in order; raise DecodeError at an incomplete one."""
+    """Yield the position and the header of each batch.
+
+    Errors: DecodeError at the first batch that is incomplete or has an invalid header.
+    """
     position = 0
     size = len(buffer)
     while position < size:
@@ -190,20 +196,23 @@ def iterate_headers(buffer: BytesLike) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def stamp(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
-    """Write base offset and leader epoch into the batch at `position`; the checksum does not cover them."""
+    """Write the base offset and the leader epoch to the batch at `position`.
+
+    The checksum does not cover these fields.
+    """
     _BASE_OFFSET.pack_into(buffer, position, base_offset)
     _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_AT, leader_epoch)
 
 
 def stamped(header: BatchHeader, base_offset: int, leader_epoch: int) -> BatchHeader:
-    """Return the header with the values that `stamp` writes."""
+    """Return `header` with the values that `stamp` writes."""
     return tuple.__new__(BatchHeader, (base_offset, header[1], leader_epoch, *header[3:]))
 
 
 def set_max_timestamp(
     buffer: bytearray | memoryview, position: int, max_timestamp: int, *, log_append_time: bool
 ) -> None:
-    """Write the largest timestamp and its type into the batch at `position`, and update the checksum."""
+    """Write `max_timestamp` and the timestamp type to the batch at `position`, and update the checksum."""
     header = read_header(buffer, position)
     attributes = header.attributes & ~ATTRIBUTE_LOG_APPEND_TIME
     if log_append_time:
@@ -214,13 +223,16 @@ def set_max_timestamp(
 
 
 def write_header(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> None:
-    """Write `header` at `position`, before the records in `buffer`, with a new checksum."""
+    """Write `header` at `position`, in front of its records, and update the checksum."""
     _HEADER.pack_into(buffer, position, *header)
     _update_crc(buffer, position, header.size_bytes)
 
 
 def empty_batch(header: BatchHeader) -> bytearray:
-    """Return what compaction keeps of a batch without records: its offsets, producer and sequence."""
+    """Return a batch without records, but with the offsets, producer and sequence numbers of `header`.
+
+    Compaction writes it if it has removed all records of a batch.
+    """
     kept = ATTRIBUTE_LOG_APPEND_TIME | ATTRIBUTE_TRANSACTIONAL | ATTRIBUTE_CONTROL
     buffer = bytearray(BATCH_OVERHEAD)
     write_header(

@@ -1,18 +1,18 @@
-"""Encodes and decodes messages according to their declarations (`tidelog.protocol.schema`).
+"""The encoding and decoding of messages that are declared with `tidelog.protocol.schema`.
 
-For each class and version an encoder and a decoder are generated when first needed
-(`tidelog.protocol.encoder_source`, `tidelog.protocol.decoder_source`), and cached.
+An encoder and a decoder are generated when a class and version is used first
+(`tidelog.protocol.encoder_source`, `tidelog.protocol.decoder_source`), and are then kept.
 
-`encode` raises ValueError for a value that the version cannot express: null where the
-version has none, a number out of range, or a field that is set and not ignorable, which the
-version does not have. `decode` turns any bytes into a message or raises DecodeError; it takes time
-and memory linear in the number of bytes. Unknown tagged fields are skipped.
+`encode` raises ValueError for a value that the version cannot express: null for a field that is not nullable,
+a number out of range, or a value other than the default for a field that the version lacks and that is not
+ignorable. `decode` returns a message or raises DecodeError. Its time and memory are linear in the number of
+bytes. Unknown tagged fields are skipped.
 
-Large messages take a long time: `decode_in_steps` and `encode_in_steps` do the same in steps. A message of
-more than `ELEMENTS_MAX` elements is refused there, as its objects take up to a hundred times its bytes.
+`decode_in_steps` and `encode_in_steps` do the same in steps, for large messages. `decode_in_steps` rejects a
+message of more than `ELEMENTS_MAX` elements, because its objects take up to a hundred times its bytes.
 
-Source: Apache Kafka 4.3 message definitions and KIP-482; the codec is as lenient as Kafka (order and
-repetition of tagged fields, booleans other than 1).
+Source: Apache Kafka 4.3 message definitions and KIP-482. Like Kafka, the decoder accepts tagged fields in any
+order or repeated, and booleans other than 0 and 1.
 """
 
 from __future__ import annotations
@@ -52,24 +52,30 @@ class _CodecInSteps(NamedTuple):
 
 
 ELEMENTS_MAX: Final = 1_000_000
-"""The largest number of array elements of a message that is decoded in steps."""
+"""The maximum number of array elements of a message that is decoded in steps."""
 
 BYTES_PER_ELEMENT: Final = 4096
-"""The number of bytes of one field that are copied in the time of one element."""
+"""The number of bytes of one field that are copied in the time that an element takes."""
 
 _codecs: dict[tuple[type[Message], int], _Codec] = {}
 _codecs_in_steps: dict[tuple[type[Message], int], _CodecInSteps] = {}
 
 
 def encode(message: Message, version: int) -> bytes:
-    """Return the bytes of `message` in `version`."""
+    """Return the bytes of `message` in `version`.
+
+    Errors: ValueError if the version cannot express `message`.
+    """
     out = bytearray()
     encode_into(message, version, out)
     return bytes(out)
 
 
 def encode_into(message: Message, version: int, out: bytearray) -> None:
-    """Append the bytes of `message` in `version` to `out`, or nothing if it raises."""
+    """Append the bytes of `message` in `version` to `out`.
+
+    Errors: ValueError if the version cannot express `message`; `out` is then unchanged.
+    """
     codec = _codecs.get((type(message), version)) or _make_codec(type(message), version)
     start = len(out)
     try:
@@ -80,15 +86,21 @@ def encode_into(message: Message, version: int, out: bytearray) -> None:
 
 
 def decode(cls: type[M], buffer: Buffer, version: int) -> M:
-    """Return the message that fills the whole of `buffer`; `records` in it are views of `buffer`."""
+    """Return the message that takes the whole `buffer`; its `Records` fields are views of `buffer`.
+
+    Errors: DecodeError.
+    """
     message, position = decode_prefix(cls, buffer, version, 0)
     if position != len(buffer):
-        raise DecodeError(f"{len(buffer) - position} bytes follow {cls.__name__} version {version}")
+        raise DecodeError(f"{len(buffer) - position} bytes remain after {cls.__name__} version {version}")
     return message
 
 
 def decode_prefix(cls: type[M], buffer: Buffer, version: int, position: int) -> tuple[M, int]:
-    """Return the message that starts at `position` of `buffer`, and the position after it."""
+    """Return the message that starts at `position` of `buffer`, and the position after it.
+
+    Errors: DecodeError.
+    """
     codec = _codecs.get((cls, version)) or _make_codec(cls, version)
     size = len(buffer)
     try:
@@ -101,9 +113,9 @@ def decode_prefix(cls: type[M], buffer: Buffer, version: int, position: int) -> 
 
 
 def decode_in_steps(cls: type[M], buffer: Buffer, version: int) -> Steps[M]:
-    """Return the message at the start of `buffer`; DecodeError as `decode_prefix`, or over `ELEMENTS_MAX`.
+    """Return the message at the start of `buffer`, which must not change until the end.
 
-    `buffer` must not change before the end.
+    Errors: DecodeError, also for more than `ELEMENTS_MAX` elements.
     """
     codec = _codecs_in_steps.get((cls, version)) or _make_codec_in_steps(cls, version)
     size = len(buffer)
@@ -127,7 +139,10 @@ def decode_in_steps(cls: type[M], buffer: Buffer, version: int) -> Steps[M]:
 
 
 def encode_in_steps(message: Message, version: int, out: bytearray) -> Steps[None]:
-    """Append the bytes of `message` in `version` to `out`; ValueError, with a part of them appended."""
+    """Append the bytes of `message` in `version` to `out`.
+
+    Errors: ValueError if the version cannot express `message`; a part may then have been appended.
+    """
     cls = type(message)
     codec = _codecs_in_steps.get((cls, version)) or _make_codec_in_steps(cls, version)
     try:
@@ -140,14 +155,14 @@ def encode_in_steps(message: Message, version: int, out: bytearray) -> Steps[Non
 def has_more_elements(message: Message, version: int, count: int) -> bool:
     """Return whether the arrays of `message`, and those inside them, have more than `count` elements.
 
-    Every `BYTES_PER_ELEMENT` of a field of bytes count as an element, as they take as long.
+    Every `BYTES_PER_ELEMENT` bytes of a bytes field count as an element, because they take as long.
     """
     codec = _codecs.get((type(message), version)) or _make_codec(type(message), version)
     return _elements_left(codec.arrays, message, count) < 0
 
 
 def _elements_left(arrays: _Arrays, value: Struct, left: int) -> int:
-    """Return how many of `left` elements remain after those of `value`; below 0 if there are too many."""
+    """Return `left` minus the number of elements of `value`; negative if there are more than `left`."""
     for name, inner in arrays:
         items = getattr(value, name)
         if not items:
@@ -164,7 +179,7 @@ def _elements_left(arrays: _Arrays, value: Struct, left: int) -> int:
 
 
 def _arrays_of(plan: StructPlan) -> _Arrays:
-    """Return the arrays of structs and of texts, each with its inner arrays; bytes map to None."""
+    """Return the fields that are arrays of structs or strings, with their inner arrays; None for bytes."""
     return tuple(
         (
             field.name,

@@ -1,8 +1,8 @@
-"""The layout of a struct in one version, from its declaration in `tidelog.protocol.schema`.
+"""The fields of a struct in one version, resolved from its declaration with `tidelog.protocol.schema`.
 
-Compilers read plans instead of declarations: absent, ordinary and tagged fields are
-separate, nullability and compactness are plain booleans, and the smallest size of each field
-is known, so that a count can be compared with the remaining bytes.
+Compilers read plans instead of declarations. A plan lists absent, ordinary and tagged fields separately, and
+says whether each field is nullable or compact. The minimum size of every field and struct is known, so that a
+decoder can compare a count with the remaining bytes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FIXED_CODES: Final[dict[type[Kind], str]] = {
     Float64: "d",
     Uuid: UUID_CODE,
 }
-"""Struct codes of the kinds whose width does not depend on the value."""
+"""The struct codes of the kinds of fixed width."""
 
 FIXED_BYTES: Final[dict[str, int]] = {
     "?": 1,
@@ -54,7 +54,7 @@ FIXED_BYTES: Final[dict[str, int]] = {
     "d": 8,
     UUID_CODE: 16,
 }
-"""Width of each code that occurs in a layout."""
+"""The width of each code that occurs in a layout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +70,17 @@ class FieldPlan:
 
     @property
     def fixed_code(self) -> str | None:
-        """The struct code of a fixed-width field, None for all others."""
+        """The struct code of a field of fixed width, None for others."""
         return FIXED_CODES.get(type(self.kind))
 
     @property
     def element_code(self) -> str | None:
-        """The struct code of an array's fixed-width elements, None for all others."""
+        """The struct code of the elements of an array if they have a fixed width, else None."""
         return FIXED_CODES.get(self.kind.element) if isinstance(self.kind, Array) else None  # type: ignore[arg-type]
 
     @property
     def prefix_code(self) -> str:
-        """The code of the length before a field of variable width; "B" starts an unsigned varint."""
+        """The struct code of the prefix of a field of variable width; "B" starts an unsigned varint."""
         if isinstance(self.kind, Nested):
             return "b"
         if self.compact:
@@ -89,7 +89,7 @@ class FieldPlan:
 
     @property
     def least_bytes(self) -> int:
-        """The smallest number of bytes of a value."""
+        """The minimum number of bytes of a value."""
         if self.fixed_code is not None:
             return FIXED_BYTES[self.fixed_code]
         if self.struct is not None and isinstance(self.kind, Nested) and not self.nullable:
@@ -98,7 +98,7 @@ class FieldPlan:
 
     @property
     def least_element_bytes(self) -> int:
-        """The smallest number of bytes of an element; at least 1, so that counts are always bounded."""
+        """The minimum number of bytes of an element; at least 1, so that every count is bounded."""
         if self.struct is not None:
             return max(1, self.struct.least_bytes)
         if self.element_code is not None:
@@ -124,12 +124,12 @@ class StructPlan:
 
     @property
     def least_bytes(self) -> int:
-        """The smallest number of bytes of this struct."""
+        """The minimum number of bytes of a value."""
         return sum(field.least_bytes for field in self.ordinary) + self.flexible
 
     @property
     def has_arrays(self) -> bool:
-        """Whether this struct, or one inside it, has an array."""
+        """Whether this struct, or a struct inside it, has an array and thus no maximum size."""
         return any(
             isinstance(field.kind, Array) or (field.struct is not None and field.struct.has_arrays)
             for field in (*self.ordinary, *self.tagged)
@@ -141,7 +141,7 @@ class StructPlan:
         return self.cls.__name__
 
     def nested(self) -> list[StructPlan]:
-        """Return the distinct structs inside this one, innermost first, this one last."""
+        """Return the plans of the distinct structs inside this one, innermost first, and this one last."""
         found: dict[type[Struct], StructPlan] = {}
         for field in (*self.ordinary, *self.tagged):
             if field.struct is not None:
@@ -150,7 +150,7 @@ class StructPlan:
 
 
 def plan_struct(cls: type[Struct], version: int, flexible: bool) -> StructPlan:
-    """Resolve the declaration of `cls` and of all structs in it for `version`."""
+    """Return the plan of `cls` and of all structs in it for `version`."""
     hints = get_type_hints(cls, include_extras=True)
     ordinary: list[FieldPlan] = []
     tagged: list[tuple[int, FieldPlan]] = []

@@ -1,4 +1,4 @@
-"""Describes the value that a version cannot express, after an encoder has failed."""
+"""The description of the value that a message version cannot express, for the error of a failed encoder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _SHOWN_CHARACTERS: Final = 80
 
 
 def refusal(plan: StructPlan, message: Any) -> str | None:
-    """Return the first field that cannot be expressed, with its value; None if there is none."""
+    """Return the path, the value and the fault of the first field that `plan` cannot express.
+
+    None if there is no such field.
+    """
     for path, value, why in _faults(plan, message, plan.name):
         shown = repr(value)
         if len(shown) > _SHOWN_CHARACTERS:
@@ -92,5 +95,5 @@ def _string_fault(value: Any) -> str | None:
     try:
         length = len(value.encode())
     except UnicodeEncodeError:
-        return "not text that UTF-8 can hold"
+        return "not encodable in UTF-8"
     return None if length <= LONGEST_STRING else f"longer than {LONGEST_STRING} bytes"

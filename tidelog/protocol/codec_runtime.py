@@ -17,53 +17,61 @@ from tidelog.protocol.primitives import (
 )
 
 SMALL_ARRAY: Final = 32
-"""Arrays of fewer numbers have prepared packers and unpackers."""
+"""Shorter arrays of numbers have precompiled layouts."""
 
 LONGEST_STRING: Final = 0x7FFF
-"""The largest size of a string in bytes, also in flexible versions."""
+"""The maximum number of bytes of a string, in flexible versions too."""
 
 _ARRAY_CODES: Final = "?bhHiIqd"
 _UUIDS_REMEMBERED: Final = 4096
 
 
 def write_string_length(out: bytearray, length: int) -> None:
-    """Write the compact length of a string of 127 bytes or more."""
+    """Append the compact length of a string of 127 bytes or more.
+
+    Errors: ValueError for a string that is too long.
+    """
     if length > LONGEST_STRING:
         raise ValueError(f"a string of {length} bytes is longer than {LONGEST_STRING}")
     write_unsigned_varint(out, length + 1)
 
 
 def write_tagged_field(out: bytearray, tag: int, body: bytearray) -> None:
-    """Write one tagged field: tag, size, content."""
+    """Append one tagged field: `tag`, the size of `body`, and `body`."""
     write_unsigned_varint(out, tag)
     write_unsigned_varint(out, len(body))
     out += body
 
 
 def read_string_length(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Return the compact length (plus one) of a string of 127 bytes or more, and the position after it."""
+    """Return the length plus one of a compact string of 127 bytes or more, and the position after it.
+
+    Errors: DecodeError for a string that is too long.
+    """
     length, position = read_unsigned_varint(buffer, position)
     if length > LONGEST_STRING + 1:
-        raise DecodeError(f"a string of {length - 1} bytes before {position}")
+        raise DecodeError(
+            f"the string at {position} has {length - 1} bytes; at most {LONGEST_STRING} are allowed"
+        )
     return length, position
 
 
 def null_error(field: str, length: int, position: int) -> DecodeError:
-    """Return the error of a null, or of a negative length, for a field that cannot be null."""
-    return DecodeError(f"length {length} of {field} before {position}")
+    """Return the error for a `field` that cannot be null, but is null or has a negative length."""
+    return DecodeError(f"{field} cannot be null, but has the length {length} before {position}")
 
 
 def count_error(field: str, count: int, remaining: int) -> DecodeError:
-    """Return the error of a count that the remaining bytes cannot contain."""
+    """Return the error for a `count` of elements that do not fit in the remaining bytes."""
     return DecodeError(f"{count} elements of {field} do not fit in {remaining} bytes")
 
 
 def tag_size_error(field: str, tag: int, position: int, end: int) -> DecodeError:
-    """Return the error of a tagged field whose content and stated size differ."""
+    """Return the error for a tagged field whose content does not have the stated size."""
     return DecodeError(f"tagged field {tag} ({field}) ends at {position}, but its stated end is {end}")
 
 
-# Ids of topics and directories are repeated often; creating a UUID costs ten times the look-up.
+# The same ids of topics and directories are read often; creating a UUID takes ten times the look-up.
 read_uuid = lru_cache(_UUIDS_REMEMBERED)(lambda data: UUID(bytes=data))
 
 NAMES: Final = {
@@ -82,7 +90,7 @@ NAMES: Final = {
     "write_tagged_field": write_tagged_field,
     "write_unsigned_varint": write_unsigned_varint,
 }
-"""The names that generated source may use."""
+"""The objects that generated source may use, by name."""
 
 
 def array_packers(code: str) -> tuple[object, ...]:

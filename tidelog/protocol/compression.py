@@ -1,4 +1,4 @@
-"""The compression codecs of record batches; decompression is bounded.
+"""The compression codecs of record batches, with a bound on the size of decompressed data.
 
 | number | name   | bytes |
 |--------|--------|-------|
@@ -8,11 +8,11 @@
 | 3      | lz4    | LZ4 frame: independent blocks of 64 KiB, each with a checksum |
 | 4      | zstd   | RFC 8878, one or more frames |
 
-A batch of a few bytes can claim to expand to gigabytes, so `decompress` has a bound in bytes
-and never allocates more, regardless of the sizes that the data declares.
+A batch of a few bytes may decompress to gigabytes. Therefore the caller passes a maximum to `decompress`,
+which never allocates more than that, independently of the size that the data declares.
 
-`decompress` and `compress` return bytes, and so copy their results. `expand` and `compress_view` are for
-large data in a thread: they copy nothing, and other threads run while the codecs work.
+`decompress` and `compress` copy their results to bytes. `expand` and `compress_view` are for large data in a
+thread: they do not copy, and other threads run while the codecs work.
 
 Source: org.apache.kafka.common.compress of Apache Kafka; KIP-110 (zstd), KIP-390 (levels).
 """
@@ -35,23 +35,23 @@ _SNAPPY_MAGIC: Final = b"\x82SNAPPY\x00"
 _SNAPPY_HEADER: Final = _SNAPPY_MAGIC + struct.pack(">ii", 1, 1)
 _SNAPPY_BLOCK_BYTES: Final = 32 * 1024
 _LZ4_PIECE_BYTES: Final = 64 * 1024
-# A copy element of three bytes yields at most 64, so no valid block expands more than this.
+# A copy element of three bytes results in at most 64 bytes, so no valid block exceeds this factor.
 _SNAPPY_EXPANSION_MAX: Final = 22
 _SIZE: Final = struct.Struct(">i")
 
 _FIRST_GUESS_BYTES_MIN: Final = 4 * 1024
 _FIRST_GUESS_EXPANSION: Final = 4
 _GROWTH: Final = 4
-# The message of cramjam for a full output buffer; any other failure means damaged input.
+# cramjam's message for a full output buffer; any other failure means damaged input.
 _OUTPUT_FULL: Final = "failed to write whole buffer"
 
 
 class BoundExceeded(DecodeError):
-    """The decompressed data exceeds the caller's bound; it may be valid."""
+    """Compressed data that exceeds the caller's maximum when it is decompressed; it may be undamaged."""
 
 
 class Compression(IntEnum):
-    """How the records of a batch are compressed: the low three bits of its attributes."""
+    """The compression codec of a batch: the low three bits of its attributes."""
 
     NONE = 0
     GZIP = 1
@@ -61,35 +61,38 @@ class Compression(IntEnum):
 
     @classmethod
     def from_name(cls, name: str) -> Compression:
-        """Return the codec with this name in configs, such as "zstd". Errors: ValueError if it is unknown."""
+        """Return the codec with the name that configs use, such as "zstd".
+
+        Errors: ValueError for an unknown name.
+        """
         try:
             return _BY_NAME[name]
         except KeyError:
-            raise ValueError(f"compression {name!r} is none of {', '.join(_BY_NAME)}") from None
+            raise ValueError(f"compression {name!r} is not one of {', '.join(_BY_NAME)}") from None
 
 
 _BY_NAME: Final = {codec.name.lower(): codec for codec in Compression}
 
 
 def compress(codec: Compression, data: BytesLike, level: int | None = None) -> bytes:
-    """Return the bytes of `data` in `codec`, as Kafka's clients write and read them.
+    """Return `data` compressed with `codec`, in the format of Kafka's clients.
 
-    `level` None means Kafka's default: gzip 6, lz4 its fast compressor, zstd 3. Kafka's
-    ranges are gzip 1-9, lz4 1-17, zstd -131072-22; snappy has no levels and ignores it.
+    `level` None is Kafka's default: gzip 6, the fast compressor of lz4, zstd 3. Kafka's ranges are gzip 1 to
+    9, lz4 1 to 17, zstd -131072 to 22. Snappy has no levels and ignores it.
     """
     return bytes(compress_view(codec, data, level))
 
 
 def compress_view(codec: Compression, data: BytesLike, level: int | None = None) -> memoryview:
-    """Return what `compress` does, without a copy of the result."""
+    """Return what `compress` returns, without a copy of the result."""
     if codec is Compression.GZIP:
         return memoryview(cramjam.gzip.compress(data, level=6 if level is None else level))
     if codec is Compression.SNAPPY:
         return memoryview(_compress_snappy(data))
     if codec is Compression.LZ4:
-        # Kafka's reader refuses linked blocks, which are what cramjam's one-call form writes.
+        # Kafka rejects linked blocks, which `cramjam.lz4.compress` writes.
         frame = cramjam.lz4.Compressor(level=level or 0, content_checksum=False, block_linked=False)
-        # In pieces, because it accepts only bytes: a copy of all data would block the other threads.
+        # In pieces, because it takes only bytes, and a copy of all data would block the other threads.
         view = memoryview(data)
         for start in range(0, len(view), _LZ4_PIECE_BYTES):
             frame.compress(bytes(view[start : start + _LZ4_PIECE_BYTES]))
@@ -100,7 +103,10 @@ def compress_view(codec: Compression, data: BytesLike, level: int | None = None)
 
 
 def decompress(codec: Compression, data: BytesLike, max_bytes: int) -> bytes:
-    """Return `data` decompressed; DecodeError if it is damaged, BoundExceeded over `max_bytes`."""
+    """Return `data` decompressed.
+
+    Errors: BoundExceeded for a result of more than `max_bytes`; DecodeError for damaged data.
+    """
     if codec is Compression.NONE:
         if len(data) > max_bytes:
             raise _too_large(codec, max_bytes)
@@ -111,23 +117,26 @@ def decompress(codec: Compression, data: BytesLike, max_bytes: int) -> bytes:
 
 
 def expand(codec: Compression, data: BytesLike, max_bytes: int) -> memoryview:
-    """Return what `decompress` does, without a copy; for data in any codec but NONE.
+    """Return what `decompress` returns, without a copy; `codec` must not be NONE.
 
-    The memory is an anonymous mapping, whose pages use no memory until they are written.
+    The result is in an anonymous mapping of `max_bytes`, whose pages take memory only when they are written.
     """
     mapping = mmap.mmap(-1, max(max_bytes, 1))
     output = memoryview(mapping)
     try:
         return output[: _expand_into(output[:max_bytes], codec, data)]
     except DecodeError:
-        # The error's traceback refers to this frame; an error that is kept must not keep the memory.
+        # The error's traceback refers to this frame, so a stored error would keep the memory allocated.
         output.release()
         mapping.close()
         raise
 
 
 def _expand_into(output: memoryview, codec: Compression, data: BytesLike) -> int:
-    """Fill the beginning of `output`, release it if that fails, and return the number of bytes written."""
+    """Decompress `data` to the beginning of `output`; return the number of bytes written.
+
+    Errors: as `decompress`; `output` is then released.
+    """
     try:
         if codec is not Compression.SNAPPY:
             return _EXPANDERS[codec](data, output)
@@ -159,11 +168,11 @@ _EXPANDERS: Final[dict[Compression, Callable[[BytesLike, bytearray | memoryview]
 
 
 def _expand(codec: Compression, data: BytesLike, max_bytes: int) -> bytes:
-    """Decompress into a buffer that grows fourfold until the data fits or the bound is exceeded.
+    """Decompress to a buffer whose size is multiplied by four until the result fits or exceeds `max_bytes`.
 
-    The codecs stop as soon as their output is full, so all the failed attempts together cost
-    less than half of the one that succeeds. Sizes that the data declares are not used.
-    Memory: up to `max_bytes` for the buffer, and the size of the result once more.
+    The codecs stop as soon as the buffer is full, so all failed attempts together take less than half the
+    time of the successful one. The size that the data declares is not used.
+    Memory: at most `max_bytes`, and the size of the result.
     """
     expander = _EXPANDERS[codec]
     guess = max(len(data) * _FIRST_GUESS_EXPANSION, _FIRST_GUESS_BYTES_MIN)
@@ -201,13 +210,13 @@ def _decompress_snappy(data: BytesLike, max_bytes: int) -> bytes:
 def _snappy_parts(data: BytesLike, max_bytes: int) -> Iterator[bytes]:
     view = memoryview(data)
     if bytes(view[: len(_SNAPPY_MAGIC)]) != _SNAPPY_MAGIC:
-        # librdkafka writes a single block without any framing.
+        # librdkafka writes a single block without framing.
         yield _decompress_snappy_block(view, max_bytes, max_bytes)
         return
     remaining = max_bytes
     position = 0
     while position < len(view):
-        # Streams that were joined together repeat the header between blocks.
+        # Concatenated streams have a header between blocks.
         if bytes(view[position : position + len(_SNAPPY_MAGIC)]) == _SNAPPY_MAGIC:
             position += len(_SNAPPY_HEADER)
             if position > len(view):
@@ -229,7 +238,7 @@ def _decompress_snappy_block(block: memoryview, remaining: int, max_bytes: int) 
     try:
         size = cramjam.snappy.decompress_raw_len(block)
         if size > len(block) * _SNAPPY_EXPANSION_MAX:
-            raise DecodeError(f"snappy block of {len(block)} bytes claims to hold {size}")
+            raise DecodeError(f"snappy block of {len(block)} bytes declares {size} decompressed bytes")
         if size > remaining:
             raise _too_large(Compression.SNAPPY, max_bytes)
         output = bytearray(size)

@@ -1,7 +1,7 @@
-"""Control batches: records that brokers and controllers write into a log, and that consumers skip.
+"""Control batches: records that brokers and controllers write for themselves between the data of a log.
 
-The key of a control record is its version and its type (int16 each), the value is a message
-of `tidelog.protocol.control_records`. The value of a transaction marker starts with its own version.
+The key of a control record is its version and its type (int16 each). The value is a message of
+`tidelog.protocol.control_records`. The value of a transaction marker starts with a version.
 
 Source: org.apache.kafka.common.record.ControlRecordType, EndTransactionMarker and
 ControlRecordUtils of Apache Kafka; KIP-98, KIP-595, KIP-853.
@@ -38,7 +38,7 @@ ControlMessage: TypeAlias = (
 
 
 class ControlRecordType(IntEnum):
-    """The content of a control record."""
+    """The type of a control record."""
 
     ABORT = 0
     COMMIT = 1
@@ -60,7 +60,7 @@ _MESSAGES: Final[dict[int, type[ControlMessage]]] = {
 }
 _KEY: Final = struct.Struct(">hh")
 _VERSION: Final = struct.Struct(">h")
-# Kafka reads and writes every control message in this version, regardless of its `version` field.
+# Kafka reads and writes every control message in this version, independently of its `version` field.
 _MESSAGE_VERSION: Final = 0
 
 
@@ -101,7 +101,7 @@ def end_transaction_batch(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytearray:
-    """Return the marker that ends a producer's transaction in one partition; `timestamp` in ms."""
+    """Return the batch with the marker that ends a transaction in one partition; `timestamp` is in ms."""
     kind = ControlRecordType.COMMIT if committed else ControlRecordType.ABORT
     return control_batch(
         [(kind, EndTxnMarker(coordinator_epoch=coordinator_epoch))],
@@ -114,20 +114,23 @@ def end_transaction_batch(
 
 
 def control_type(key: bytes | None) -> int:
-    """Return the type in a control record's key, which may be one that `ControlRecordType` lacks."""
+    """Return the type in the key of a control record; it may be missing in `ControlRecordType`.
+
+    Errors: DecodeError for a key without a type.
+    """
     if key is None or len(key) < _KEY.size:
         raise DecodeError(f"control record key {key!r} is shorter than {_KEY.size} bytes")
     version, number = _KEY.unpack_from(key)
     if version < 0:
-        raise DecodeError(f"control record key version {version}")
+        raise DecodeError(f"control record key version {version} is negative")
     return int(number)
 
 
 def read_control_record(record: Record) -> tuple[ControlRecordType, ControlMessage] | None:
-    """Return type and content of a control record; None for an unknown type, which is skipped.
+    """Return the type and the value of a control record; None for an unknown type, which readers skip.
 
-    Newer versions may have more bytes at the end, which are ignored.
-    Errors: DecodeError.
+    Bytes at the end, which newer versions may have, are ignored.
+    Errors: DecodeError for a damaged record.
     """
     number = control_type(record.key)
     cls = _MESSAGES.get(number)

@@ -28,7 +28,7 @@ from tidelog.protocol.schema import (
 
 @message
 class ControlRecordTypeSchema(Message):
-    """`ControlRecordTypeSchema`, versions 0."""
+    """`ControlRecordTypeSchema`, version 0."""
 
     valid_versions: ClassVar[Versions] = versions("0")
     flexible_versions: ClassVar[Versions] = versions("none")
@@ -38,7 +38,7 @@ class ControlRecordTypeSchema(Message):
 
 @message
 class EndTxnMarker(Message):
-    """`EndTxnMarker`, versions 0."""
+    """`EndTxnMarker`, version 0."""
 
     valid_versions: ClassVar[Versions] = versions("0")
     flexible_versions: ClassVar[Versions] = versions("none")
@@ -69,7 +69,7 @@ class LeaderChangeMessage(Message):
 
 @message
 class SnapshotHeaderRecord(Message):
-    """`SnapshotHeaderRecord`, versions 0."""
+    """`SnapshotHeaderRecord`, version 0."""
 
     valid_versions: ClassVar[Versions] = versions("0")
     flexible_versions: ClassVar[Versions] = versions("0+")
@@ -80,7 +80,7 @@ class SnapshotHeaderRecord(Message):
 
 @message
 class SnapshotFooterRecord(Message):
-    """`SnapshotFooterRecord`, versions 0."""
+    """`SnapshotFooterRecord`, version 0."""
 
     valid_versions: ClassVar[Versions] = versions("0")
     flexible_versions: ClassVar[Versions] = versions("0+")
@@ -90,7 +90,7 @@ class SnapshotFooterRecord(Message):
 
 @message
 class KRaftVersionRecord(Message):
-    """`KRaftVersionRecord`, versions 0."""
+    """`KRaftVersionRecord`, version 0."""
 
     valid_versions: ClassVar[Versions] = versions("0")
     flexible_versions: ClassVar[Versions] = versions("0+")
@@ -130,7 +130,7 @@ class VotersRecordVoter(Struct):
 
 @message
 class VotersRecord(Message):
-    """`VotersRecord`, versions 0."""
+    """`VotersRecord`, version 0."""
 
     valid_versions: ClassVar[Versions] = versions("0")
     flexible_versions: ClassVar[Versions] = versions("0+")

@@ -1,21 +1,19 @@
-"""Generates decoders as Python source: one function per struct, for one version of one message.
+"""The generator of decoders: one Python function per struct, for one version of one message.
 
-A decoder takes a buffer, a position and the buffer's size, and returns the struct and the
-position after it. Neighbouring fields of fixed width, and the first byte or the length of
-the next field, are unpacked by one call.
+A decoder takes a buffer, a position and the size of the buffer. It returns the struct and the position after
+it. Adjacent fields of fixed width are unpacked by one call, together with the first byte or the length of the
+field that follows.
 
-Bounds. Positions only grow, and slices never reach over the end, so it is enough that the
-outermost caller compares the last position with the size: a length that points beyond the
-buffer costs nothing and is found there at the latest. Counts are compared with what the
-remaining bytes can contain before any element is decoded.
+Bounds. Positions only increase, and slices end with the buffer. So a length that exceeds the buffer takes no
+memory, and the outermost caller detects it: it compares the last position with the size. A count is compared
+with the remaining bytes before any element is decoded.
 
-In steps. `compile_decoder_in_steps` writes the same functions as generators, for large requests: they
-yield the number of elements after every few elements, see `tidelog.protocol.steps`.
+In steps. `compile_decoder_in_steps` generates generator functions, for large requests. They yield the number
+of elements after every few elements (`tidelog.protocol.steps`).
 
-Speed. Setting the fields of a frozen dataclass costs six times what setting those of an
-ordinary one does (measured: 1.0 against 0.16 microseconds for seven fields). So a struct is
-filled as an instance of a mutable class of the same slots and becomes frozen when it is
-complete, before the caller gets it.
+Speed. Setting the fields of a frozen dataclass takes six times as long as those of an ordinary one (measured:
+1.0 and 0.16 us for seven fields). Therefore the fields are set on an instance of a mutable class with the
+same slots. The complete instance becomes one of the frozen class before it is returned.
 """
 
 from __future__ import annotations
@@ -34,15 +32,16 @@ Decoder = Callable[[Buffer, int, int], tuple[Any, int]]
 DecoderInSteps = Callable[[Buffer, int, int], Generator[int, None, tuple[Any, int]]]
 
 ELEMENTS_PER_STEP: Final = 16
-"""Elements without arrays of their own that are decoded in one step."""
+"""The number of elements without inner arrays that are decoded in one step."""
 NUMBERS_PER_STEP: Final = 4096
+"""The number of array elements of fixed width that are decoded in one step."""
 
 
 def compile_decoder(plan: StructPlan) -> Decoder:
     """Return a function that decodes one message of `plan`.
 
-    It raises DecodeError, struct.error, IndexError or UnicodeDecodeError for bytes that are
-    not such a message, or returns a position after the end of the buffer.
+    For damaged data the function raises DecodeError, struct.error, IndexError or UnicodeDecodeError, or
+    returns a position beyond the end of the buffer.
     """
     source = SourceWriter(f"decoder of {plan.name} version {plan.version}", dict(NAMES))
     for part in plan.nested():
@@ -51,9 +50,9 @@ def compile_decoder(plan: StructPlan) -> Decoder:
 
 
 def compile_decoder_in_steps(plan: StructPlan) -> DecoderInSteps:
-    """Return a generator function that decodes as `compile_decoder`'s does.
+    """Return a generator function that decodes like the function of `compile_decoder`, in steps.
 
-    It yields numbers of elements, each before these elements have taken much memory.
+    It yields numbers of elements before these take much memory, so that the caller can limit their sum.
     """
     source = SourceWriter(f"decoder in steps of {plan.name} version {plan.version}", dict(NAMES))
     for part in plan.nested():
@@ -62,13 +61,13 @@ def compile_decoder_in_steps(plan: StructPlan) -> DecoderInSteps:
 
 
 def _mutable_twin(cls: type[Struct]) -> type:
-    """Return a class with the slots of `cls` whose instances may become instances of `cls`."""
+    """Return a mutable class with the slots of `cls`, whose instances can become instances of `cls`."""
     ordinary = {name: getattr(object, name) for name in ("__init__", "__setattr__", "__delattr__")}
     return type(f"Mutable{cls.__name__}", cls.__bases__, {"__slots__": cls.__slots__, **ordinary})
 
 
 class _StructDecoder:
-    """Writes the decoder of one struct; `_run` collects what the next unpack call yields."""
+    """Writes the decoder of one struct; `_run` collects the targets of the next unpack call."""
 
     def __init__(self, source: SourceWriter, plan: StructPlan, *, in_steps: bool = False) -> None:
         self._source = source
@@ -77,7 +76,7 @@ class _StructDecoder:
         self._run: list[tuple[str, str]] = []
 
     def write(self) -> None:
-        """Append the function."""
+        """Append the function to the source."""
         line = self._source.line
         mutable = self._source.bind(f"Mutable{self._plan.name}", _mutable_twin(self._plan.cls))
         frozen = self._source.bind(self._plan.name, self._plan.cls)
@@ -115,7 +114,7 @@ class _StructDecoder:
             self._text_or_bytes(field)
 
     def _flush(self) -> None:
-        """Write the call that unpacks the collected fields of fixed width."""
+        """Write the unpack call for the collected fields of fixed width."""
         if not self._run:
             return
         line = self._source.line
@@ -135,9 +134,9 @@ class _StructDecoder:
 
     @contextmanager
     def _length(self, field: FieldPlan) -> Iterator[None]:
-        """Write the code that reads the length of `field` into `n`; the context writes that for a value.
+        """Write the code that reads the prefix of `field` to `n`; the block handles a value that is not null.
 
-        A compact `n` is one too large, and 0 for null; the others have -1 for null.
+        A compact `n` is the length plus one, and 0 for null. Otherwise `n` is the length, and -1 for null.
         """
         line, block = self._source.line, self._source.block
         self._run.append((field.prefix_code, "n"))
@@ -160,7 +159,7 @@ class _StructDecoder:
             yield
 
     def _call(self, struct: StructPlan) -> str:
-        """Return an expression: the `struct` at position p, and the position after it."""
+        """Return the source of an expression: the `struct` at position `p`, and the position after it."""
         call = f"decode_{struct.name}(b, p, size)"
         return f"yield from {call}" if self._in_steps and struct.has_arrays else call
 
@@ -218,7 +217,7 @@ class _StructDecoder:
             self._source.line(f'raise count_error("{self._plan.name}.{field.name}", n, size - p)')
 
     def _numbers(self, field: FieldPlan, code: str) -> None:
-        # Unpacking checks the number of bytes first, so the count needs no check here.
+        # unpack_from checks the number of bytes first, so the count needs no check.
         unpackers = self._source.bind("unpackers_" + code.replace("?", "bool"), array_unpackers(code))
         with self._source.block(f"if n < {SMALL_ARRAY}:"):
             self._source.line(f"o.{field.name} = {unpackers}[n](b, p)")
@@ -276,12 +275,12 @@ class _StructDecoder:
 
 
 def _long_length(field: FieldPlan) -> str:
-    """Return the function that reads a compact length of more than one byte."""
+    """Return the name of the function that reads a compact length of more than one byte."""
     return "read_string_length" if isinstance(field.kind, String) else "read_unsigned_varint"
 
 
 def _slice(field: FieldPlan) -> str:
-    """Return an expression: the value between p and e."""
+    """Return the source of an expression: the value between `p` and `e`."""
     if isinstance(field.kind, String):
         return 'str(b[p:e], "utf-8")'
     return "b[p:e]" if isinstance(field.kind, Records) else "bytes(b[p:e])"

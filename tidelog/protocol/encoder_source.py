@@ -1,8 +1,7 @@
-"""Generates encoders as Python source: one function per struct, for one version of one message.
+"""The generator of encoders: one Python function per struct, for one version of one message.
 
-Neighbouring fields of fixed width, and the length that follows them where it has a fixed
-width too, are packed by one call. A generated function (MetadataResponseBroker,
-version 12):
+Adjacent fields of fixed width are packed by one call, and so is a following length of fixed width. This is
+the beginning of a generated function (MetadataResponseBroker, version 12):
 
     def encode_MetadataResponseBroker(m, out):
         out += pack_i(m.node_id)
@@ -10,8 +9,8 @@ version 12):
         n = len(v)
         ...
 
-In steps. `compile_encoder_in_steps` writes the functions of structs with arrays as generators, for large
-messages: they yield after every few elements, see `tidelog.protocol.steps`. Tagged fields are encoded in one
+In steps. `compile_encoder_in_steps` generates generator functions for structs with arrays, for large
+messages. They yield after every few elements (`tidelog.protocol.steps`). Tagged fields are encoded in one
 step.
 """
 
@@ -30,7 +29,7 @@ Encoder = Callable[[Any, bytearray], None]
 EncoderInSteps = Callable[[Any, bytearray], Generator[None, None, None]]
 
 ELEMENTS_PER_STEP: Final = 16
-"""Elements without arrays of their own that are encoded in one step."""
+"""The number of elements without inner arrays that are encoded in one step."""
 
 _LARGEST_ONE_BYTE_LENGTH = 126
 
@@ -38,8 +37,8 @@ _LARGEST_ONE_BYTE_LENGTH = 126
 def compile_encoder(plan: StructPlan) -> Encoder:
     """Return a function that appends a message of `plan` to a bytearray.
 
-    It raises ValueError, TypeError, AttributeError or struct.error for what the version
-    cannot express, and may then have appended a part.
+    The function raises ValueError, TypeError, AttributeError or struct.error for a value that the version
+    cannot express. It may then have appended a part of the message.
     """
     source = SourceWriter(f"encoder of {plan.name} version {plan.version}", dict(NAMES))
     for part in plan.nested():
@@ -48,7 +47,7 @@ def compile_encoder(plan: StructPlan) -> Encoder:
 
 
 def compile_encoder_in_steps(plan: StructPlan) -> EncoderInSteps:
-    """Return a generator function that encodes as `compile_encoder`'s does."""
+    """Return a generator function that encodes like the function of `compile_encoder`, in steps."""
     source = SourceWriter(f"encoder in steps of {plan.name} version {plan.version}", dict(NAMES))
     tagged = {part.cls for outer in plan.nested() for field in outer.tagged for part in _structs(field)}
     for part in plan.nested():
@@ -64,7 +63,7 @@ def _structs(field: FieldPlan) -> list[StructPlan]:
 
 
 class _StructEncoder:
-    """Writes the encoder of one struct; `_run` collects what the next pack call takes."""
+    """Writes the encoder of one struct; `_run` collects the arguments of the next pack call."""
 
     def __init__(self, source: SourceWriter, plan: StructPlan, *, in_steps: bool = False) -> None:
         self._source = source
@@ -74,7 +73,7 @@ class _StructEncoder:
         self._out = "out"
 
     def write(self) -> None:
-        """Append the function, and a second one for its tagged fields if it has any."""
+        """Append the function, and a second one for the tagged fields if there are any."""
         name = f"{'steps_of' if self._in_steps else 'encode'}_{self._plan.name}"
         with self._source.block(f"def {name}(m, out):"):
             self._source.line(f'"""{self._plan.name} in version {self._plan.version}."""')
@@ -95,7 +94,7 @@ class _StructEncoder:
                 self._source.line(f'raise ValueError("{field.name}")')
 
     def _differs(self, field: FieldPlan) -> str:
-        """Return the condition that the field's value is not the default."""
+        """Return the source of a condition: the value of `field` is not the default."""
         if field.default is None:
             return f"m.{field.name} is not None"
         if isinstance(field.default, bool | int | float | str | bytes) or field.default == ():
@@ -141,7 +140,7 @@ class _StructEncoder:
             self._text_or_bytes(field)
 
     def _flush(self) -> None:
-        """Write the call that packs the collected fields of fixed width."""
+        """Write the pack call for the collected fields of fixed width."""
         if self._run:
             pack = self._source.bind_pack("".join(code for code, _ in self._run))
             self._source.line(f"{self._out} += {pack}({', '.join(value for _, value in self._run)})")
@@ -161,7 +160,7 @@ class _StructEncoder:
             self._source.line(self._call(field.struct, f"m.{field.name}"))
 
     def _call(self, struct: StructPlan, value: str) -> str:
-        """Return a statement that appends `value`."""
+        """Return the source of a statement that appends `value`."""
         if self._in_steps and struct.has_arrays:
             return f"yield from steps_of_{struct.name}({value}, {self._out})"
         return f"encode_{struct.name}({value}, {self._out})"
@@ -184,7 +183,7 @@ class _StructEncoder:
         self._source.line(f"{self._out} += v")
 
     def _length(self, field: FieldPlan, length: str) -> None:
-        """Write a length, -1 for null; after the run, or with it where its width is fixed."""
+        """Write a length, -1 for null; a length of fixed width is packed with the collected fields."""
         if not field.compact:
             self._run.append((field.prefix_code, length))
             self._flush()
@@ -223,7 +222,7 @@ class _StructEncoder:
 
     @contextmanager
     def _elements(self, *, has_steps: bool = False) -> Iterator[None]:
-        """Write a loop over the elements of v; unless `has_steps`, it yields after every few elements."""
+        """Write a loop over the elements of `v`, with steps unless the elements have steps of their own."""
         if not self._in_steps or has_steps:
             with self._source.block("for item in v:"):
                 yield

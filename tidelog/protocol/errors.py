@@ -1,7 +1,7 @@
-"""Kafka's error codes, and the two exceptions of `protocol`.
+"""Kafka's error codes, and the two exceptions of `tidelog.protocol`.
 
-`KafkaError` has an error code for the response; `DecodeError` means that bytes cannot be decoded, and the
-connection from which they were received is closed.
+`KafkaError` has an error code, which the response contains. `DecodeError` means that bytes cannot be decoded;
+the connection from which they were received is closed.
 
 Source: org.apache.kafka.common.protocol.Errors of Apache Kafka 4.3 (numbers, names, retriable).
 """
@@ -153,12 +153,12 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether sending the same request again may succeed."""
+        """Whether the same request may succeed if it is sent again."""
         return self in _RETRIABLE
 
     @property
     def text(self) -> str:
-        """The name as plain words, for messages to users."""
+        """The name in lower case with spaces, for messages to people."""
         return self.name.replace("_", " ").lower()
 
 
@@ -204,15 +204,18 @@ TEXT_CHARACTERS_MAX: Final = 1000
 
 
 def shortened(text: str) -> str:
-    """Return a text that fits into a response, and into a line of the log, even if it quotes a long value.
+    """Return `text`, cut to `TEXT_CHARACTERS_MAX` characters so that it fits in a response and a log line.
 
-    A string has at most 32,767 bytes, and a quoted value may have as many.
+    A string in a response has at most 32,767 bytes, but `text` may quote a value of that size.
     """
     return text if len(text) <= TEXT_CHARACTERS_MAX else text[: TEXT_CHARACTERS_MAX - 3] + "..."
 
 
 class KafkaError(Exception):
-    """A failure with an error code of Kafka; `code` goes into the response, the text names the bad value."""
+    """A failure with one of Kafka's error codes.
+
+    `code` is the error code of the response. The message names the resource and the bad value.
+    """
 
     def __init__(self, code: ErrorCode, text: str = "") -> None:
         super().__init__(shortened(text) or code.text)
@@ -220,4 +223,4 @@ class KafkaError(Exception):
 
 
 class DecodeError(ValueError):
-    """Bytes that cannot be decoded: truncated, over a bound, or inconsistent."""
+    """Bytes that cannot be decoded: they are truncated, inconsistent, or exceed a bound."""

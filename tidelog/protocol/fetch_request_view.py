@@ -1,10 +1,10 @@
-"""Fetch requests on the hot path, read over a memoryview.
+"""A fast decoder of Fetch requests.
 
-Equivalent to `tidelog.protocol.messages.fetch` with `tidelog.protocol.codec`, but in one pass and without
-an object per level.
+It accepts the same bytes as `tidelog.protocol.codec` for `tidelog.protocol.messages.fetch`, but creates only
+one object per partition.
 
-| versions | what differs |
-|----------|--------------|
+| versions | difference |
+|----------|------------|
 | 4-11     | int16, int32 lengths; log start offset from 5, session from 7, leader epoch from 9, rack in 11 |
 | 12-14    | flexible: varint lengths, tagged fields; last fetched epoch; topics by id from 13 |
 | 15-18    | replica id and epoch as a tagged field; directory id from 17, high watermark in 18 |
@@ -34,7 +34,7 @@ FIRST_VERSION_WITH_DIRECTORY_ID: Final = 17
 FIRST_VERSION_WITH_HIGH_WATERMARK: Final = 18
 
 UNKNOWN_HIGH_WATERMARK: Final = 0x7FFFFFFFFFFFFFFF
-"""The value for a follower that has no high watermark; consumers never send one."""
+"""The high watermark in requests of followers that do not know it, and of consumers."""
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -48,12 +48,15 @@ _PARTITION_9: Final = struct.Struct(">iiqqi")
 _PARTITION_12: Final = struct.Struct(">iiqiqiB")
 
 _PARTITIONS_PER_STEP: Final = 100
-"""Their conversion takes about 0.1 ms."""
+"""The number of partitions that are converted in one step, which takes about 0.1 ms."""
 
 
 @dataclass(slots=True)
 class FetchPartition:
-    """The fetch position of one partition; from version 13 on the topic id identifies it."""
+    """The position to fetch from in one partition.
+
+    `topic_id` is None before version 13, and `topic` is None since then.
+    """
 
     topic: str | None
     topic_id: UUID | None
@@ -69,7 +72,11 @@ class FetchPartition:
 
 @dataclass(slots=True)
 class FetchRequestView:
-    """A fetch request with its partitions, and those to remove from its session, in request order."""
+    """A Fetch request.
+
+    `partitions` and `forgotten`, the partitions to remove from the fetch session, are in request order over
+    all topics.
+    """
 
     replica_id: int
     replica_epoch: int
@@ -86,7 +93,10 @@ class FetchRequestView:
 
 
 def read_fetch_request(body: memoryview, version: int) -> FetchRequestView:
-    """Return the request at the start of `body`; DecodeError if it is not one of that version (4-18)."""
+    """Return the request at the start of `body`; `version` is 4 to 18.
+
+    Errors: DecodeError.
+    """
     try:
         if version >= FIRST_FLEXIBLE_VERSION:
             view, end = _read_flexible(body, version)
@@ -94,7 +104,7 @@ def read_fetch_request(body: memoryview, version: int) -> FetchRequestView:
             view, end = _read_fixed(body, version)
     except (IndexError, struct.error, UnicodeDecodeError) as error:
         raise DecodeError(f"Fetch version {version} in {len(body)} bytes: {error}") from error
-    # Positions only grow and slices stop at the end, so one comparison covers every length.
+    # Positions only increase and slices end with the buffer, so one comparison checks all lengths.
     # Bytes after the request are ignored, as in Kafka.
     if end > len(body):
         raise DecodeError(f"Fetch version {version} ends at {end} of {len(body)} bytes")
@@ -102,9 +112,10 @@ def read_fetch_request(body: memoryview, version: int) -> FetchRequestView:
 
 
 def read_fetch_request_in_steps(body: memoryview, version: int) -> Steps[FetchRequestView]:
-    """Return what `read_fetch_request` does, for a request of many partitions.
+    """Return what `read_fetch_request` returns, in steps for a request of many partitions.
 
-    `body` must not change before the end. Errors: DecodeError.
+    `body` must not change until the end.
+    Errors: DecodeError.
     """
     request = yield from decode_in_steps(FetchRequest, body, version)
     by_id = version >= FIRST_VERSION_WITH_TOPIC_ID
@@ -210,7 +221,7 @@ def _nullable_string(body: memoryview, at: int) -> tuple[str | None, int]:
     length = body[at]
     at += 1
     if length > 0x7F:
-        # It may still turn out to be 0: zero can be written in more than one byte.
+        # The length may still be 0, as a varint 0 can have more than one byte.
         length, at = read_string_length(body, at - 1)
     if length == 0:
         return None, at

@@ -1,10 +1,10 @@
-"""Encodes responses to Fetch on the hot path, without copies of the records.
+"""A fast encoder of Fetch responses, which does not copy records.
 
-A response is a list of parts that contains each partition's records as the same object that
-was passed in, so that the network can send a range of a file without reading it.
+A response is a list of parts. The records of a partition are a part of their own, the same object as in the
+result, so that the network can send a range of a file without reading it.
 
-| versions | what differs |
-|----------|--------------|
+| versions | difference |
+|----------|------------|
 | 4-11     | int16 and int32 lengths; log start offset from 5, session from 7, preferred replica in 11 |
 | 12       | flexible: varint lengths; diverging epoch, current leader, snapshot id as tagged fields |
 | 13-18    | topics by id; node endpoints as a tagged field from 16 |
@@ -43,27 +43,30 @@ _LEADER_TAG: Final = struct.Struct(">BBiiB")
 _SNAPSHOT_TAG: Final = struct.Struct(">BBqiB")
 
 _PARTITIONS_PER_STEP: Final = 100
-"""Their encoding takes about 0.2 ms."""
+"""The number of partitions that are encoded in one step, which takes about 0.2 ms."""
 
 
 class AbortedRange(Protocol):
-    """An aborted transaction: a producer's records from an offset to its abort marker."""
+    """An aborted transaction: a producer's records from an offset to its abort marker.
+
+    Consumers with isolation level read_committed skip these records.
+    """
 
     @property
     def producer_id(self) -> int:
-        """The producer of the aborted records."""
+        """The producer of the transaction."""
 
     @property
     def first_offset(self) -> int:
-        """The offset of the first of these records."""
+        """The first offset of the transaction."""
 
 
 class RecordsRange(Protocol):
-    """Records outside of this process's memory, such as a range of a file."""
+    """Records that are not in memory, such as a range of a file."""
 
     @property
     def length(self) -> int:
-        """The size of the records in bytes."""
+        """The number of bytes of the records."""
 
 
 Records: TypeAlias = bytes | bytearray | memoryview | RecordsRange
@@ -72,10 +75,10 @@ ResponsePart: TypeAlias = Records
 
 @dataclass(slots=True)
 class FetchPartitionResult:
-    """The result of one partition.
+    """The result of a fetch from one partition.
 
-    `records` None is sent as no bytes, `aborted_transactions` None as null, which is what
-    readers of uncommitted data get. Pairs that are None are omitted.
+    If `records` is None, the response has no bytes of records. If `aborted_transactions` is None, it has
+    null, as for the isolation level read_uncommitted. Tagged fields that are None are omitted.
     """
 
     error_code: int = 0
@@ -86,15 +89,15 @@ class FetchPartitionResult:
     aborted_transactions: Sequence[AbortedRange] | None = None
     preferred_read_replica: int = -1
     diverging_epoch: tuple[int, int] | None = None
-    """Epoch and end offset at which the follower's log diverges from this one (KIP-595)."""
+    """The epoch and end offset at which the follower's log diverges from the leader's."""
     current_leader: tuple[int, int] | None = None
-    """Id and epoch of the leader, for a client that fetched from another broker."""
+    """The id and epoch of the leader, for a client that sent its request to another broker."""
     snapshot_id: tuple[int, int] | None = None
-    """End offset and epoch of the snapshot to read instead."""
+    """The end offset and epoch of the snapshot that the follower must fetch instead."""
 
     @property
     def records_length(self) -> int:
-        """The size of `records` in bytes."""
+        """The number of bytes of `records`."""
         records = self.records
         if records is None:
             return 0
@@ -118,9 +121,10 @@ def encode_fetch_response(
     throttle_time_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[ResponsePart]:
-    """Return the whole frame in parts: size, header and results; adjacent results of a topic are merged.
+    """Return the frame, with its size, in parts that are not empty.
 
-    No part is empty. Values for which the version has no field are omitted.
+    Adjacent results of a topic are encoded as one topic. Values for which the version has no field are
+    omitted.
     """
     topics: list[list[FetchResult]] = []
     _add_by_topic(topics, results)
@@ -146,7 +150,7 @@ def encode_fetch_response_in_steps(
     session_id: int,
     node_endpoints: Sequence[NodeEndpoint],
 ) -> Steps[list[ResponsePart]]:
-    """Return what `encode_fetch_response` does, for many results."""
+    """Return what `encode_fetch_response` returns, in steps for many results."""
     topics: list[list[FetchResult]] = []
     for start in range(0, len(results), _PARTITIONS_PER_STEP):
         _add_by_topic(topics, results[start : start + _PARTITIONS_PER_STEP])
@@ -169,7 +173,7 @@ def encode_fetch_response_in_steps(
 
 
 def _add_by_topic(topics: list[list[FetchResult]], results: Sequence[FetchResult]) -> None:
-    """Add `results` to `topics`; adjacent results of one topic are in one group."""
+    """Add `results` to `topics`; adjacent results of a topic are in one group."""
     previous = topics[-1][-1][0] if topics else None
     for pair in results:
         requested = pair[0]
@@ -187,7 +191,7 @@ def _add_by_topic(topics: list[list[FetchResult]], results: Sequence[FetchResult
 def _begin(
     version: int, topic_count: int, throttle_time_ms: int, error_code: int, session_id: int
 ) -> bytearray:
-    """Return the first part, up to the count of topics; size and correlation id are set at the end."""
+    """Return the first part, up to the count of topics; size and correlation id are written at the end."""
     flexible = version >= FIRST_FLEXIBLE_VERSION
     out = bytearray(_SIZE_AND_CORRELATION.size)
     if flexible:
@@ -210,7 +214,7 @@ def _begin_topic(out: bytearray, version: int, partitions: Sequence[FetchResult]
 def _write_partitions(
     parts: list[ResponsePart], out: bytearray, version: int, partitions: Sequence[FetchResult]
 ) -> tuple[bytearray, int]:
-    """Add the results of partitions; `out` is the last part.
+    """Append the results of `partitions`; `out` is the last part.
 
     Return the new last part, and the total length of the parts that were completed before it.
     """
@@ -235,7 +239,7 @@ def _write_partitions(
 def _end(
     parts: list[ResponsePart], out: bytearray, version: int, node_endpoints: Sequence[NodeEndpoint]
 ) -> None:
-    """Add the fields after the topics; drop the last part, `out`, if it is empty."""
+    """Append the fields after the topics; remove the last part, `out`, if it is empty."""
     if version >= FIRST_FLEXIBLE_VERSION:
         out += node_endpoints_tags(node_endpoints if version >= FIRST_VERSION_WITH_NODE_ENDPOINTS else ())
     if not out:
@@ -250,7 +254,7 @@ def _write_count(out: bytearray, count: int, flexible: bool) -> None:
 
 
 def _write_flexible(out: bytearray, index: int, result: FetchPartitionResult, length: int) -> None:
-    """Write all fields up to the length of the records."""
+    """Append the fields of a flexible version up to the length of the records."""
     out += _RESULT_5.pack(
         index, result.error_code, result.high_watermark, result.last_stable_offset, result.log_start_offset
     )
@@ -265,7 +269,7 @@ def _write_flexible(out: bytearray, index: int, result: FetchPartitionResult, le
 
 
 def _tagged_fields(result: FetchPartitionResult) -> bytes | bytearray:
-    """Return the tagged fields, which follow the records of one partition."""
+    """Return the tagged fields of one partition, which follow its records."""
     if result.diverging_epoch is None and result.current_leader is None and result.snapshot_id is None:
         return b"\0"
     tags = bytearray(1)
@@ -282,7 +286,7 @@ def _tagged_fields(result: FetchPartitionResult) -> bytes | bytearray:
 
 
 def _write_fixed(out: bytearray, version: int, index: int, result: FetchPartitionResult, length: int) -> None:
-    """Write all fields up to the length of the records."""
+    """Append the fields of a version that is not flexible up to the length of the records."""
     out += _RESULT_4.pack(index, result.error_code, result.high_watermark, result.last_stable_offset)
     if version >= 5:
         out += _INT64.pack(result.log_start_offset)

@@ -20,13 +20,13 @@ from tidelog.protocol.schema import ApiMessage
 from tidelog.protocol.steps import Heavy, Steps
 
 SIZE_BYTES: Final = 4
-"""The size in bytes of the size field before each frame."""
+"""The number of bytes of the size at the start of every frame."""
 
 RESPONSE_BYTES_MAX: Final = 100_000_000
-"""The largest size of a response, other than of Fetch: by default librdkafka does not receive more."""
+"""The maximum size of a response other than Fetch; librdkafka by default rejects larger ones."""
 
 HEAVY_RESPONSE_BYTES: Final = 1_048_576
-"""The encoding of a larger response counts as heavy work."""
+"""A response that becomes larger while it is encoded counts as heavy, see `tidelog.protocol.steps`."""
 
 _SIZE: Final = struct.Struct(">i")
 _REQUEST: Final = struct.Struct(">ihhih")
@@ -39,7 +39,7 @@ _LONGEST_CLIENT_ID: Final = 0x7FFF
 
 
 class RequestHeader(NamedTuple):
-    """The API, client and id of a request; the response contains the same `correlation_id`."""
+    """The API, version, id and client of a request; the response contains the same `correlation_id`."""
 
     api_key: int
     api_version: int
@@ -48,38 +48,41 @@ class RequestHeader(NamedTuple):
 
 
 def read_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
-    """Return the header of a request frame (without its size) and where the message starts.
+    """Return the header of a request, and the position of the message; `frame` is without its size.
 
-    As lenient as Kafka: the client id has an int16 length in both header versions, may be
-    null, and bytes in it that are not UTF-8 become replacement characters. The api version
-    is not checked here: for an unsupported version the response depends on the API.
-    DecodeError for an unknown API and for an incomplete header.
+    As in Kafka, the client id has an int16 length in both header versions and may be null, and bytes in it
+    that are not UTF-8 become replacement characters. The API version is not checked here, because the
+    response to an unsupported version depends on the API.
+    Errors: DecodeError for an unknown API, or if the frame ends within the header.
     """
     try:
         api_key, api_version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
         flexible_from = FLEXIBLE_FROM.get(api_key)
         if flexible_from is None:
-            raise DecodeError(f"unknown api key {api_key} (version {api_version})")
+            raise DecodeError(f"unknown API key {api_key} (version {api_version})")
         position = _REQUEST_HEADER_BYTES
         client_id = None
         if length >= 0:
             end = position + length
             if end > len(frame):
-                raise DecodeError(f"a client id of {length} bytes ends at {end} of {len(frame)}")
+                raise DecodeError(f"client id of {length} bytes ends at {end} of {len(frame)} bytes")
             client_id = str(frame[position:end], "utf-8", "replace")
             position = end
         if api_version >= flexible_from:
             position = skip_tagged_fields(frame, position) if frame[position] else position + 1
     except (struct.error, IndexError) as error:
         raise DecodeError(f"request header in a frame of {len(frame)} bytes: {error}") from error
-    # Not with the generated constructor, which takes twice the time.
+    # The generated constructor takes twice the time.
     return tuple.__new__(RequestHeader, (api_key, api_version, correlation_id, client_id)), position
 
 
 def encode_request(
     api_key: int, api_version: int, correlation_id: int, client_id: str | None, message: ApiMessage
 ) -> bytes:
-    """Return a whole request frame with its size; ValueError if the version cannot express `message`."""
+    """Return a request frame with its size.
+
+    Errors: ValueError if the version cannot express `message`.
+    """
     start = _request_start(api_key, api_version, correlation_id, client_id, message)
     return _finish(start, message, api_version)
 
@@ -87,7 +90,7 @@ def encode_request(
 def encode_request_in_steps(
     api_key: int, api_version: int, correlation_id: int, client_id: str | None, message: ApiMessage
 ) -> Steps[bytearray]:
-    """Return what `encode_request` does, for a large message."""
+    """Return what `encode_request` returns, in steps for a large message."""
     frame = _request_start(api_key, api_version, correlation_id, client_id, message)
     yield from encode_in_steps(message, api_version, frame)
     _SIZE.pack_into(frame, 0, len(frame) - SIZE_BYTES)
@@ -95,16 +98,19 @@ def encode_request_in_steps(
 
 
 def encode_response(api_key: int, api_version: int, correlation_id: int, message: ApiMessage) -> bytes:
-    """Return a whole response frame with its size; ValueError if the version cannot express `message`."""
+    """Return a response frame with its size.
+
+    Errors: ValueError if the version cannot express `message`.
+    """
     return _finish(_response_start(api_key, api_version, correlation_id, message), message, api_version)
 
 
 def encode_response_in_steps(
     api_key: int, api_version: int, correlation_id: int, message: ApiMessage
 ) -> Steps[bytearray]:
-    """Return what `encode_response` does, for a large message.
+    """Return what `encode_response` returns, in steps for a large message.
 
-    Only a few responses of more than `HEAVY_RESPONSE_BYTES` are encoded at a time.
+    Only few responses of more than `HEAVY_RESPONSE_BYTES` are encoded at a time.
     Errors: KafkaError INVALID_REQUEST over `RESPONSE_BYTES_MAX`.
     """
     frame = _response_start(api_key, api_version, correlation_id, message)
@@ -127,7 +133,9 @@ def _request_start(
     assert message.api_key == api_key, f"{type(message).__name__} is not of api key {api_key}"
     client_id_bytes = b"" if client_id is None else client_id.encode()
     if len(client_id_bytes) > _LONGEST_CLIENT_ID:
-        raise ValueError(f"client id of {len(client_id_bytes)} bytes, over {_LONGEST_CLIENT_ID}")
+        raise ValueError(
+            f"client id of {len(client_id_bytes)} bytes; at most {_LONGEST_CLIENT_ID} bytes are allowed"
+        )
     length = -1 if client_id is None else len(client_id_bytes)
     frame = bytearray(_REQUEST.pack(0, api_key, api_version, correlation_id, length))
     frame += client_id_bytes
@@ -145,7 +153,10 @@ def _response_start(api_key: int, api_version: int, correlation_id: int, message
 
 
 def read_response_header(frame: memoryview, api_key: int, api_version: int) -> tuple[int, int]:
-    """Return the correlation id of a response frame (without its size) and where the message starts."""
+    """Return the correlation id of a response, and the position of the message; `frame` is without its size.
+
+    Errors: DecodeError if the frame ends within the header.
+    """
     try:
         (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
         position = _CORRELATION_ID.size

@@ -1,6 +1,6 @@
-"""The types of ids and offsets in all packages.
+"""The types of the numbers and names that every layer uses.
 
-They are aliases, not wrappers: they document which number is meant, at no cost.
+The types are aliases, not wrappers: they show the meaning of a number, at no cost.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ProducerEpoch: TypeAlias = int
 
 NO_LEADER_EPOCH: LeaderEpoch = -1
 ENDLESS: Final[Offset] = 2**63 - 1
-"""Larger than every offset: the end of a range without an end."""
+"""An end offset beyond every offset, for a range without an end."""
 NO_PRODUCER_ID: ProducerId = -1
 NO_PRODUCER_EPOCH: ProducerEpoch = -1
 NO_SEQUENCE: int = -1
@@ -27,7 +27,7 @@ _UUID_TEXT: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 class TopicPartition(NamedTuple):
-    """A partition by topic name; its text, and the name of its directory, is `topic-3`."""
+    """A partition by topic name; its text, `topic-3`, is also the name of its directory."""
 
     topic: str
     partition: int
@@ -37,12 +37,15 @@ class TopicPartition(NamedTuple):
 
 
 def uuid_text(value: UUID) -> str:
-    """Return the 22 URL-safe base64 characters by which Kafka prints ids (no padding)."""
+    """Return `value` as Kafka prints ids: 22 URL-safe base64 characters without padding."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 
 def uuid_from_text(text: str) -> UUID:
-    """Return the id printed as `text`; ValueError when it is not 22 URL-safe base64 characters."""
+    """Return the id that is printed as `text`.
+
+    Errors: ValueError if `text` is not 22 URL-safe base64 characters.
+    """
     if not _UUID_TEXT.fullmatch(text):
         raise ValueError(f"{text!r} is not an id: expected 22 URL-safe base64 characters")
     return UUID(bytes=base64.urlsafe_b64decode(text + "=="))

@@ -1,11 +1,12 @@
-"""Variable-length integers and unknown tagged fields.
+"""Variable-length integers and tagged fields.
 
-Lengths, counts and tags are unsigned varints; the fields of records and metadata frames are zigzag varints.
-Each byte has seven bits, least significant group first; its high bit means that another byte follows.
+Messages use unsigned varints for lengths, counts and tags. Records and the frames of metadata records use
+zigzag varints. A byte has seven bits of the number, the least significant group first; its high bit means
+that another byte follows.
 
-All readers take a position and return (value, position after it). They raise DecodeError
-for a varint that is too long or too large, and IndexError where the buffer ends too early:
-codecs turn that into DecodeError once, at their outermost call.
+All readers take a position and return (value, position after it). They raise DecodeError for a varint that
+is too long or too large, and IndexError if the buffer ends too early. Codecs convert the IndexError to a
+DecodeError once, in their outermost call.
 
 Source: KIP-482, KIP-98; org.apache.kafka.common.utils.ByteUtils for the bounds.
 """
@@ -19,22 +20,25 @@ from tidelog.protocol.errors import DecodeError
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 MOST_TAGGED_FIELDS: Final = 1000
-"""A struct with more tagged fields is refused; schemas have far fewer, and Kafka has no bound."""
+"""A struct with more tagged fields is rejected. All schemas have far fewer; Kafka has no bound."""
 
 
 def write_unsigned_varint(out: bytearray, value: int) -> None:
-    """Append `value`, which must be 0 to 2**32 - 1; ValueError for others."""
+    """Append `value`.
+
+    Errors: ValueError if it is not from 0 to 2**32 - 1.
+    """
     if not 0 <= value <= 0xFFFFFFFF:
         raise ValueError(f"{value} is not an unsigned 32-bit integer")
     _append_groups(out, value)
 
 
 def read_unsigned_varint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Return the unsigned 32-bit integer at `position`, at most 5 bytes."""
+    """Return the unsigned 32-bit integer at `position`, which has at most 5 bytes."""
     value = buffer[position]
     if value < 0x80:
         return value, position + 1
-    # Two and three bytes, the lengths of batches, without a loop: 0.2 instead of 0.45 us.
+    # Two and three bytes, as most lengths of batches have, without a loop: 0.2 instead of 0.45 us.
     second = buffer[position + 1]
     if second < 0x80:
         return value & 0x7F | second << 7, position + 2
@@ -48,14 +52,17 @@ def read_unsigned_varint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def write_varlong(out: bytearray, value: int) -> None:
-    """Append the signed 64-bit `value` in zigzag form; ValueError for others."""
+    """Append `value` in zigzag form.
+
+    Errors: ValueError if it exceeds 64 bits.
+    """
     if not -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
         raise ValueError(f"{value} is not a signed 64-bit integer")
     _append_groups(out, value << 1 if value >= 0 else ~(value << 1))
 
 
 def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Return the zigzag 64-bit integer at `position`, at most 10 bytes."""
+    """Return the zigzag 64-bit integer at `position`, which has at most 10 bytes."""
     groups, position = _read_groups(buffer, position, 10)
     if groups > 0xFFFFFFFFFFFFFFFF:
         raise DecodeError(f"varint {groups} before {position} exceeds 64 bits")
@@ -63,15 +70,18 @@ def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_tag_count(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Return the number of tagged fields at `position`; each takes two bytes at least."""
+    """Return the number of tagged fields at `position`.
+
+    Errors: DecodeError for more than the bound, or for more than fit in the buffer with two bytes each.
+    """
     count, position = read_unsigned_varint(buffer, position)
     if count > MOST_TAGGED_FIELDS or count * 2 > len(buffer) - position:
-        raise DecodeError(f"{count} tagged fields in {len(buffer) - position} bytes")
+        raise DecodeError(f"{count} tagged fields in {len(buffer) - position} bytes are too many")
     return count, position
 
 
 def skip_tagged_fields(buffer: Buffer, position: int) -> int:
-    """Return the position after the tagged fields at `position`, which are ignored."""
+    """Return the position after the tagged fields at `position`; their content is not checked."""
     if not buffer[position]:
         return position + 1
     count, position = read_tag_count(buffer, position)

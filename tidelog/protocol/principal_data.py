@@ -2,7 +2,7 @@
 
     version int16 | DefaultPrincipalData in that version
 
-Errors: DecodeError for bytes that are not that.
+Errors: DecodeError for bytes in another format.
 Source: DefaultPrincipalData.json and DefaultKafkaPrincipalBuilder of Apache Kafka 4.3.
 """
 
@@ -20,7 +20,7 @@ _VERSION_BYTES: Final = 2
 
 @message
 class DefaultPrincipalData(Message):
-    """`DefaultPrincipalData`, versions 0."""
+    """`DefaultPrincipalData`, version 0."""
 
     valid_versions: ClassVar[Versions] = versions("0")
     flexible_versions: ClassVar[Versions] = versions("0+")
@@ -31,7 +31,7 @@ class DefaultPrincipalData(Message):
 
 
 def encode_principal(principal: str) -> bytes:
-    """Return the bytes of a principal given as type:name."""
+    """Return the bytes of `principal`, which is type:name."""
     kind, _, name = principal.partition(":")
     return _VERSION.to_bytes(_VERSION_BYTES, "big") + encode(
         DefaultPrincipalData(type=kind, name=name), _VERSION
@@ -39,11 +39,14 @@ def encode_principal(principal: str) -> bytes:
 
 
 def decode_principal(data: bytes) -> str:
-    """Return the principal as type:name."""
+    """Return the principal in `data` as type:name.
+
+    Errors: DecodeError for an unknown version or damaged data.
+    """
     if len(data) < _VERSION_BYTES:
-        raise DecodeError(f"a principal of {len(data)} bytes has no version")
+        raise DecodeError(f"principal of {len(data)} bytes: a version takes {_VERSION_BYTES} bytes")
     version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
     if version != _VERSION:
-        raise DecodeError(f"principal version {version}, only {_VERSION} is known")
+        raise DecodeError(f"principal version {version} is not supported; only {_VERSION} is")
     found, _ = decode_prefix(DefaultPrincipalData, data, version, _VERSION_BYTES)
     return f"{found.type}:{found.name}"

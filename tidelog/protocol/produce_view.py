@@ -1,11 +1,11 @@
-"""Produce on the hot path: requests read over a memoryview, responses packed into one buffer.
+"""A fast decoder of Produce requests and encoder of Produce responses.
 
-Equivalent to `tidelog.protocol.messages.produce` with `tidelog.protocol.codec`, but in one pass and
-without an object per level. Records stay views of the request's frame. Requests for many partitions are read,
-and their responses written, in steps (`tidelog.protocol.steps`).
+They accept and write the same bytes as `tidelog.protocol.codec` for `tidelog.protocol.messages.produce`, but
+use only one object per partition. Records are views of the request's frame. Requests with many partitions are
+decoded, and their responses encoded, in steps (`tidelog.protocol.steps`).
 
-| versions | what differs |
-|----------|--------------|
+| versions | difference |
+|----------|------------|
 | 3-8      | int16 and int32 lengths; responses: log start offset from 5, record errors from 8 |
 | 9-12     | flexible: varint lengths, tagged fields; responses: current leader from 10 |
 | 13       | topics by id instead of by name |
@@ -39,7 +39,7 @@ FIRST_VERSION_WITH_CURRENT_LEADER: Final = 10
 FIRST_VERSION_WITH_TOPIC_ID: Final = 13
 
 PARTITIONS_PER_STEP: Final = 16
-"""How many partitions are read or written in one step."""
+"""The number of partitions that are decoded or encoded in one step."""
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -68,7 +68,10 @@ _LEADER_TAG: Final = struct.Struct(">BBBiiB")
 
 @dataclass(slots=True)
 class ProducePartition:
-    """The records for one partition; from version 13 on the topic id identifies it."""
+    """The records for one partition.
+
+    `topic_id` is None before version 13, and `topic` is None since then.
+    """
 
     topic: str | None
     topic_id: UUID | None
@@ -78,7 +81,7 @@ class ProducePartition:
 
 @dataclass(slots=True)
 class ProduceRequestView:
-    """A produce request with its partitions in request order, over all topics."""
+    """A Produce request; `partitions` is in request order over all topics."""
 
     transactional_id: str | None
     acks: int
@@ -88,21 +91,21 @@ class ProduceRequestView:
 
 @dataclass(slots=True)
 class ProducePartitionResult:
-    """The result of one partition's records; -1 means that an offset or time is unknown."""
+    """The result of an append to one partition; -1 means that an offset or a time is unknown."""
 
     error_code: int = 0
     base_offset: int = -1
     log_append_time_ms: int = -1
     log_start_offset: int = -1
     record_errors: Sequence[tuple[int, str | None]] = ()
-    """For each rejected batch its index in the request, and the reason."""
+    """The index in the batch and the error message of each rejected record."""
     error_message: str | None = None
     current_leader: tuple[int, int] | None = None
-    """Id and epoch of the leader, for a client that sent its request to another broker."""
+    """The id and epoch of the leader, for a client that sent its request to another broker."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing optional is set."""
+        """Whether no optional field is set."""
         return self.error_message is None and self.current_leader is None and not self.record_errors
 
 
@@ -110,9 +113,10 @@ ProduceResult: TypeAlias = tuple[ProducePartition, ProducePartitionResult]
 
 
 def read_produce_request(body: memoryview, version: int) -> ProduceRequestView | Steps[ProduceRequestView]:
-    """Return the request at the start of `body`; for many partitions, steps that return it.
+    """Return the request at the start of `body`, or steps that return it if it has many partitions.
 
-    Errors: DecodeError if it is not a request of that version (3-13).
+    `version` is 3 to 13.
+    Errors: DecodeError.
     """
     if FIRST_FLEXIBLE_VERSION <= version < FIRST_VERSION_WITH_TOPIC_ID:
         try:
@@ -138,7 +142,7 @@ def _read(body: memoryview, version: int) -> Steps[ProduceRequestView]:
             view, end = yield from _read_fixed(body)
     except (IndexError, struct.error, UnicodeDecodeError) as error:
         raise DecodeError(f"Produce version {version} in {len(body)} bytes: {error}") from error
-    # Positions only grow and slices stop at the end, so one comparison covers every length.
+    # Positions only increase and slices end with the buffer, so one comparison checks all lengths.
     # Bytes after the request are ignored, as in Kafka.
     if end > len(body):
         raise DecodeError(f"Produce version {version} ends at {end} of {len(body)} bytes")
@@ -146,9 +150,9 @@ def _read(body: memoryview, version: int) -> Steps[ProduceRequestView]:
 
 
 def _read_one(body: memoryview) -> ProduceRequestView | None:
-    """Return a request with one partition by name and no transaction, as librdkafka sends; None for others.
+    """Return a request with one partition by topic name and no transaction; None for other requests.
 
-    Takes 1.2 us where `_read_flexible` takes 1.7.
+    librdkafka sends such requests. This takes 1.2 us, while `_read_flexible` takes 1.7 us.
     """
     transactional_id, acks, timeout_ms, topics, name_length = _ONE_START.unpack_from(body)
     if transactional_id or topics != 2 or not 1 < name_length < 0x80:
@@ -217,7 +221,7 @@ def _read_flexible(  # noqa: PLR0912
 
 
 def _string(body: memoryview, at: int) -> tuple[str | None, int]:
-    """Return a compact string of any length or null, and the position after it."""
+    """Return a nullable compact string of any length, and the position after it."""
     length, at = read_string_length(body, at)
     if length == 0:
         return None, at
@@ -226,7 +230,7 @@ def _string(body: memoryview, at: int) -> tuple[str | None, int]:
 
 
 def _long_count(body: memoryview, at: int, what: str) -> tuple[int, int]:
-    """Return a compact array's length plus one of any size, and the position after it."""
+    """Return the length plus one of a compact array of any length, and the position after it."""
     count, at = read_unsigned_varint(body, at)
     if count == 0:
         raise DecodeError(f"{what} of a Produce request are null")
@@ -286,7 +290,7 @@ def encode_produce_response(
     throttle_time_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytes:
-    """Return the whole frame: size, header, and the results, grouped by adjacent topics."""
+    """Return the frame with its size; adjacent results of a topic are encoded as one topic."""
     if len(results) == 1 and version >= FIRST_FLEXIBLE_VERSION and not node_endpoints:
         first = results[0]
         if first[1].is_plain:
@@ -305,7 +309,7 @@ def encode_produce_response_in_steps(
     throttle_time_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> Steps[bytearray]:
-    """Return what `encode_produce_response` does, for many results."""
+    """Return what `encode_produce_response` returns, in steps for many results."""
     flexible = version >= FIRST_FLEXIBLE_VERSION
     by_id = version >= FIRST_VERSION_WITH_TOPIC_ID
     out = bytearray(_SIZE_AND_CORRELATION.size)
@@ -403,5 +407,5 @@ def _write_fixed(out: bytearray, version: int, index: int, result: ProducePartit
 
 
 def _text(message: str | None) -> str | None:
-    """Return a message, which may quote a value, or None."""
+    """Return `message`, shortened as it may quote a value of any length; None for None."""
     return None if message is None else shortened(message)

@@ -1,4 +1,4 @@
-"""Records of format 2: reading all records of a batch, and building a batch from records.
+"""Records of format 2: the decoding of the records of a batch, and the encoding of a batch of records.
 
 A record, whose lengths and deltas are zigzag varints:
 
@@ -39,13 +39,13 @@ _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
 _VARINT_BYTES_MAX: Final = 10
 RECORD_BYTES_MIN: Final = 7
-"""The size of a record with null key, null value and no headers."""
-# Lengths and deltas below this are encoded by a look-up.
+"""The size of a record with null key, null value and no headers: each of the seven fields takes one byte."""
+# Lengths and deltas below this number are encoded by a look-up.
 _TABLE_SIZE: Final = 2048
 
 
 class Record(NamedTuple):
-    """One record with its place in the log; `timestamp` is in ms since the epoch."""
+    """One record with its offset; `timestamp` is in ms since 1970 (UTC)."""
 
     offset: int
     timestamp: int
@@ -61,10 +61,10 @@ def read_records(
     *,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> list[Record]:
-    """Return all records of the batch at `position`, in offset order; the checksum is not verified.
+    """Return all records of the batch at `position`, in the order of offsets; the checksum is not checked.
 
-    Errors: DecodeError if the batch is incomplete, the records expand beyond
-    `max_decompressed_bytes`, or they contradict the header or their own lengths.
+    Errors: DecodeError if the batch is incomplete, if the decompressed records exceed
+    `max_decompressed_bytes`, or if they are not consistent with the header and their own lengths.
     """
     return list(iterate_records(buffer, position, header, max_decompressed_bytes=max_decompressed_bytes))
 
@@ -76,9 +76,9 @@ def iterate_records(
     *,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> Iterator[Record]:
-    """Yield the same records one by one: as objects, small ones take twenty times their bytes.
+    """Yield the records that `read_records` returns; this needs less memory than a list of all.
 
-    Errors: as `read_records`, those of a record when it is reached, those of the whole at the end.
+    Errors: as `read_records`; an error in a record is raised when the record is reached.
     """
     if header is None:
         header = read_header(buffer, position)
@@ -86,9 +86,10 @@ def iterate_records(
 
 
 def read_payload(buffer: BytesLike, position: int, header: BatchHeader, max_decompressed_bytes: int) -> bytes:
-    """Return the bytes of all records of the batch at `position`, expanded.
+    """Return the decompressed bytes of the records of the batch at `position`.
 
-    Errors: DecodeError if the batch is incomplete or cannot contain that many records; BoundExceeded.
+    Errors: BoundExceeded for more than `max_decompressed_bytes`; DecodeError if the batch is incomplete or
+    cannot contain its stated number of records.
     """
     end = position + header.size_bytes
     if end > len(buffer):
@@ -104,7 +105,10 @@ def read_payload(buffer: BytesLike, position: int, header: BatchHeader, max_deco
 
 
 def iterate_payload(data: bytes, header: BatchHeader) -> Iterator[Record]:
-    """Yield the records in the result of `read_payload`; errors as `iterate_records`."""
+    """Yield the records in `data`, the result of `read_payload`.
+
+    Errors: as `iterate_records`.
+    """
     try:
         yield from _parse(data, header)
     except IndexError as error:
@@ -112,11 +116,11 @@ def iterate_payload(data: bytes, header: BatchHeader) -> Iterator[Record]:
 
 
 def _parse(data: bytes, header: BatchHeader) -> Iterator[Record]:
-    """Yield the records in `data`.
+    """Yield the records in `data`; IndexError if they end beyond it.
 
-    Written for speed: one-byte varints are read in place through a table that has None for
-    longer ones. A length that points past the end of `data` needs no check of its own: slices
-    stop at the end, and then the next index raises or the position is not the record's end.
+    For speed, varints of one byte are decoded inline with a table that has None for longer ones. A length
+    that exceeds `data` needs no check: its slice ends with `data`, and then the next index raises IndexError
+    or the position is not the end of the record.
     """
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
@@ -167,23 +171,26 @@ def _parse(data: bytes, header: BatchHeader) -> Iterator[Record]:
 
 
 def _null(length: int) -> bytes | None:
-    """Return None for the length -1, which means null; raise DecodeError for any other negative length."""
+    """Return None, the value for the length -1; raise DecodeError for any other negative length."""
     if length != -1:
         raise DecodeError(f"length {length} of a key or value")
     return None
 
 
 def _read_headers(data: bytes, start: int) -> tuple[tuple[RecordHeader, ...], int]:
-    """Return the headers whose count is at `start`, and the position after them; bounds as in `_parse`."""
+    """Return the headers, whose count is at `start`, and the position after them.
+
+    Lengths that exceed `data` are detected as in `_parse`.
+    """
     count, last = read_varint(data, start)
     if count < 0:
-        raise DecodeError(f"{count} headers")
+        raise DecodeError(f"header count {count} is negative")
     headers: list[RecordHeader] = []
     for _ in range(count):
         length, last = read_varint(data, last + 1)
         if length < 0:
             raise DecodeError(f"length {length} of a header key")
-        # Brokers do not read records, so there may be any bytes; Java's consumer replaces them, too.
+        # Brokers do not check header keys, so they may have any bytes. Java's consumer replaces them, too.
         key = data[last + 1 : last + 1 + length].decode(errors="replace")
         length, last = read_varint(data, last + 1 + length)
         headers.append((key, data[last + 1 : last + 1 + length] if length >= 0 else _null(length)))
@@ -192,7 +199,10 @@ def _read_headers(data: bytes, start: int) -> tuple[tuple[RecordHeader, ...], in
 
 
 def read_varint(data: BytesLike, start: int) -> tuple[int, int]:
-    """Return the zigzag varint at `start` and the position of its last byte; IndexError past the end."""
+    """Return the zigzag varint at `start`, and the position of its last byte.
+
+    Errors: IndexError if `data` ends within the varint; DecodeError if it exceeds 64 bits.
+    """
     byte = data[start]
     value = byte & 0x7F
     last = start
@@ -201,12 +211,15 @@ def read_varint(data: BytesLike, start: int) -> tuple[int, int]:
         byte = data[last]
         value |= (byte & 0x7F) << 7 * (last - start)
         if value >> 64 or last - start >= _VARINT_BYTES_MAX:
-            raise DecodeError(f"varint over 64 bits at {start}")
+            raise DecodeError(f"the varint at {start} exceeds 64 bits")
     return (value >> 1) ^ -(value & 1), last
 
 
 def encode_varint(number: int) -> bytes:
-    """Return the zigzag varint of any 64-bit number; ValueError for a larger one."""
+    """Return the zigzag varint of `number`.
+
+    Errors: ValueError if it exceeds 64 bits.
+    """
     encoded = bytearray()
     write_varlong(encoded, number)
     return bytes(encoded)
@@ -240,10 +253,10 @@ _NO_HEADERS: Final = _encode_headers(())
 
 
 class BatchBuilder:
-    """Builds a batch from records, which are encoded when they are added.
+    """Encodes records one by one, and builds a batch of them.
 
-    Records get consecutive offsets from `base_offset` on. `log_append_time` in ms makes it
-    the timestamp of every record. A builder without records builds an empty batch.
+    Records have consecutive offsets from `base_offset` on. If `log_append_time` (in ms) is not None, it is
+    the timestamp of every record. A batch may have no records.
     """
 
     __slots__ = (
@@ -299,12 +312,12 @@ class BatchBuilder:
 
     @property
     def record_count(self) -> int:
-        """The number of records that have been added."""
+        """The number of records that were appended."""
         return self._count
 
     @property
     def estimated_size_bytes(self) -> int:
-        """The size in bytes of the batch so far, without compression."""
+        """The size of the batch before compression; exact if the batch is not compressed."""
         return self._size_bytes
 
     def append(
@@ -314,11 +327,14 @@ class BatchBuilder:
         value: bytes | None,
         headers: Iterable[RecordHeader] = (),
     ) -> None:
-        """Add one record at the next offset; `timestamp` in ms."""
+        """Append one record at the next offset; `timestamp` is in ms.
+
+        Errors: ValueError for a timestamp whose delta exceeds 64 bits; no record is then appended.
+        """
         count = self._count
         base_timestamp = self._base_timestamp if count else timestamp
         body = self._encode(timestamp - base_timestamp, count, key, value, headers)
-        # Nothing changes before the record is encoded without an error.
+        # The state changes only after the record was encoded without an error.
         if count == 0:
             self._base_timestamp = self._max_timestamp = timestamp
         elif timestamp > self._max_timestamp:
@@ -330,7 +346,7 @@ class BatchBuilder:
         self._count = count + 1
 
     def build(self) -> bytearray:
-        """Return the batch with its checksum; further records may be appended for a longer batch."""
+        """Return a batch of the records so far; more may be appended for a longer batch."""
         records = b"".join(self._parts)
         if self._compression is not Compression.NONE and records:
             records = compress(self._compression, records, self._compression_level)

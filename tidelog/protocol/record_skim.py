@@ -1,7 +1,7 @@
-"""Reads the timestamps of the records of a batch, and finds records without a key.
+"""A fast read of the timestamps, the offsets and the null keys of the records of a batch.
 
-`RecordSkimmer` reads the decompressed records of a batch in steps, regardless of their number and size. It
-creates no objects for records: keys, values and headers are skipped, but their lengths are checked.
+`RecordSkimmer` reads the decompressed records of a batch in steps, independently of their number and size.
+It creates no objects for records. It skips keys, values and headers, but checks their lengths.
 
 Source: org.apache.kafka.common.record.DefaultRecord of Apache Kafka (the layout is in
 `tidelog.protocol.record`).
@@ -17,7 +17,10 @@ from tidelog.protocol.record import read_varint
 from tidelog.protocol.steps import Steps
 
 WINDOW_BYTES: Final = 64 * 1024
-"""Records are copied in pieces of this size, because bytes are read faster than a memoryview."""
+"""Records are copied to windows of this size, as reading bytes is faster than reading a memoryview.
+
+A longer record is read without a copy.
+"""
 RECORDS_PER_STEP: Final = 500
 HEADERS_PER_STEP: Final = 500
 
@@ -29,17 +32,17 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 class Skimmed(NamedTuple):
-    """Consecutive records of a batch; `first_index` is the index of the first one."""
+    """Consecutive records of a batch; `first_index` is the index of the first one in the batch."""
 
     first_index: int
     timestamps: list[int]
     offset_deltas: list[int]
     without_key: list[int]
-    """The indexes in the batch of the records whose key is null."""
+    """The indexes of the records with null keys, counted from the start of the batch."""
 
 
 class RecordSkimmer:
-    """Reads the records in `data`, which are the decompressed records of the batch with `header`."""
+    """Reads `data`, the decompressed records of the batch with `header`."""
 
     def __init__(self, data: memoryview, header: BatchHeader) -> None:
         self._data = data
@@ -59,7 +62,7 @@ class RecordSkimmer:
     def skim(self) -> Steps[Skimmed]:
         """Return the next records, at most RECORDS_PER_STEP and at least one.
 
-        Errors: DecodeError for bytes that are not a record, and for data after the last record.
+        Errors: DecodeError for a damaged record, or for data after the last record.
         """
         try:
             at, skimmed = yield from self._skim(
@@ -76,7 +79,7 @@ class RecordSkimmer:
         return skimmed
 
     def _skim(self, count: int) -> Steps[tuple[int, Skimmed]]:  # noqa: PLR0912, PLR0915
-        """Written for speed: varints of one byte, as most are, are read in place."""
+        """Return the position after at most `count` records in the window, and them; inline for speed."""
         varint = read_varint
         base, append_timestamp = self._header.base_timestamp, self._append_timestamp
         timestamps: list[int] = []
@@ -137,7 +140,10 @@ class RecordSkimmer:
         return at, Skimmed(first_index, timestamps, deltas, without_key)
 
     def _fill(self) -> tuple[int, bytes | memoryview]:
-        """Return a window that contains the whole next record, if the data does, and its start there."""
+        """Return the start of the next record in the window, and the window.
+
+        The window contains the whole record, unless `data` ends within it.
+        """
         at = self._position - self._window_start
         if len(self._window) - at < _VARINT_BYTES_MAX:
             at = self._copy_window(WINDOW_BYTES)
@@ -154,10 +160,10 @@ class RecordSkimmer:
         return 0
 
     def _behind_headers(self, window: bytes | memoryview, at: int) -> Steps[int]:
-        """Return the position after the headers whose count is at `at`."""
+        """Return the position after the headers, whose count is at `at`."""
         count, last = read_varint(window, at)
         if count < 0:
-            raise self._damaged(f"{count} headers")
+            raise self._damaged(f"header count {count}")
         for number in range(1, count + 1):
             if number % HEADERS_PER_STEP == 0:
                 yield None

@@ -1,7 +1,7 @@
-"""The positions and keys of the records of a batch, to keep some of the records unchanged.
+"""The positions and keys of the records of a batch, for compaction, which retains some of the records.
 
-`scan_records` reads only lengths, offsets and keys of the decompressed records of a batch, in one pass;
-values and headers are skipped. The records to keep can then be copied as bytes.
+`scan_records` reads only the lengths, offsets and keys of decompressed records, and skips values and headers.
+The bytes of retained records can then be copied without encoding them again.
 
 Source: org.apache.kafka.common.record.DefaultRecord of Apache Kafka (the layout is in
 `tidelog.protocol.record`).
@@ -22,30 +22,33 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 class RecordTable(NamedTuple):
-    """The positions of a batch's records in its decompressed bytes; each list has an entry per record."""
+    """The records of a batch: `keys`, `offset_deltas` and `ends` have one entry per record."""
 
     keys: list[bytes | None]
     offset_deltas: list[int]
     ends: list[int]
-    """The end of each record, where the next one starts; the first starts at 0."""
+    """The positions after each record; the next record starts there, the first one at 0."""
     tombstones: list[int]
     """The indexes of the records whose value is null."""
     has_null_keys: bool
 
 
 def scan_records(data: bytes, record_count: int) -> RecordTable:
-    """Return the positions of the records in the result of `tidelog.protocol.record.read_payload`.
+    """Return the keys and positions of the records in `data`, the result of `record.read_payload`.
 
-    Errors: DecodeError if they are not exactly `record_count` records with increasing offsets.
+    Errors: DecodeError if `data` is not exactly `record_count` records with increasing offsets.
     """
     try:
         return _scan(data, record_count)
     except IndexError:
-        raise DecodeError(f"{record_count} records end beyond their {len(data)} bytes") from None
+        raise DecodeError(f"{record_count} records end beyond the {len(data)} bytes of data") from None
 
 
 def _scan(data: bytes, record_count: int) -> RecordTable:  # noqa: PLR0912
-    """Written for speed: varints of one or two bytes, as most are, are read in place."""
+    """Return the keys and positions of the records in `data`; IndexError if they end beyond it.
+
+    For speed, varints of one or two bytes are decoded inline.
+    """
     keys: list[bytes | None] = []
     deltas: list[int] = []
     ends: list[int] = []
@@ -62,7 +65,7 @@ def _scan(data: bytes, record_count: int) -> RecordTable:  # noqa: PLR0912
         else:
             length, at = varint(data, at)
         end = at + 1 + length
-        at += 2  # and the attributes
+        at += 2  # the last byte of the length, and the attributes
         while data[at] >= _LONG:  # the timestamp delta
             at += 1
         at += 1
@@ -98,25 +101,28 @@ def _scan(data: bytes, record_count: int) -> RecordTable:  # noqa: PLR0912
 
 
 def newest_timestamp_delta(data: bytes, starts: Iterable[int]) -> int:
-    """Return the largest timestamp of the records at `starts`, relative to the base timestamp, in ms."""
+    """Return the largest timestamp delta of the records at `starts`, in ms."""
     varint = read_varint
     newest = _INT64_MIN
     for start in starts:
         at = start
         while data[at] >= _LONG:  # the length
             at += 1
-        at += 2  # and the attributes
+        at += 2  # the last byte of the length, and the attributes
         if (byte := data[at]) < _LONG:
             delta = byte >> 1 ^ -(byte & 1)
         else:
             delta, _ = varint(data, at)
-        if delta > newest:  # noqa: PLR1730 - a call of max takes as long as all the rest
+        if delta > newest:  # noqa: PLR1730 - a call of max takes as long as the rest of the loop
             newest = delta
     return newest
 
 
 def with_moved_timestamp(data: bytes, start: int, end: int, by_ms: int) -> bytes:
-    """Return the record from `start` to `end` with `by_ms` added to its timestamp delta, within 64 bits."""
+    """Return the record from `start` to `end` with `by_ms` added to its timestamp delta.
+
+    The sum is limited to 64 bits.
+    """
     _, length_last = read_varint(data, start)
     delta, delta_last = read_varint(data, length_last + 2)
     attributes = data[length_last + 1 : length_last + 2]
@@ -126,5 +132,5 @@ def with_moved_timestamp(data: bytes, start: int, end: int, by_ms: int) -> bytes
 
 
 def joined(data: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
-    """Return the bytes of several records, given their starts and ends, concatenated."""
+    """Return the concatenated bytes of the records whose starts and ends are `spans`."""
     return b"".join([data[start:end] for start, end in spans])

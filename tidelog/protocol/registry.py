@@ -1,7 +1,7 @@
 """Every API of Kafka 4.3: its key, name, versions, listeners and message types.
 
-A message module is imported when its type is first requested, so that a client imports only the
-APIs it uses.
+A module of messages is imported when a type in it is first requested, so that a client imports only the APIs
+that it uses.
 
 Source: the request schemas of Apache Kafka 4.3 (apiKey, validVersions, flexibleVersions, listeners).
 """
@@ -20,7 +20,7 @@ from tidelog.protocol.schema import ApiMessage
 
 
 class ApiKey(IntEnum):
-    """The number by which a request names its API."""
+    """The number that identifies the API of a request."""
 
     PRODUCE = 0
     FETCH = 1
@@ -114,7 +114,7 @@ class ApiKey(IntEnum):
 
 
 class Listener(IntEnum):
-    """The kinds of listeners that serve an API."""
+    """The kind of listener on which an API is available."""
 
     BROKER = 0
     CONTROLLER = 1
@@ -127,7 +127,11 @@ _BOTH: Final = frozenset(Listener)
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API: versions `lowest` to `highest` are advertised; `flexible_from` None means never flexible."""
+    """One API.
+
+    `lowest` and `highest` are the versions in ApiVersions responses. If `flexible_from` is None, no version
+    is flexible.
+    """
 
     key: ApiKey
     name: str
@@ -137,13 +141,13 @@ class Api:
     listeners: frozenset[Listener]
 
     def is_flexible(self, version: int) -> bool:
-        """Return whether `version` has tagged fields (KIP-482); also defined for versions above `highest`."""
+        """Return whether `version`, which may exceed `highest`, has tagged fields (KIP-482)."""
         return self.flexible_from is not None and version >= self.flexible_from
 
 
 # The lowest version of Produce is reported as 0 because librdkafka requires it (KAFKA-18659).
 # Its lowest message version is 3.
-# InitProducerId 6 exists in the schema but is not stable (KIP-939), so it is not offered.
+# Version 6 of InitProducerId is in the schema but is not stable (KIP-939), so it is not supported.
 _TABLE: Final = (
     Api(ApiKey.PRODUCE, "Produce", 0, 13, 9, _BROKER),
     Api(ApiKey.FETCH, "Fetch", 4, 18, 12, _BOTH),
@@ -239,12 +243,12 @@ _TABLE: Final = (
 APIS: Final[Mapping[int, Api]] = MappingProxyType({int(api.key): api for api in _TABLE})
 
 NEVER_FLEXIBLE: Final = 0x8000
-"""Above every version that a header can hold."""
+"""Greater than every version that a request header can contain."""
 
 FLEXIBLE_FROM: Final[Mapping[int, int]] = MappingProxyType(
     {key: NEVER_FLEXIBLE if api.flexible_from is None else api.flexible_from for key, api in APIS.items()}
 )
-"""By API key the first version with tagged fields."""
+"""The first version with tagged fields, by API key."""
 
 FORWARDABLE: Final = frozenset(
     {
@@ -280,25 +284,35 @@ _types: dict[tuple[int, str], type[ApiMessage]] = {}
 
 
 def request_type(key: int) -> type[ApiMessage]:
-    """Return the class of requests of API `key`; KeyError for a key that is not in APIS."""
+    """Return the class of the requests of API `key`.
+
+    Errors: KeyError for an unknown key.
+    """
     return _message_type(key, "Request")
 
 
 def response_type(key: int) -> type[ApiMessage]:
-    """Return the class of responses of API `key`; KeyError for a key that is not in APIS."""
+    """Return the class of the responses of API `key`.
+
+    Errors: KeyError for an unknown key.
+    """
     return _message_type(key, "Response")
 
 
 def request_header_version(key: int, version: int) -> int:
-    """2 for a flexible request, else 1; KeyError for a key that is not in APIS."""
+    """Return 2 for a flexible request, else 1.
+
+    Errors: KeyError for an unknown key.
+    """
     return 2 if APIS[key].is_flexible(version) else 1
 
 
 def response_header_version(key: int, version: int) -> int:
-    """Return 1 for a flexible response, else 0; KeyError for a key that is not in APIS.
+    """Return 1 for a flexible response, else 0.
 
-    ApiVersions always uses response header 0, so that a client can read the response before it knows
-    what the broker understands (KIP-511).
+    ApiVersions always uses version 0, so that a client can read the response before it knows which versions
+    the broker supports (KIP-511).
+    Errors: KeyError for an unknown key.
     """
     return 1 if key != ApiKey.API_VERSIONS and APIS[key].is_flexible(version) else 0
 
@@ -314,5 +328,5 @@ def _message_type(key: int, suffix: str) -> type[ApiMessage]:
 
 
 def _module_name(name: str) -> str:
-    """`InitProducerId` -> `init_producer_id`."""
+    """Return the module name of an API, such as init_producer_id for InitProducerId."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()

@@ -1,4 +1,4 @@
-"""Records of `__remote_log_metadata`, and of snapshots of these records (KIP-405).
+"""Records of `__remote_log_metadata`, and of snapshots of remote log metadata (KIP-405).
 
 Source: RemoteLogSegmentMetadataRecord.json, RemoteLogSegmentMetadataUpdateRecord.json,
 RemotePartitionDeleteMetadataRecord.json and RemoteLogSegmentMetadataSnapshotRecord.json of Apache Kafka 4.3.
@@ -30,7 +30,7 @@ from tidelog.protocol.schema import (
 
 @message
 class TopicIdPartitionEntry(Struct):
-    """A partition of a topic with this id."""
+    """A partition with the id of its topic, which differs from that of a deleted topic of the same name."""
 
     name: Annotated[str, String("0+")] = ""
     id: Annotated[UUID, Uuid("0+")] = ZERO_UUID
@@ -39,7 +39,7 @@ class TopicIdPartitionEntry(Struct):
 
 @message
 class RemoteLogSegmentIdEntry(Struct):
-    """One attempt to copy a segment."""
+    """The id of a remote log segment; every attempt to copy a segment has a new one."""
 
     topic_id_partition: Annotated[TopicIdPartitionEntry, Nested(TopicIdPartitionEntry, "0+")] = (
         TopicIdPartitionEntry()
@@ -49,7 +49,7 @@ class RemoteLogSegmentIdEntry(Struct):
 
 @message
 class SegmentLeaderEpochEntry(Struct):
-    """Where a leader epoch begins in a segment."""
+    """A leader epoch and its start offset in a segment."""
 
     leader_epoch: Annotated[int, Int32("0+")] = 0
     offset: Annotated[int, Int64("0+")] = 0
@@ -57,7 +57,7 @@ class SegmentLeaderEpochEntry(Struct):
 
 @message
 class RemoteLogSegmentMetadataRecord(RemoteMetadataRecord):
-    """Record type 0, versions 0: the copy of a segment begins."""
+    """Record type 0, version 0: the copy of a segment begins."""
 
     record_type: ClassVar[int] = 0
     valid_versions: ClassVar[Versions] = versions("0")
@@ -82,7 +82,7 @@ class RemoteLogSegmentMetadataRecord(RemoteMetadataRecord):
 
 @message
 class RemoteLogSegmentMetadataUpdateRecord(RemoteMetadataRecord):
-    """Record type 1, versions 0: a later state of a segment."""
+    """Record type 1, version 0: the state of a segment changes."""
 
     record_type: ClassVar[int] = 1
     valid_versions: ClassVar[Versions] = versions("0")
@@ -99,7 +99,7 @@ class RemoteLogSegmentMetadataUpdateRecord(RemoteMetadataRecord):
 
 @message
 class RemotePartitionDeleteMetadataRecord(RemoteMetadataRecord):
-    """Record type 2, versions 0: a step in the deletion of a partition's remote data."""
+    """Record type 2, version 0: the state of the deletion of a partition changes."""
 
     record_type: ClassVar[int] = 2
     valid_versions: ClassVar[Versions] = versions("0")
@@ -115,7 +115,7 @@ class RemotePartitionDeleteMetadataRecord(RemoteMetadataRecord):
 
 @message
 class RemoteLogSegmentMetadataSnapshotRecord(RemoteMetadataRecord):
-    """Record type 3, versions 0: a segment in a snapshot of its partition."""
+    """Record type 3, version 0: a segment in a snapshot of its partition."""
 
     record_type: ClassVar[int] = 3
     valid_versions: ClassVar[Versions] = versions("0")

@@ -1,4 +1,4 @@
-"""Searches a response for an error code, at its top level and in its items."""
+"""The search of a response for an error code, at its top level and in its items."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _fields_of: Final[dict[type[Struct], tuple[tuple[str, ...], tuple[str, ...]]]] =
 
 
 def contains_error(response: Struct, code: ErrorCode) -> Steps[bool]:
-    """Return whether a field of `response` that holds an error code, at any depth, is `code`."""
+    """Return whether an error code in `response`, at any depth, is `code`; a step per struct."""
     yield None
     codes, others = _fields(type(response))
     if any(getattr(response, name) == code for name in codes):
@@ -27,7 +27,7 @@ def contains_error(response: Struct, code: ErrorCode) -> Steps[bool]:
 
 
 def _fields(owner: type[Struct]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of the fields that hold error codes, and the names of all other fields."""
+    """Return the names of the fields with error codes, and the names of all other fields."""
     found = _fields_of.get(owner)
     if found is None:
         names = [each.name for each in fields(owner)]  # type: ignore[arg-type]

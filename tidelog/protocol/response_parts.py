@@ -1,6 +1,6 @@
-"""The parts that responses to Produce and Fetch share, encoded once and cached.
+"""The encoders of the fields that Produce and Fetch responses have in common: topics and node endpoints.
 
-Both contain topic names, which are few, and may contain the endpoints of new leaders.
+Encoded topic names are cached, as the same few topics are in most responses.
 
 Source: KIP-482 (flexible versions), KIP-951 (new leaders in responses), KIP-516 (topic ids).
 """
@@ -16,7 +16,7 @@ from uuid import UUID
 from tidelog.protocol.primitives import write_unsigned_varint
 
 _NAMES_REMEMBERED: Final = 4096
-# Topic names are no longer than this (org.apache.kafka.common.internals.Topic).
+# The maximum length of a topic name (org.apache.kafka.common.internals.Topic).
 _NAME_CHARACTERS_MAX: Final = 249
 _STRING_BYTES_MAX: Final = 0x7FFF
 _INT16: Final = struct.Struct(">h")
@@ -24,7 +24,7 @@ _INT32: Final = struct.Struct(">i")
 
 
 class NodeEndpoint(NamedTuple):
-    """The address of a node that a response names as a leader."""
+    """The address of a node that is a leader according to the response."""
 
     node_id: int
     host: str
@@ -33,7 +33,10 @@ class NodeEndpoint(NamedTuple):
 
 
 def string_field(text: str | None) -> bytes:
-    """Return a string, or null, of versions that are not flexible; ValueError over 32767 bytes."""
+    """Return a nullable string field of a version that is not flexible.
+
+    Errors: ValueError for more than 32767 bytes.
+    """
     if text is None:
         return b"\xff\xff"
     data = _string_bytes(text)
@@ -41,7 +44,10 @@ def string_field(text: str | None) -> bytes:
 
 
 def compact_string_field(text: str | None) -> bytes:
-    """Return a string, or null, of flexible versions; ValueError over 32767 bytes."""
+    """Return a nullable string field of a flexible version.
+
+    Errors: ValueError for more than 32767 bytes.
+    """
     if text is None:
         return b"\0"
     data = _string_bytes(text)
@@ -56,18 +62,18 @@ def _string_bytes(text: str) -> bytes:
 
 
 def varint_field(value: int) -> bytes:
-    """Return an unsigned varint."""
+    """Return `value` as an unsigned varint."""
     out = bytearray()
     write_unsigned_varint(out, value)
     return bytes(out)
 
 
 def topic_field(topic: str | None, topic_id: UUID | None, *, flexible: bool, by_id: bool) -> bytes:
-    """Return how a response identifies a topic: by its id, or by its name."""
+    """Return the field that identifies a topic in a response: its id if `by_id`, else its name."""
     if by_id:
-        assert topic_id is not None, "this version names topics by id"
+        assert topic_id is not None, "the response version identifies topics by id"
         return topic_id.bytes
-    assert topic is not None, "this version names topics by name"
+    assert topic is not None, "the response version identifies topics by name"
     if len(topic) > _NAME_CHARACTERS_MAX:
         return compact_string_field(topic) if flexible else string_field(topic)
     return _topic_name_field(topic, flexible)
@@ -79,7 +85,7 @@ def _topic_name_field(topic: str, flexible: bool) -> bytes:
 
 
 def node_endpoints_tags(endpoints: Sequence[NodeEndpoint]) -> bytes:
-    """Return the tagged fields at the end of a response: the endpoints under tag 0, or none."""
+    """Return the tagged fields at the end of a response: `endpoints` as tag 0, unless they are empty."""
     if not endpoints:
         return b"\0"
     body = bytearray()

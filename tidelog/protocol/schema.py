@@ -1,14 +1,14 @@
-"""Declarations of messages: one annotation per field, in Kafka's version notation.
+"""Declarations of messages: one annotation per field, in Kafka's notation of versions.
 
-A message is a class with the decorator `@message`. It behaves as a frozen dataclass, whose fields
-are `Annotated[python_type, kind]`. The annotation defines the format of the field on the wire and in
-which versions it exists:
+A message is a class with the decorator `@message`, which makes it a frozen dataclass. Its fields are
+`Annotated[python_type, kind]`. The annotation defines the format of the field on the wire and the versions in
+which it exists:
 
     topic_id: Annotated[UUID, Uuid("10+", ignorable=True)] = ZERO_UUID
     name: Annotated[str | None, String("0+", nullable="10+")] = ""
 
-Every field has Kafka's default, which is also what decoding yields for a version that lacks
-the field. `tidelog.protocol.codec` compiles these declarations; nothing here reads or writes bytes.
+Every field has Kafka's default, which a decoder also sets for a version that lacks the field.
+`tidelog.protocol.codec` compiles the declarations to encoders and decoders.
 
 Source: Apache Kafka 4.3 message definitions (common/message), and their README.
 """
@@ -28,7 +28,10 @@ ZERO_UUID: Final = UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """An inclusive range of versions; `highest` None means open-ended, lowest > highest means none."""
+    """An inclusive range of versions.
+
+    If `highest` is None, the range has no end. If `lowest` is greater than `highest`, it is empty.
+    """
 
     lowest: int
     highest: int | None
@@ -39,7 +42,10 @@ class Versions:
 
 @cache
 def versions(text: str) -> Versions:
-    """Parse Kafka's notation: "3+", "0-7", "5" or "none"; ValueError for anything else."""
+    """Return the range for Kafka's notation: "3+", "0-7", "5" or "none".
+
+    Errors: ValueError for any other text.
+    """
     if text == "none":
         return Versions(0, -1)
     if text.endswith("+"):
@@ -49,11 +55,11 @@ def versions(text: str) -> Versions:
 
 
 class Kind:
-    """A field's wire type together with the versions in which it is present.
+    """The type of a field on the wire, and the versions in which it is present.
 
-    `present`, `nullable`, `tagged`, `flexible`: version ranges; `tag`: number of a tagged
-    field or None; `ignorable`: a value set for a version that lacks the field is dropped
-    silently instead of refused.
+    `present`, `nullable`, `tagged` and `flexible` are ranges of versions. `tag` is the number of a tagged
+    field, or None. If `ignorable`, encoding a version that lacks the field drops its value; otherwise a value
+    other than the default is an error.
     """
 
     __slots__ = ("flexible", "ignorable", "nullable", "present", "tag", "tagged")
@@ -125,31 +131,31 @@ class Float64(Kind):
 
 
 class Uuid(Kind):
-    """16 bytes, most significant first; all zero means "none"."""
+    """16 bytes, big endian; ZERO_UUID means that there is no id."""
 
     __slots__ = ()
 
 
 class String(Kind):
-    """UTF-8 text after an int16 length, or after an unsigned varint of length + 1 if flexible."""
+    """UTF-8 text after an int16 length, or in flexible versions after an unsigned varint of length + 1."""
 
     __slots__ = ()
 
 
 class Bytes(Kind):
-    """Opaque bytes after an int32 length, or after an unsigned varint of length + 1 if flexible."""
+    """Bytes after an int32 length, or in flexible versions after an unsigned varint of length + 1."""
 
     __slots__ = ()
 
 
 class Records(Bytes):
-    """Record batches, opaque to the message codec; decoded as a view of the input."""
+    """Record batches, which the message codec does not read; decoded as a view of the input."""
 
     __slots__ = ()
 
 
 class Nested(Kind):
-    """One struct in place."""
+    """A struct inside a struct."""
 
     __slots__ = ("struct",)
 
@@ -187,11 +193,11 @@ class Array(Kind):
 
 
 class Struct:
-    """Base of every declared struct; fields are the dataclass fields of the subclass.
+    """The base class of every declared struct, whose fields are those of a dataclass.
 
-    Equality, hash, text, pickling and immutability are implemented here, because a dataclass compiles
-    them for each class, which takes a third of a second for about 500 classes. The constructor of a class
-    is compiled for its first instance.
+    Equality, hash, text, pickling and immutability are implemented here, because `dataclass` would compile
+    them for each of some 500 classes, which takes a third of a second. The constructor of a class is compiled
+    when its first instance is created.
     """
 
     __slots__: ClassVar[tuple[str, ...]] = ()
@@ -216,7 +222,7 @@ class Struct:
         values = ", ".join([f"{name}={getattr(self, name)!r}" for name in self.__slots__])
         return f"{type(self).__qualname__}({values})"
 
-    if not TYPE_CHECKING:  # type checkers would take these for leave to set attributes that do not exist
+    if not TYPE_CHECKING:  # with these methods, type checkers would allow setting unknown attributes
 
         def __setattr__(self, name, value):
             raise FrozenInstanceError(f"cannot assign to field {name!r}")
@@ -237,17 +243,17 @@ S = TypeVar("S", bound=Struct)
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def message(cls: type[S]) -> type[S]:
-    """Declare a struct or message: a frozen dataclass with slots and keyword arguments.
+    """Make `cls` a frozen dataclass with slots and keyword arguments.
 
-    `fields`, `replace` and `asdict` of `dataclasses` work with it; `Struct` has the other methods of
-    a dataclass.
+    `fields`, `replace` and `asdict` of `dataclasses` support it. `Struct` implements the other methods of a
+    dataclass.
     """
     declare = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)
     return declare(cls)
 
 
 def _compile_constructor(cls: type[Struct]) -> Callable[..., None]:
-    """`__init__` of `cls`: a keyword for each field, with its default."""
+    """Return the `__init__` of `cls`: a keyword argument for each field, with its default."""
     source = SourceWriter(f"constructor of {cls.__name__}", {})
     declared = fields(cls)  # type: ignore[arg-type]
     for field in declared:
@@ -263,7 +269,7 @@ def _compile_constructor(cls: type[Struct]) -> Callable[..., None]:
 
 
 class Message(Struct):
-    """Base of top-level messages: the versions that exist and those that are flexible (KIP-482)."""
+    """The base class of messages, with the versions that exist and those that are flexible (KIP-482)."""
 
     __slots__ = ()
 
@@ -288,7 +294,7 @@ class MetadataRecord(Message):
 
 
 class RemoteMetadataRecord(Message):
-    """A record of the topic with remote log metadata."""
+    """A record of `__remote_log_metadata`."""
 
     __slots__ = ()
 

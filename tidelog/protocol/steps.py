@@ -1,15 +1,15 @@
-"""Work that can be done in slices, so that one large request does not delay all others.
+"""Work in steps, so that one large request does not delay the requests of other clients.
 
 Steps are a generator. It yields wherever it may be interrupted, and returns the result:
 
     yield None            other work may run now
-    yield a function      it takes a long time: call it in a thread; the yield returns its result
-    yield Heavy.BEGINS    the next steps use much memory, which only a few pieces of work may do at a time
-    yield Heavy.ENDS      this memory is released
+    yield a function      the function blocks for long: run it in a thread; the yield returns its result
+    yield Heavy.BEGINS    the following steps hold much memory; few generators may do this at a time
+    yield Heavy.ENDS      the memory is released
 
-`tidelog.broker.scheduling.slices` decides how many steps make a slice; `completed` runs them all at once.
-Between two steps any state may change: what was looked up before a yield must be looked up again, or be
-immutable. Steps that are not run to their end are closed: GeneratorExit is raised at the yield.
+`tidelog.broker.scheduling.slices` decides how many steps run in a slice; `completed` runs all steps at once.
+State may change between two steps: a value that was looked up before a yield must be immutable, or be looked
+up again. Steps that are dropped before their end are closed: GeneratorExit is raised at the yield.
 
 I/O: none.
 """
@@ -30,7 +30,7 @@ _SORTED_AT_ONCE: Final = 1000
 
 
 class Heavy(Enum):
-    """Marks the begin and the end of steps that use much memory."""
+    """Marks the beginning and the end of steps that hold much memory."""
 
     BEGINS = 0
     ENDS = 1
@@ -41,7 +41,7 @@ Steps: TypeAlias = Generator[Step, Any, T]
 
 
 def each(function: Callable[[ItemT], ResultT], items: Iterable[ItemT]) -> Steps[tuple[ResultT, ...]]:
-    """Return what `function` returns for each item; a step per item."""
+    """Return the results of `function` for all `items`; a step per item."""
     results = []
     for item in items:
         results.append(function(item))
@@ -52,7 +52,7 @@ def each(function: Callable[[ItemT], ResultT], items: Iterable[ItemT]) -> Steps[
 def each_in_steps(
     function: Callable[[ItemT], Steps[ResultT]], items: Iterable[ItemT]
 ) -> Steps[tuple[ResultT, ...]]:
-    """Return the results of the steps that `function` returns for each item."""
+    """Return the results for all `items` of `function`, which itself runs in steps."""
     results = []
     for item in items:
         results.append((yield from function(item)))
@@ -61,7 +61,7 @@ def each_in_steps(
 
 
 def distinct(items: Iterable[ItemT]) -> Steps[list[ItemT]]:
-    """Return `items`, each once; for messages, whose hashes take time."""
+    """Return `items` without duplicates, in order; for messages, whose hashes take long to compute."""
     found: dict[ItemT, None] = {}
     for item in items:
         found[item] = None
@@ -83,13 +83,13 @@ def in_order(items: Iterable[str]) -> Steps[Iterator[str]]:
 
 
 def in_thread(work: Callable[[], T]) -> Steps[T]:
-    """Return the result of `work`, which is called in a thread."""
+    """Return the result of `work`, which runs in a thread."""
     result: T = yield work
     return result
 
 
 def as_heavy_work(steps: Steps[T]) -> Steps[T]:
-    """Return the result of `steps`, which use much memory until they end."""
+    """Return the result of `steps`, which hold much memory until they end."""
     yield Heavy.BEGINS
     try:
         result = yield from steps
@@ -101,7 +101,7 @@ def as_heavy_work(steps: Steps[T]) -> Steps[T]:
 
 
 def completed(steps: Steps[T]) -> T:
-    """Return the result of `steps`, all of which are run now and in this thread."""
+    """Run all `steps` at once in this thread and return their result."""
     answer: Any = None
     error: Exception | None = None
     while True:

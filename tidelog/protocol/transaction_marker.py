@@ -1,4 +1,4 @@
-"""Reading the marker that ends a transaction in a partition: the one record of a control batch.
+"""The marker that ends a transaction in a partition: the only record of a control batch.
 
 | part | bytes | field |
 |---|---|---|
@@ -7,7 +7,7 @@
 | value | 2 | version, int16 |
 | value | 4 | coordinator epoch, int32 |
 
-Newer versions only add bytes after these. Source: KIP-98, EndTransactionMarker of Apache Kafka 4.3.
+Newer versions only add bytes at the end. Source: KIP-98, EndTransactionMarker of Apache Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
 _ABORT: Final = 0
 _COMMIT: Final = 1
-# A marker needs about ten bytes; the bound protects against a compressed batch of another kind.
+# A marker takes about ten bytes; the bound protects against a compressed batch with other content.
 _MARKER_BYTES_MAX: Final = 4096
 
 
 class EndTransactionMarker(NamedTuple):
-    """How a coordinator ended a transaction; `timestamp` is the record's, in ms."""
+    """How a coordinator ended a transaction; `timestamp` is that of the record, in ms."""
 
     is_abort: bool
     coordinator_epoch: int
@@ -40,7 +40,7 @@ def read_end_transaction_marker(
 ) -> EndTransactionMarker | None:
     """Return the marker in the control batch at `position`; None if compaction has emptied the batch.
 
-    Errors: DecodeError for a record that is not an end marker.
+    Errors: DecodeError for a record that is not a transaction marker.
     """
     records = read_records(buffer, position, header, max_decompressed_bytes=_MARKER_BYTES_MAX)
     if not records:
@@ -50,9 +50,12 @@ def read_end_transaction_marker(
     if len(key) < _KEY.size or len(value) < _VALUE.size:
         raise DecodeError(
             f"control record at offset {record.offset} has a key of {len(key)} and a value of "
-            f"{len(value)} bytes, a transaction marker needs {_KEY.size} and {_VALUE.size}"
+            f"{len(value)} bytes; a transaction marker has at least {_KEY.size} and {_VALUE.size}"
         )
     kind = _KEY.unpack_from(key)[1]
     if kind not in (_ABORT, _COMMIT):
-        raise DecodeError(f"control record at offset {record.offset} has type {kind}, not abort or commit")
+        raise DecodeError(
+            f"control record at offset {record.offset} has type {kind}; "
+            f"a transaction marker has {_ABORT} (abort) or {_COMMIT} (commit)"
+        )
     return EndTransactionMarker(kind == _ABORT, _VALUE.unpack_from(value)[1], record.timestamp)

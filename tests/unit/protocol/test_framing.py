@@ -101,7 +101,7 @@ def test_a_client_id_that_is_not_utf_8_is_let_through_with_replacements() -> Non
 @pytest.mark.parametrize("key", [-1, 4, 7, 93, 32767])
 def test_an_unknown_api_is_refused_and_named(key: int) -> None:
     header = struct.pack(">hhih", key, 0, 5, -1)
-    with pytest.raises(DecodeError, match=f"api key {key}"):
+    with pytest.raises(DecodeError, match=f"API key {key} "):
         read_request_header(memoryview(header))
 
 

@@ -1,4 +1,4 @@
-"""Classic groups in `__consumer_offsets`.
+"""The records of classic groups in `__consumer_offsets`.
 
 Source: GroupMetadataKey.json and GroupMetadataValue.json of Apache Kafka 4.3.
 """
@@ -23,7 +23,7 @@ from tidelog.protocol.schema import (
 
 @message
 class GroupMetadataKey(Message):
-    """`GroupMetadataKey` (record type 2), versions 0."""
+    """`GroupMetadataKey` (record type 2), version 0."""
 
     valid_versions: ClassVar[Versions] = versions("0")
     flexible_versions: ClassVar[Versions] = versions("none")

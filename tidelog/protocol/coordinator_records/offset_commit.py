@@ -1,4 +1,4 @@
-"""Committed offsets in `__consumer_offsets`.
+"""The records of committed offsets in `__consumer_offsets`.
 
 Source: OffsetCommitKey.json and OffsetCommitValue.json of Apache Kafka 4.3.
 """
@@ -23,7 +23,7 @@ from tidelog.protocol.schema import (
 
 @message
 class LegacyOffsetCommitKey(Message):
-    """`LegacyOffsetCommitKey` (record type 0), versions 0."""
+    """`LegacyOffsetCommitKey` (record type 0), version 0."""
 
     valid_versions: ClassVar[Versions] = versions("0")
     flexible_versions: ClassVar[Versions] = versions("none")
@@ -35,7 +35,7 @@ class LegacyOffsetCommitKey(Message):
 
 @message
 class OffsetCommitKey(Message):
-    """`OffsetCommitKey` (record type 1), versions 0."""
+    """`OffsetCommitKey` (record type 1), version 0."""
 
     valid_versions: ClassVar[Versions] = versions("0")
     flexible_versions: ClassVar[Versions] = versions("none")

@@ -1,4 +1,4 @@
-"""Transaction states in `__transaction_state`.
+"""The records of transactions in `__transaction_state`.
 
 Source: TransactionLogKey.json and TransactionLogValue.json of Apache Kafka 4.3.
 """
@@ -24,7 +24,7 @@ from tidelog.protocol.schema import (
 
 @message
 class TransactionLogKey(Message):
-    """`TransactionLogKey` (record type 0), versions 0."""
+    """`TransactionLogKey` (record type 0), version 0."""
 
     valid_versions: ClassVar[Versions] = versions("0")
     flexible_versions: ClassVar[Versions] = versions("none")

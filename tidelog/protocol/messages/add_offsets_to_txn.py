@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (api key 25): its request and response.
+"""The request and the response of the AddOffsetsToTxn API (key 25).
 
 Source: AddOffsetsToTxnRequest.json and AddOffsetsToTxnResponse.json, Apache Kafka 4.3.
 """

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn (api key 24): its request and response.
+"""The request and the response of the AddPartitionsToTxn API (key 24).
 
 Source: AddPartitionsToTxnRequest.json and AddPartitionsToTxnResponse.json, Apache Kafka 4.3.
 """

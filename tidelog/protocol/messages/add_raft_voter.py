@@ -1,4 +1,4 @@
-"""AddRaftVoter (api key 80): its request and response.
+"""The request and the response of the AddRaftVoter API (key 80).
 
 Source: AddRaftVoterRequest.json and AddRaftVoterResponse.json, Apache Kafka 4.3.
 """

@@ -1,4 +1,4 @@
-"""AllocateProducerIds (api key 67): its request and response.
+"""The request and the response of the AllocateProducerIds API (key 67).
 
 Source: AllocateProducerIdsRequest.json and AllocateProducerIdsResponse.json, Apache Kafka 4.3.
 """
@@ -12,7 +12,7 @@ from tidelog.protocol.schema import ApiMessage, Int16, Int32, Int64, Versions, m
 
 @message
 class AllocateProducerIdsRequest(ApiMessage):
-    """The request of the `AllocateProducerIds` API (key 67), versions 0."""
+    """The request of the `AllocateProducerIds` API (key 67), version 0."""
 
     api_key: ClassVar[int] = 67
     valid_versions: ClassVar[Versions] = versions("0")
@@ -24,7 +24,7 @@ class AllocateProducerIdsRequest(ApiMessage):
 
 @message
 class AllocateProducerIdsResponse(ApiMessage):
-    """The response of the `AllocateProducerIds` API (key 67), versions 0."""
+    """The response of the `AllocateProducerIds` API (key 67), version 0."""
 
     api_key: ClassVar[int] = 67
     valid_versions: ClassVar[Versions] = versions("0")

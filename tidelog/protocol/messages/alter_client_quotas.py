@@ -1,4 +1,4 @@
-"""AlterClientQuotas (api key 49): its request and response.
+"""The request and the response of the AlterClientQuotas API (key 49).
 
 Source: AlterClientQuotasRequest.json and AlterClientQuotasResponse.json, Apache Kafka 4.3.
 """

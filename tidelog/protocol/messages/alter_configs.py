@@ -1,4 +1,4 @@
-"""AlterConfigs (api key 33): its request and response.
+"""The request and the response of the AlterConfigs API (key 33).
 
 Source: AlterConfigsRequest.json and AlterConfigsResponse.json, Apache Kafka 4.3.
 """

@@ -1,4 +1,4 @@
-"""AlterPartition (api key 56): its request and response.
+"""The request and the response of the AlterPartition API (key 56).
 
 Source: AlterPartitionRequest.json and AlterPartitionResponse.json, Apache Kafka 4.3.
 """

@@ -1,7 +1,6 @@
-"""AlterPartitionReassignments (api key 45): its request and response.
+"""The request and the response of the AlterPartitionReassignments API (key 45).
 
-Source: AlterPartitionReassignmentsRequest.json,
-AlterPartitionReassignmentsResponse.json, Apache Kafka 4.3.
+Source: AlterPartitionReassignmentsRequest.json and AlterPartitionReassignmentsResponse.json, Apache Kafka 4.3.
 """
 
 from __future__ import annotations

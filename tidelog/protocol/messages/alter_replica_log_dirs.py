@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs (api key 34): its request and response.
+"""The request and the response of the AlterReplicaLogDirs API (key 34).
 
 Source: AlterReplicaLogDirsRequest.json and AlterReplicaLogDirsResponse.json, Apache Kafka 4.3.
 """

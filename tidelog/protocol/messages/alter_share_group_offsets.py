@@ -1,7 +1,6 @@
-"""AlterShareGroupOffsets (api key 91): its request and response.
+"""The request and the response of the AlterShareGroupOffsets API (key 91).
 
-Source: AlterShareGroupOffsetsRequest.json,
-AlterShareGroupOffsetsResponse.json, Apache Kafka 4.3.
+Source: AlterShareGroupOffsetsRequest.json and AlterShareGroupOffsetsResponse.json, Apache Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class AlterShareGroupOffsetsRequestTopic(Struct):
 
 @message
 class AlterShareGroupOffsetsRequest(ApiMessage):
-    """The request of the `AlterShareGroupOffsets` API (key 91), versions 0."""
+    """The request of the `AlterShareGroupOffsets` API (key 91), version 0."""
 
     api_key: ClassVar[int] = 91
     valid_versions: ClassVar[Versions] = versions("0")
@@ -81,7 +80,7 @@ class AlterShareGroupOffsetsResponseTopic(Struct):
 
 @message
 class AlterShareGroupOffsetsResponse(ApiMessage):
-    """The response of the `AlterShareGroupOffsets` API (key 91), versions 0."""
+    """The response of the `AlterShareGroupOffsets` API (key 91), version 0."""
 
     api_key: ClassVar[int] = 91
     valid_versions: ClassVar[Versions] = versions("0")

@@ -1,7 +1,6 @@
-"""AlterUserScramCredentials (api key 51): its request and response.
+"""The request and the response of the AlterUserScramCredentials API (key 51).
 
-Source: AlterUserScramCredentialsRequest.json,
-AlterUserScramCredentialsResponse.json, Apache Kafka 4.3.
+Source: AlterUserScramCredentialsRequest.json and AlterUserScramCredentialsResponse.json, Apache Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class ScramCredentialUpsertion(Struct):
 
 @message
 class AlterUserScramCredentialsRequest(ApiMessage):
-    """The request of the `AlterUserScramCredentials` API (key 51), versions 0."""
+    """The request of the `AlterUserScramCredentials` API (key 51), version 0."""
 
     api_key: ClassVar[int] = 51
     valid_versions: ClassVar[Versions] = versions("0")
@@ -65,7 +64,7 @@ class AlterUserScramCredentialsResult(Struct):
 
 @message
 class AlterUserScramCredentialsResponse(ApiMessage):
-    """The response of the `AlterUserScramCredentials` API (key 51), versions 0."""
+    """The response of the `AlterUserScramCredentials` API (key 51), version 0."""
 
     api_key: ClassVar[int] = 51
     valid_versions: ClassVar[Versions] = versions("0")

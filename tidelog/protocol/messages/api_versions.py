@@ -1,4 +1,4 @@
-"""ApiVersions (api key 18): its request and response.
+"""The request and the response of the ApiVersions API (key 18).
 
 Source: ApiVersionsRequest.json and ApiVersionsResponse.json, Apache Kafka 4.3.
 """

@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs (api key 73): its request and response.
+"""The request and the response of the AssignReplicasToDirs API (key 73).
 
 Source: AssignReplicasToDirsRequest.json and AssignReplicasToDirsResponse.json, Apache Kafka 4.3.
 """
@@ -48,7 +48,7 @@ class RequestDirectoryData(Struct):
 
 @message
 class AssignReplicasToDirsRequest(ApiMessage):
-    """The request of the `AssignReplicasToDirs` API (key 73), versions 0."""
+    """The request of the `AssignReplicasToDirs` API (key 73), version 0."""
 
     api_key: ClassVar[int] = 73
     valid_versions: ClassVar[Versions] = versions("0")
@@ -85,7 +85,7 @@ class ResponseDirectoryData(Struct):
 
 @message
 class AssignReplicasToDirsResponse(ApiMessage):
-    """The response of the `AssignReplicasToDirs` API (key 73), versions 0."""
+    """The response of the `AssignReplicasToDirs` API (key 73), version 0."""
 
     api_key: ClassVar[int] = 73
     valid_versions: ClassVar[Versions] = versions("0")

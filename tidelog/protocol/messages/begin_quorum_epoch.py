@@ -1,4 +1,4 @@
-"""BeginQuorumEpoch (api key 53): its request and response.
+"""The request and the response of the BeginQuorumEpoch API (key 53).
 
 Source: BeginQuorumEpochRequest.json and BeginQuorumEpochResponse.json, Apache Kafka 4.3.
 """

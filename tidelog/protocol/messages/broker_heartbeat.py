@@ -1,4 +1,4 @@
-"""BrokerHeartbeat (api key 63): its request and response.
+"""The request and the response of the BrokerHeartbeat API (key 63).
 
 Source: BrokerHeartbeatRequest.json and BrokerHeartbeatResponse.json, Apache Kafka 4.3.
 """

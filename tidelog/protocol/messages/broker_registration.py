@@ -1,4 +1,4 @@
-"""BrokerRegistration (api key 62): its request and response.
+"""The request and the response of the BrokerRegistration API (key 62).
 
 Source: BrokerRegistrationRequest.json and BrokerRegistrationResponse.json, Apache Kafka 4.3.
 """

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (api key 69): its request and response.
+"""The request and the response of the ConsumerGroupDescribe API (key 69).
 
 Source: ConsumerGroupDescribeRequest.json and ConsumerGroupDescribeResponse.json, Apache Kafka 4.3.
 """

@@ -1,7 +1,6 @@
-"""ConsumerGroupHeartbeat (api key 68): its request and response.
+"""The request and the response of the ConsumerGroupHeartbeat API (key 68).
 
-Source: ConsumerGroupHeartbeatRequest.json,
-ConsumerGroupHeartbeatResponse.json, Apache Kafka 4.3.
+Source: ConsumerGroupHeartbeatRequest.json and ConsumerGroupHeartbeatResponse.json, Apache Kafka 4.3.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""ControllerRegistration (api key 70): its request and response.
+"""The request and the response of the ControllerRegistration API (key 70).
 
-Source: ControllerRegistrationRequest.json,
-ControllerRegistrationResponse.json, Apache Kafka 4.3.
+Source: ControllerRegistrationRequest.json and ControllerRegistrationResponse.json, Apache Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Feature(Struct):
 
 @message
 class ControllerRegistrationRequest(ApiMessage):
-    """The request of the `ControllerRegistration` API (key 70), versions 0."""
+    """The request of the `ControllerRegistration` API (key 70), version 0."""
 
     api_key: ClassVar[int] = 70
     valid_versions: ClassVar[Versions] = versions("0")
@@ -62,7 +61,7 @@ class ControllerRegistrationRequest(ApiMessage):
 
 @message
 class ControllerRegistrationResponse(ApiMessage):
-    """The response of the `ControllerRegistration` API (key 70), versions 0."""
+    """The response of the `ControllerRegistration` API (key 70), version 0."""
 
     api_key: ClassVar[int] = 70
     valid_versions: ClassVar[Versions] = versions("0")

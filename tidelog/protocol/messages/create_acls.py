@@ -1,4 +1,4 @@
-"""CreateAcls (api key 30): its request and response.
+"""The request and the response of the CreateAcls API (key 30).
 
 Source: CreateAclsRequest.json and CreateAclsResponse.json, Apache Kafka 4.3.
 """

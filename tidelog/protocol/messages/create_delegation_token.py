@@ -1,4 +1,4 @@
-"""CreateDelegationToken (api key 38): its request and response.
+"""The request and the response of the CreateDelegationToken API (key 38).
 
 Source: CreateDelegationTokenRequest.json and CreateDelegationTokenResponse.json, Apache Kafka 4.3.
 """

@@ -1,4 +1,4 @@
-"""CreatePartitions (api key 37): its request and response.
+"""The request and the response of the CreatePartitions API (key 37).
 
 Source: CreatePartitionsRequest.json and CreatePartitionsResponse.json, Apache Kafka 4.3.
 """

@@ -1,4 +1,4 @@
-"""CreateTopics (api key 19): its request and response.
+"""The request and the response of the CreateTopics API (key 19).
 
 Source: CreateTopicsRequest.json and CreateTopicsResponse.json, Apache Kafka 4.3.
 """

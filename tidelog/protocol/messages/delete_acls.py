@@ -1,4 +1,4 @@
-"""DeleteAcls (api key 31): its request and response.
+"""The request and the response of the DeleteAcls API (key 31).
 
 Source: DeleteAclsRequest.json and DeleteAclsResponse.json, Apache Kafka 4.3.
 """

@@ -1,4 +1,4 @@
-"""DeleteGroups (api key 42): its request and response.
+"""The request and the response of the DeleteGroups API (key 42).
 
 Source: DeleteGroupsRequest.json and DeleteGroupsResponse.json, Apache Kafka 4.3.
 """

@@ -1,4 +1,4 @@
-"""DeleteRecords (api key 21): its request and response.
+"""The request and the response of the DeleteRecords API (key 21).
 
 Source: DeleteRecordsRequest.json and DeleteRecordsResponse.json, Apache Kafka 4.3.
 """

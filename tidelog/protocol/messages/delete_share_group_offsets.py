@@ -1,7 +1,6 @@
-"""DeleteShareGroupOffsets (api key 92): its request and response.
+"""The request and the response of the DeleteShareGroupOffsets API (key 92).
 
-Source: DeleteShareGroupOffsetsRequest.json,
-DeleteShareGroupOffsetsResponse.json, Apache Kafka 4.3.
+Source: DeleteShareGroupOffsetsRequest.json and DeleteShareGroupOffsetsResponse.json, Apache Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class DeleteShareGroupOffsetsRequestTopic(Struct):
 
 @message
 class DeleteShareGroupOffsetsRequest(ApiMessage):
-    """The request of the `DeleteShareGroupOffsets` API (key 92), versions 0."""
+    """The request of the `DeleteShareGroupOffsets` API (key 92), version 0."""
 
     api_key: ClassVar[int] = 92
     valid_versions: ClassVar[Versions] = versions("0")
@@ -57,7 +56,7 @@ class DeleteShareGroupOffsetsResponseTopic(Struct):
 
 @message
 class DeleteShareGroupOffsetsResponse(ApiMessage):
-    """The response of the `DeleteShareGroupOffsets` API (key 92), versions 0."""
+    """The response of the `DeleteShareGroupOffsets` API (key 92), version 0."""
 
     api_key: ClassVar[int] = 92
     valid_versions: ClassVar[Versions] = versions("0")

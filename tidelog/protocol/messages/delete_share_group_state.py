@@ -1,4 +1,4 @@
-"""DeleteShareGroupState (api key 86): its request and response.
+"""The request and the response of the DeleteShareGroupState API (key 86).
 
 Source: DeleteShareGroupStateRequest.json and DeleteShareGroupStateResponse.json, Apache Kafka 4.3.
 """
@@ -40,7 +40,7 @@ class DeleteStateData(Struct):
 
 @message
 class DeleteShareGroupStateRequest(ApiMessage):
-    """The request of the `DeleteShareGroupState` API (key 86), versions 0."""
+    """The request of the `DeleteShareGroupState` API (key 86), version 0."""
 
     api_key: ClassVar[int] = 86
     valid_versions: ClassVar[Versions] = versions("0")
@@ -69,7 +69,7 @@ class DeleteStateResult(Struct):
 
 @message
 class DeleteShareGroupStateResponse(ApiMessage):
-    """The response of the `DeleteShareGroupState` API (key 86), versions 0."""
+    """The response of the `DeleteShareGroupState` API (key 86), version 0."""
 
     api_key: ClassVar[int] = 86
     valid_versions: ClassVar[Versions] = versions("0")

@@ -1,4 +1,4 @@
-"""DeleteTopics (api key 20): its request and response.
+"""The request and the response of the DeleteTopics API (key 20).
 
 Source: DeleteTopicsRequest.json and DeleteTopicsResponse.json, Apache Kafka 4.3.
 """

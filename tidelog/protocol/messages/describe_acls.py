@@ -1,4 +1,4 @@
-"""DescribeAcls (api key 29): its request and response.
+"""The request and the response of the DescribeAcls API (key 29).
 
 Source: DescribeAclsRequest.json and DescribeAclsResponse.json, Apache Kafka 4.3.
 """

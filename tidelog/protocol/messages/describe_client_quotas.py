@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (api key 48): its request and response.
+"""The request and the response of the DescribeClientQuotas API (key 48).
 
 Source: DescribeClientQuotasRequest.json and DescribeClientQuotasResponse.json, Apache Kafka 4.3.
 """

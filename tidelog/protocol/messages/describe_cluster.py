@@ -1,4 +1,4 @@
-"""DescribeCluster (api key 60): its request and response.
+"""The request and the response of the DescribeCluster API (key 60).
 
 Source: DescribeClusterRequest.json and DescribeClusterResponse.json, Apache Kafka 4.3.
 """

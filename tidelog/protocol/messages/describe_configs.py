@@ -1,4 +1,4 @@
-"""DescribeConfigs (api key 32): its request and response.
+"""The request and the response of the DescribeConfigs API (key 32).
 
 Source: DescribeConfigsRequest.json and DescribeConfigsResponse.json, Apache Kafka 4.3.
 """

@@ -1,7 +1,6 @@
-"""DescribeDelegationToken (api key 41): its request and response.
+"""The request and the response of the DescribeDelegationToken API (key 41).
 
-Source: DescribeDelegationTokenRequest.json,
-DescribeDelegationTokenResponse.json, Apache Kafka 4.3.
+Source: DescribeDelegationTokenRequest.json and DescribeDelegationTokenResponse.json, Apache Kafka 4.3.
 """
 
 from __future__ import annotations

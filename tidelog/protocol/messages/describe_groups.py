@@ -1,4 +1,4 @@
-"""DescribeGroups (api key 15): its request and response.
+"""The request and the response of the DescribeGroups API (key 15).
 
 Source: DescribeGroupsRequest.json and DescribeGroupsResponse.json, Apache Kafka 4.3.
 """

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (api key 35): its request and response.
+"""The request and the response of the DescribeLogDirs API (key 35).
 
 Source: DescribeLogDirsRequest.json and DescribeLogDirsResponse.json, Apache Kafka 4.3.
 """

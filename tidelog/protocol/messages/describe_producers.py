@@ -1,4 +1,4 @@
-"""DescribeProducers (api key 61): its request and response.
+"""The request and the response of the DescribeProducers API (key 61).
 
 Source: DescribeProducersRequest.json and DescribeProducersResponse.json, Apache Kafka 4.3.
 """
@@ -31,7 +31,7 @@ class TopicRequest(Struct):
 
 @message
 class DescribeProducersRequest(ApiMessage):
-    """The request of the `DescribeProducers` API (key 61), versions 0."""
+    """The request of the `DescribeProducers` API (key 61), version 0."""
 
     api_key: ClassVar[int] = 61
     valid_versions: ClassVar[Versions] = versions("0")
@@ -72,7 +72,7 @@ class TopicResponse(Struct):
 
 @message
 class DescribeProducersResponse(ApiMessage):
-    """The response of the `DescribeProducers` API (key 61), versions 0."""
+    """The response of the `DescribeProducers` API (key 61), version 0."""
 
     api_key: ClassVar[int] = 61
     valid_versions: ClassVar[Versions] = versions("0")

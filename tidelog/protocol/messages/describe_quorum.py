@@ -1,4 +1,4 @@
-"""DescribeQuorum (api key 55): its request and response.
+"""The request and the response of the DescribeQuorum API (key 55).
 
 Source: DescribeQuorumRequest.json and DescribeQuorumResponse.json, Apache Kafka 4.3.
 """

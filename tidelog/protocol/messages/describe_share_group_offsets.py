@@ -1,7 +1,6 @@
-"""DescribeShareGroupOffsets (api key 90): its request and response.
+"""The request and the response of the DescribeShareGroupOffsets API (key 90).
 
-Source: DescribeShareGroupOffsetsRequest.json,
-DescribeShareGroupOffsetsResponse.json, Apache Kafka 4.3.
+Source: DescribeShareGroupOffsetsRequest.json and DescribeShareGroupOffsetsResponse.json, Apache Kafka 4.3.
 """
 
 from __future__ import annotations

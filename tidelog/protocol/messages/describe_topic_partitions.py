@@ -1,7 +1,6 @@
-"""DescribeTopicPartitions (api key 75): its request and response.
+"""The request and the response of the DescribeTopicPartitions API (key 75).
 
-Source: DescribeTopicPartitionsRequest.json,
-DescribeTopicPartitionsResponse.json, Apache Kafka 4.3.
+Source: DescribeTopicPartitionsRequest.json and DescribeTopicPartitionsResponse.json, Apache Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class RequestCursor(Struct):
 
 @message
 class DescribeTopicPartitionsRequest(ApiMessage):
-    """The request of the `DescribeTopicPartitions` API (key 75), versions 0."""
+    """The request of the `DescribeTopicPartitions` API (key 75), version 0."""
 
     api_key: ClassVar[int] = 75
     valid_versions: ClassVar[Versions] = versions("0")
@@ -94,7 +93,7 @@ class ResponseCursor(Struct):
 
 @message
 class DescribeTopicPartitionsResponse(ApiMessage):
-    """The response of the `DescribeTopicPartitions` API (key 75), versions 0."""
+    """The response of the `DescribeTopicPartitions` API (key 75), version 0."""
 
     api_key: ClassVar[int] = 75
     valid_versions: ClassVar[Versions] = versions("0")

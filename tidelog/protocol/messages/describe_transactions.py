@@ -1,4 +1,4 @@
-"""DescribeTransactions (api key 65): its request and response.
+"""The request and the response of the DescribeTransactions API (key 65).
 
 Source: DescribeTransactionsRequest.json and DescribeTransactionsResponse.json, Apache Kafka 4.3.
 """
@@ -23,7 +23,7 @@ from tidelog.protocol.schema import (
 
 @message
 class DescribeTransactionsRequest(ApiMessage):
-    """The request of the `DescribeTransactions` API (key 65), versions 0."""
+    """The request of the `DescribeTransactions` API (key 65), version 0."""
 
     api_key: ClassVar[int] = 65
     valid_versions: ClassVar[Versions] = versions("0")
@@ -56,7 +56,7 @@ class TransactionState(Struct):
 
 @message
 class DescribeTransactionsResponse(ApiMessage):
-    """The response of the `DescribeTransactions` API (key 65), versions 0."""
+    """The response of the `DescribeTransactions` API (key 65), version 0."""
 
     api_key: ClassVar[int] = 65
     valid_versions: ClassVar[Versions] = versions("0")

@@ -1,7 +1,6 @@
-"""DescribeUserScramCredentials (api key 50): its request and response.
+"""The request and the response of the DescribeUserScramCredentials API (key 50).
 
-Source: DescribeUserScramCredentialsRequest.json,
-DescribeUserScramCredentialsResponse.json, Apache Kafka 4.3.
+Source: DescribeUserScramCredentialsRequest.json and DescribeUserScramCredentialsResponse.json, Apache Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class UserName(Struct):
 
 @message
 class DescribeUserScramCredentialsRequest(ApiMessage):
-    """The request of the `DescribeUserScramCredentials` API (key 50), versions 0."""
+    """The request of the `DescribeUserScramCredentials` API (key 50), version 0."""
 
     api_key: ClassVar[int] = 50
     valid_versions: ClassVar[Versions] = versions("0")
@@ -60,7 +59,7 @@ class DescribeUserScramCredentialsResult(Struct):
 
 @message
 class DescribeUserScramCredentialsResponse(ApiMessage):
-    """The response of the `DescribeUserScramCredentials` API (key 50), versions 0."""
+    """The response of the `DescribeUserScramCredentials` API (key 50), version 0."""
 
     api_key: ClassVar[int] = 50
     valid_versions: ClassVar[Versions] = versions("0")

@@ -1,4 +1,4 @@
-"""ElectLeaders (api key 43): its request and response.
+"""The request and the response of the ElectLeaders API (key 43).
 
 Source: ElectLeadersRequest.json and ElectLeadersResponse.json, Apache Kafka 4.3.
 """

@@ -1,4 +1,4 @@
-"""EndQuorumEpoch (api key 54): its request and response.
+"""The request and the response of the EndQuorumEpoch API (key 54).
 
 Source: EndQuorumEpochRequest.json and EndQuorumEpochResponse.json, Apache Kafka 4.3.
 """

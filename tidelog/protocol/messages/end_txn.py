@@ -1,4 +1,4 @@
-"""EndTxn (api key 26): its request and response.
+"""The request and the response of the EndTxn API (key 26).
 
 Source: EndTxnRequest.json and EndTxnResponse.json, Apache Kafka 4.3.
 """

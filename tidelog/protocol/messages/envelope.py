@@ -1,4 +1,4 @@
-"""Envelope (api key 58): its request and response.
+"""The request and the response of the Envelope API (key 58).
 
 Source: EnvelopeRequest.json and EnvelopeResponse.json, Apache Kafka 4.3.
 """
@@ -12,7 +12,7 @@ from tidelog.protocol.schema import ApiMessage, Bytes, Int16, Versions, message,
 
 @message
 class EnvelopeRequest(ApiMessage):
-    """The request of the `Envelope` API (key 58), versions 0."""
+    """The request of the `Envelope` API (key 58), version 0."""
 
     api_key: ClassVar[int] = 58
     valid_versions: ClassVar[Versions] = versions("0")
@@ -25,7 +25,7 @@ class EnvelopeRequest(ApiMessage):
 
 @message
 class EnvelopeResponse(ApiMessage):
-    """The response of the `Envelope` API (key 58), versions 0."""
+    """The response of the `Envelope` API (key 58), version 0."""
 
     api_key: ClassVar[int] = 58
     valid_versions: ClassVar[Versions] = versions("0")

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken (api key 40): its request and response.
+"""The request and the response of the ExpireDelegationToken API (key 40).
 
 Source: ExpireDelegationTokenRequest.json and ExpireDelegationTokenResponse.json, Apache Kafka 4.3.
 """

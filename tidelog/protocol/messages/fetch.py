@@ -1,4 +1,4 @@
-"""Fetch (api key 1): its request and response.
+"""The request and the response of the Fetch API (key 1).
 
 Source: FetchRequest.json and FetchResponse.json, Apache Kafka 4.3.
 """

@@ -1,4 +1,4 @@
-"""FetchSnapshot (api key 59): its request and response.
+"""The request and the response of the FetchSnapshot API (key 59).
 
 Source: FetchSnapshotRequest.json and FetchSnapshotResponse.json, Apache Kafka 4.3.
 """

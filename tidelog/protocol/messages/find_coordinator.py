@@ -1,4 +1,4 @@
-"""FindCoordinator (api key 10): its request and response.
+"""The request and the response of the FindCoordinator API (key 10).
 
 Source: FindCoordinatorRequest.json and FindCoordinatorResponse.json, Apache Kafka 4.3.
 """

@@ -1,7 +1,6 @@
-"""GetTelemetrySubscriptions (api key 71): its request and response.
+"""The request and the response of the GetTelemetrySubscriptions API (key 71).
 
-Source: GetTelemetrySubscriptionsRequest.json,
-GetTelemetrySubscriptionsResponse.json, Apache Kafka 4.3.
+Source: GetTelemetrySubscriptionsRequest.json and GetTelemetrySubscriptionsResponse.json, Apache Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from tidelog.protocol.schema import (
 
 @message
 class GetTelemetrySubscriptionsRequest(ApiMessage):
-    """The request of the `GetTelemetrySubscriptions` API (key 71), versions 0."""
+    """The request of the `GetTelemetrySubscriptions` API (key 71), version 0."""
 
     api_key: ClassVar[int] = 71
     valid_versions: ClassVar[Versions] = versions("0")
@@ -38,7 +37,7 @@ class GetTelemetrySubscriptionsRequest(ApiMessage):
 
 @message
 class GetTelemetrySubscriptionsResponse(ApiMessage):
-    """The response of the `GetTelemetrySubscriptions` API (key 71), versions 0."""
+    """The response of the `GetTelemetrySubscriptions` API (key 71), version 0."""
 
     api_key: ClassVar[int] = 71
     valid_versions: ClassVar[Versions] = versions("0")

@@ -1,4 +1,4 @@
-"""Heartbeat (api key 12): its request and response.
+"""The request and the response of the Heartbeat API (key 12).
 
 Source: HeartbeatRequest.json and HeartbeatResponse.json, Apache Kafka 4.3.
 """

@@ -1,7 +1,6 @@
-"""IncrementalAlterConfigs (api key 44): its request and response.
+"""The request and the response of the IncrementalAlterConfigs API (key 44).
 
-Source: IncrementalAlterConfigsRequest.json,
-IncrementalAlterConfigsResponse.json, Apache Kafka 4.3.
+Source: IncrementalAlterConfigsRequest.json and IncrementalAlterConfigsResponse.json, Apache Kafka 4.3.
 """
 
 from __future__ import annotations

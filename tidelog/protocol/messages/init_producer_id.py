@@ -1,4 +1,4 @@
-"""InitProducerId (api key 22): its request and response.
+"""The request and the response of the InitProducerId API (key 22).
 
 Source: InitProducerIdRequest.json and InitProducerIdResponse.json, Apache Kafka 4.3.
 """

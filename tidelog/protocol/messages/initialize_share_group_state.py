@@ -1,7 +1,6 @@
-"""InitializeShareGroupState (api key 83): its request and response.
+"""The request and the response of the InitializeShareGroupState API (key 83).
 
-Source: InitializeShareGroupStateRequest.json,
-InitializeShareGroupStateResponse.json, Apache Kafka 4.3.
+Source: InitializeShareGroupStateRequest.json and InitializeShareGroupStateResponse.json, Apache Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class InitializeStateData(Struct):
 
 @message
 class InitializeShareGroupStateRequest(ApiMessage):
-    """The request of the `InitializeShareGroupState` API (key 83), versions 0."""
+    """The request of the `InitializeShareGroupState` API (key 83), version 0."""
 
     api_key: ClassVar[int] = 83
     valid_versions: ClassVar[Versions] = versions("0")
@@ -73,7 +72,7 @@ class InitializeStateResult(Struct):
 
 @message
 class InitializeShareGroupStateResponse(ApiMessage):
-    """The response of the `InitializeShareGroupState` API (key 83), versions 0."""
+    """The response of the `InitializeShareGroupState` API (key 83), version 0."""
 
     api_key: ClassVar[int] = 83
     valid_versions: ClassVar[Versions] = versions("0")

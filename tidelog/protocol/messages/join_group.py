@@ -1,4 +1,4 @@
-"""JoinGroup (api key 11): its request and response.
+"""The request and the response of the JoinGroup API (key 11).
 
 Source: JoinGroupRequest.json and JoinGroupResponse.json, Apache Kafka 4.3.
 """

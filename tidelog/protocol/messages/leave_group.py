@@ -1,4 +1,4 @@
-"""LeaveGroup (api key 13): its request and response.
+"""The request and the response of the LeaveGroup API (key 13).
 
 Source: LeaveGroupRequest.json and LeaveGroupResponse.json, Apache Kafka 4.3.
 """

@@ -1,4 +1,4 @@
-"""ListConfigResources (api key 74): its request and response.
+"""The request and the response of the ListConfigResources API (key 74).
 
 Source: ListConfigResourcesRequest.json and ListConfigResourcesResponse.json, Apache Kafka 4.3.
 """

@@ -1,4 +1,4 @@
-"""ListGroups (api key 16): its request and response.
+"""The request and the response of the ListGroups API (key 16).
 
 Source: ListGroupsRequest.json and ListGroupsResponse.json, Apache Kafka 4.3.
 """

@@ -1,4 +1,4 @@
-"""ListOffsets (api key 2): its request and response.
+"""The request and the response of the ListOffsets API (key 2).
 
 Source: ListOffsetsRequest.json and ListOffsetsResponse.json, Apache Kafka 4.3.
 """

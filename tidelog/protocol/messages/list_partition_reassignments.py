@@ -1,7 +1,6 @@
-"""ListPartitionReassignments (api key 46): its request and response.
+"""The request and the response of the ListPartitionReassignments API (key 46).
 
-Source: ListPartitionReassignmentsRequest.json,
-ListPartitionReassignmentsResponse.json, Apache Kafka 4.3.
+Source: ListPartitionReassignmentsRequest.json and ListPartitionReassignmentsResponse.json, Apache Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class ListPartitionReassignmentsTopics(Struct):
 
 @message
 class ListPartitionReassignmentsRequest(ApiMessage):
-    """The request of the `ListPartitionReassignments` API (key 46), versions 0."""
+    """The request of the `ListPartitionReassignments` API (key 46), version 0."""
 
     api_key: ClassVar[int] = 46
     valid_versions: ClassVar[Versions] = versions("0")
@@ -66,7 +65,7 @@ class OngoingTopicReassignment(Struct):
 
 @message
 class ListPartitionReassignmentsResponse(ApiMessage):
-    """The response of the `ListPartitionReassignments` API (key 46), versions 0."""
+    """The response of the `ListPartitionReassignments` API (key 46), version 0."""
 
     api_key: ClassVar[int] = 46
     valid_versions: ClassVar[Versions] = versions("0")

@@ -1,4 +1,4 @@
-"""ListTransactions (api key 66): its request and response.
+"""The request and the response of the ListTransactions API (key 66).
 
 Source: ListTransactionsRequest.json and ListTransactionsResponse.json, Apache Kafka 4.3.
 """

@@ -1,4 +1,4 @@
-"""Metadata (api key 3): its request and response.
+"""The request and the response of the Metadata API (key 3).
 
 Source: MetadataRequest.json and MetadataResponse.json, Apache Kafka 4.3.
 """

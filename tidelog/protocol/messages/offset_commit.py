@@ -1,4 +1,4 @@
-"""OffsetCommit (api key 8): its request and response.
+"""The request and the response of the OffsetCommit API (key 8).
 
 Source: OffsetCommitRequest.json and OffsetCommitResponse.json, Apache Kafka 4.3.
 """

@@ -1,4 +1,4 @@
-"""OffsetDelete (api key 47): its request and response.
+"""The request and the response of the OffsetDelete API (key 47).
 
 Source: OffsetDeleteRequest.json and OffsetDeleteResponse.json, Apache Kafka 4.3.
 """
@@ -39,7 +39,7 @@ class OffsetDeleteRequestTopic(Struct):
 
 @message
 class OffsetDeleteRequest(ApiMessage):
-    """The request of the `OffsetDelete` API (key 47), versions 0."""
+    """The request of the `OffsetDelete` API (key 47), version 0."""
 
     api_key: ClassVar[int] = 47
     valid_versions: ClassVar[Versions] = versions("0")
@@ -69,7 +69,7 @@ class OffsetDeleteResponseTopic(Struct):
 
 @message
 class OffsetDeleteResponse(ApiMessage):
-    """The response of the `OffsetDelete` API (key 47), versions 0."""
+    """The response of the `OffsetDelete` API (key 47), version 0."""
 
     api_key: ClassVar[int] = 47
     valid_versions: ClassVar[Versions] = versions("0")

@@ -1,4 +1,4 @@
-"""OffsetFetch (api key 9): its request and response.
+"""The request and the response of the OffsetFetch API (key 9).
 
 Source: OffsetFetchRequest.json and OffsetFetchResponse.json, Apache Kafka 4.3.
 """

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (api key 23): its request and response.
+"""The request and the response of the OffsetForLeaderEpoch API (key 23).
 
 Source: OffsetForLeaderEpochRequest.json and OffsetForLeaderEpochResponse.json, Apache Kafka 4.3.
 """

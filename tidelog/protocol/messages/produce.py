@@ -1,4 +1,4 @@
-"""Produce (api key 0): its request and response.
+"""The request and the response of the Produce API (key 0).
 
 Source: ProduceRequest.json and ProduceResponse.json, Apache Kafka 4.3.
 """

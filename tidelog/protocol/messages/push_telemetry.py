@@ -1,4 +1,4 @@
-"""PushTelemetry (api key 72): its request and response.
+"""The request and the response of the PushTelemetry API (key 72).
 
 Source: PushTelemetryRequest.json and PushTelemetryResponse.json, Apache Kafka 4.3.
 """
@@ -25,7 +25,7 @@ from tidelog.protocol.schema import (
 
 @message
 class PushTelemetryRequest(ApiMessage):
-    """The request of the `PushTelemetry` API (key 72), versions 0."""
+    """The request of the `PushTelemetry` API (key 72), version 0."""
 
     api_key: ClassVar[int] = 72
     valid_versions: ClassVar[Versions] = versions("0")
@@ -40,7 +40,7 @@ class PushTelemetryRequest(ApiMessage):
 
 @message
 class PushTelemetryResponse(ApiMessage):
-    """The response of the `PushTelemetry` API (key 72), versions 0."""
+    """The response of the `PushTelemetry` API (key 72), version 0."""
 
     api_key: ClassVar[int] = 72
     valid_versions: ClassVar[Versions] = versions("0")

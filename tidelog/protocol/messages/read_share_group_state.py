@@ -1,4 +1,4 @@
-"""ReadShareGroupState (api key 84): its request and response.
+"""The request and the response of the ReadShareGroupState API (key 84).
 
 Source: ReadShareGroupStateRequest.json and ReadShareGroupStateResponse.json, Apache Kafka 4.3.
 """
@@ -43,7 +43,7 @@ class ReadStateData(Struct):
 
 @message
 class ReadShareGroupStateRequest(ApiMessage):
-    """The request of the `ReadShareGroupState` API (key 84), versions 0."""
+    """The request of the `ReadShareGroupState` API (key 84), version 0."""
 
     api_key: ClassVar[int] = 84
     valid_versions: ClassVar[Versions] = versions("0")
@@ -85,7 +85,7 @@ class ReadStateResult(Struct):
 
 @message
 class ReadShareGroupStateResponse(ApiMessage):
-    """The response of the `ReadShareGroupState` API (key 84), versions 0."""
+    """The response of the `ReadShareGroupState` API (key 84), version 0."""
 
     api_key: ClassVar[int] = 84
     valid_versions: ClassVar[Versions] = versions("0")

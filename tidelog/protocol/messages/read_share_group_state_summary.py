@@ -1,7 +1,6 @@
-"""ReadShareGroupStateSummary (api key 87): its request and response.
+"""The request and the response of the ReadShareGroupStateSummary API (key 87).
 
-Source: ReadShareGroupStateSummaryRequest.json,
-ReadShareGroupStateSummaryResponse.json, Apache Kafka 4.3.
+Source: ReadShareGroupStateSummaryRequest.json and ReadShareGroupStateSummaryResponse.json, Apache Kafka 4.3.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""RemoveRaftVoter (api key 81): its request and response.
+"""The request and the response of the RemoveRaftVoter API (key 81).
 
 Source: RemoveRaftVoterRequest.json and RemoveRaftVoterResponse.json, Apache Kafka 4.3.
 """
@@ -23,7 +23,7 @@ from tidelog.protocol.schema import (
 
 @message
 class RemoveRaftVoterRequest(ApiMessage):
-    """The request of the `RemoveRaftVoter` API (key 81), versions 0."""
+    """The request of the `RemoveRaftVoter` API (key 81), version 0."""
 
     api_key: ClassVar[int] = 81
     valid_versions: ClassVar[Versions] = versions("0")
@@ -36,7 +36,7 @@ class RemoveRaftVoterRequest(ApiMessage):
 
 @message
 class RemoveRaftVoterResponse(ApiMessage):
-    """The response of the `RemoveRaftVoter` API (key 81), versions 0."""
+    """The response of the `RemoveRaftVoter` API (key 81), version 0."""
 
     api_key: ClassVar[int] = 81
     valid_versions: ClassVar[Versions] = versions("0")

@@ -1,4 +1,4 @@
-"""RenewDelegationToken (api key 39): its request and response.
+"""The request and the response of the RenewDelegationToken API (key 39).
 
 Source: RenewDelegationTokenRequest.json and RenewDelegationTokenResponse.json, Apache Kafka 4.3.
 """

@@ -1,4 +1,4 @@
-"""SaslAuthenticate (api key 36): its request and response.
+"""The request and the response of the SaslAuthenticate API (key 36).
 
 Source: SaslAuthenticateRequest.json and SaslAuthenticateResponse.json, Apache Kafka 4.3.
 """

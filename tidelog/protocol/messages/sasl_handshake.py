@@ -1,4 +1,4 @@
-"""SaslHandshake (api key 17): its request and response.
+"""The request and the response of the SaslHandshake API (key 17).
 
 Source: SaslHandshakeRequest.json and SaslHandshakeResponse.json, Apache Kafka 4.3.
 """

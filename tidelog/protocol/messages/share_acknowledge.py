@@ -1,4 +1,4 @@
-"""ShareAcknowledge (api key 79): its request and response.
+"""The request and the response of the ShareAcknowledge API (key 79).
 
 Source: ShareAcknowledgeRequest.json and ShareAcknowledgeResponse.json, Apache Kafka 4.3.
 """

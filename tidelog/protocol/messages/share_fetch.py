@@ -1,4 +1,4 @@
-"""ShareFetch (api key 78): its request and response.
+"""The request and the response of the ShareFetch API (key 78).
 
 Source: ShareFetchRequest.json and ShareFetchResponse.json, Apache Kafka 4.3.
 """

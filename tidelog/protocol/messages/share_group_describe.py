@@ -1,4 +1,4 @@
-"""ShareGroupDescribe (api key 77): its request and response.
+"""The request and the response of the ShareGroupDescribe API (key 77).
 
 Source: ShareGroupDescribeRequest.json and ShareGroupDescribeResponse.json, Apache Kafka 4.3.
 """
@@ -27,7 +27,7 @@ from tidelog.protocol.schema import (
 
 @message
 class ShareGroupDescribeRequest(ApiMessage):
-    """The request of the `ShareGroupDescribe` API (key 77), versions 1."""
+    """The request of the `ShareGroupDescribe` API (key 77), version 1."""
 
     api_key: ClassVar[int] = 77
     valid_versions: ClassVar[Versions] = versions("1")
@@ -83,7 +83,7 @@ class DescribedGroup(Struct):
 
 @message
 class ShareGroupDescribeResponse(ApiMessage):
-    """The response of the `ShareGroupDescribe` API (key 77), versions 1."""
+    """The response of the `ShareGroupDescribe` API (key 77), version 1."""
 
     api_key: ClassVar[int] = 77
     valid_versions: ClassVar[Versions] = versions("1")

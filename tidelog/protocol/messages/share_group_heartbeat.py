@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat (api key 76): its request and response.
+"""The request and the response of the ShareGroupHeartbeat API (key 76).
 
 Source: ShareGroupHeartbeatRequest.json and ShareGroupHeartbeatResponse.json, Apache Kafka 4.3.
 """
@@ -26,7 +26,7 @@ from tidelog.protocol.schema import (
 
 @message
 class ShareGroupHeartbeatRequest(ApiMessage):
-    """The request of the `ShareGroupHeartbeat` API (key 76), versions 1."""
+    """The request of the `ShareGroupHeartbeat` API (key 76), version 1."""
 
     api_key: ClassVar[int] = 76
     valid_versions: ClassVar[Versions] = versions("1")
@@ -56,7 +56,7 @@ class Assignment(Struct):
 
 @message
 class ShareGroupHeartbeatResponse(ApiMessage):
-    """The response of the `ShareGroupHeartbeat` API (key 76), versions 1."""
+    """The response of the `ShareGroupHeartbeat` API (key 76), version 1."""
 
     api_key: ClassVar[int] = 76
     valid_versions: ClassVar[Versions] = versions("1")

@@ -1,4 +1,4 @@
-"""StreamsGroupDescribe (api key 89): its request and response.
+"""The request and the response of the StreamsGroupDescribe API (key 89).
 
 Source: StreamsGroupDescribeRequest.json and StreamsGroupDescribeResponse.json, Apache Kafka 4.3.
 """
@@ -26,7 +26,7 @@ from tidelog.protocol.schema import (
 
 @message
 class StreamsGroupDescribeRequest(ApiMessage):
-    """The request of the `StreamsGroupDescribe` API (key 89), versions 0."""
+    """The request of the `StreamsGroupDescribe` API (key 89), version 0."""
 
     api_key: ClassVar[int] = 89
     valid_versions: ClassVar[Versions] = versions("0")
@@ -145,7 +145,7 @@ class DescribedGroup(Struct):
 
 @message
 class StreamsGroupDescribeResponse(ApiMessage):
-    """The response of the `StreamsGroupDescribe` API (key 89), versions 0."""
+    """The response of the `StreamsGroupDescribe` API (key 89), version 0."""
 
     api_key: ClassVar[int] = 89
     valid_versions: ClassVar[Versions] = versions("0")

@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat (api key 88): its request and response.
+"""The request and the response of the StreamsGroupHeartbeat API (key 88).
 
 Source: StreamsGroupHeartbeatRequest.json and StreamsGroupHeartbeatResponse.json, Apache Kafka 4.3.
 """
@@ -100,7 +100,7 @@ class TaskOffset(Struct):
 
 @message
 class StreamsGroupHeartbeatRequest(ApiMessage):
-    """The request of the `StreamsGroupHeartbeat` API (key 88), versions 0."""
+    """The request of the `StreamsGroupHeartbeat` API (key 88), version 0."""
 
     api_key: ClassVar[int] = 88
     valid_versions: ClassVar[Versions] = versions("0")
@@ -174,7 +174,7 @@ class EndpointToPartitions(Struct):
 
 @message
 class StreamsGroupHeartbeatResponse(ApiMessage):
-    """The response of the `StreamsGroupHeartbeat` API (key 88), versions 0."""
+    """The response of the `StreamsGroupHeartbeat` API (key 88), version 0."""
 
     api_key: ClassVar[int] = 88
     valid_versions: ClassVar[Versions] = versions("0")

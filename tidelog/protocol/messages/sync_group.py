@@ -1,4 +1,4 @@
-"""SyncGroup (api key 14): its request and response.
+"""The request and the response of the SyncGroup API (key 14).
 
 Source: SyncGroupRequest.json and SyncGroupResponse.json, Apache Kafka 4.3.
 """

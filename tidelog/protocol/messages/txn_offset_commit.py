@@ -1,4 +1,4 @@
-"""TxnOffsetCommit (api key 28): its request and response.
+"""The request and the response of the TxnOffsetCommit API (key 28).
 
 Source: TxnOffsetCommitRequest.json and TxnOffsetCommitResponse.json, Apache Kafka 4.3.
 """

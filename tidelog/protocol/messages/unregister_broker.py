@@ -1,4 +1,4 @@
-"""UnregisterBroker (api key 64): its request and response.
+"""The request and the response of the UnregisterBroker API (key 64).
 
 Source: UnregisterBrokerRequest.json and UnregisterBrokerResponse.json, Apache Kafka 4.3.
 """
@@ -12,7 +12,7 @@ from tidelog.protocol.schema import ApiMessage, Int16, Int32, String, Versions, 
 
 @message
 class UnregisterBrokerRequest(ApiMessage):
-    """The request of the `UnregisterBroker` API (key 64), versions 0."""
+    """The request of the `UnregisterBroker` API (key 64), version 0."""
 
     api_key: ClassVar[int] = 64
     valid_versions: ClassVar[Versions] = versions("0")
@@ -23,7 +23,7 @@ class UnregisterBrokerRequest(ApiMessage):
 
 @message
 class UnregisterBrokerResponse(ApiMessage):
-    """The response of the `UnregisterBroker` API (key 64), versions 0."""
+    """The response of the `UnregisterBroker` API (key 64), version 0."""
 
     api_key: ClassVar[int] = 64
     valid_versions: ClassVar[Versions] = versions("0")

@@ -1,4 +1,4 @@
-"""UpdateFeatures (api key 57): its request and response.
+"""The request and the response of the UpdateFeatures API (key 57).
 
 Source: UpdateFeaturesRequest.json and UpdateFeaturesResponse.json, Apache Kafka 4.3.
 """

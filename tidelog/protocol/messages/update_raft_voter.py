@@ -1,4 +1,4 @@
-"""UpdateRaftVoter (api key 82): its request and response.
+"""The request and the response of the UpdateRaftVoter API (key 82).
 
 Source: UpdateRaftVoterRequest.json and UpdateRaftVoterResponse.json, Apache Kafka 4.3.
 """
@@ -44,7 +44,7 @@ class KRaftVersionFeature(Struct):
 
 @message
 class UpdateRaftVoterRequest(ApiMessage):
-    """The request of the `UpdateRaftVoter` API (key 82), versions 0."""
+    """The request of the `UpdateRaftVoter` API (key 82), version 0."""
 
     api_key: ClassVar[int] = 82
     valid_versions: ClassVar[Versions] = versions("0")
@@ -72,7 +72,7 @@ class CurrentLeader(Struct):
 
 @message
 class UpdateRaftVoterResponse(ApiMessage):
-    """The response of the `UpdateRaftVoter` API (key 82), versions 0."""
+    """The response of the `UpdateRaftVoter` API (key 82), version 0."""
 
     api_key: ClassVar[int] = 82
     valid_versions: ClassVar[Versions] = versions("0")

@@ -1,4 +1,4 @@
-"""Vote (api key 52): its request and response.
+"""The request and the response of the Vote API (key 52).
 
 Source: VoteRequest.json and VoteResponse.json, Apache Kafka 4.3.
 """

@@ -1,4 +1,4 @@
-"""WriteShareGroupState (api key 85): its request and response.
+"""The request and the response of the WriteShareGroupState API (key 85).
 
 Source: WriteShareGroupStateRequest.json and WriteShareGroupStateResponse.json, Apache Kafka 4.3.
 """

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (api key 27): its request and response.
+"""The request and the response of the WriteTxnMarkers API (key 27).
 
 Source: WriteTxnMarkersRequest.json and WriteTxnMarkersResponse.json, Apache Kafka 4.3.
 """

@@ -12,7 +12,7 @@ from tidelog.protocol.schema import MetadataRecord, String, Versions, message, v
 
 @message
 class AbortTransactionRecord(MetadataRecord):
-    """Metadata record type 25, versions 0."""
+    """Metadata record type 25, version 0."""
 
     record_type: ClassVar[int] = 25
     valid_versions: ClassVar[Versions] = versions("0")

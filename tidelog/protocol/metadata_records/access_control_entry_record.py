@@ -13,7 +13,7 @@ from tidelog.protocol.schema import ZERO_UUID, Int8, MetadataRecord, String, Uui
 
 @message
 class AccessControlEntryRecord(MetadataRecord):
-    """Metadata record type 18, versions 0."""
+    """Metadata record type 18, version 0."""
 
     record_type: ClassVar[int] = 18
     valid_versions: ClassVar[Versions] = versions("0")

@@ -12,7 +12,7 @@ from tidelog.protocol.schema import MetadataRecord, String, Versions, message, v
 
 @message
 class BeginTransactionRecord(MetadataRecord):
-    """Metadata record type 23, versions 0."""
+    """Metadata record type 23, version 0."""
 
     record_type: ClassVar[int] = 23
     valid_versions: ClassVar[Versions] = versions("0")

@@ -12,7 +12,7 @@ from tidelog.protocol.schema import MetadataRecord, String, Versions, message, v
 
 @message
 class ClearElrRecord(MetadataRecord):
-    """Metadata record type 28, versions 0."""
+    """Metadata record type 28, version 0."""
 
     record_type: ClassVar[int] = 28
     valid_versions: ClassVar[Versions] = versions("0")

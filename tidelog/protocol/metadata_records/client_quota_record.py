@@ -30,7 +30,7 @@ class EntityData(Struct):
 
 @message
 class ClientQuotaRecord(MetadataRecord):
-    """Metadata record type 14, versions 0."""
+    """Metadata record type 14, version 0."""
 
     record_type: ClassVar[int] = 14
     valid_versions: ClassVar[Versions] = versions("0")

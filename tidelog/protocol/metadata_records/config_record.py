@@ -12,7 +12,7 @@ from tidelog.protocol.schema import Int8, MetadataRecord, String, Versions, mess
 
 @message
 class ConfigRecord(MetadataRecord):
-    """Metadata record type 4, versions 0."""
+    """Metadata record type 4, version 0."""
 
     record_type: ClassVar[int] = 4
     valid_versions: ClassVar[Versions] = versions("0")

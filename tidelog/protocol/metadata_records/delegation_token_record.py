@@ -12,7 +12,7 @@ from tidelog.protocol.schema import Array, Int64, MetadataRecord, String, Versio
 
 @message
 class DelegationTokenRecord(MetadataRecord):
-    """Metadata record type 10, versions 0."""
+    """Metadata record type 10, version 0."""
 
     record_type: ClassVar[int] = 10
     valid_versions: ClassVar[Versions] = versions("0")

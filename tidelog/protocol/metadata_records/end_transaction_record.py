@@ -12,7 +12,7 @@ from tidelog.protocol.schema import MetadataRecord, Versions, message, versions
 
 @message
 class EndTransactionRecord(MetadataRecord):
-    """Metadata record type 24, versions 0."""
+    """Metadata record type 24, version 0."""
 
     record_type: ClassVar[int] = 24
     valid_versions: ClassVar[Versions] = versions("0")

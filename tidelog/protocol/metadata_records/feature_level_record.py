@@ -12,7 +12,7 @@ from tidelog.protocol.schema import Int16, MetadataRecord, String, Versions, mes
 
 @message
 class FeatureLevelRecord(MetadataRecord):
-    """Metadata record type 12, versions 0."""
+    """Metadata record type 12, version 0."""
 
     record_type: ClassVar[int] = 12
     valid_versions: ClassVar[Versions] = versions("0")

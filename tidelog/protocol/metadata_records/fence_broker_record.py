@@ -12,7 +12,7 @@ from tidelog.protocol.schema import Int32, Int64, MetadataRecord, Versions, mess
 
 @message
 class FenceBrokerRecord(MetadataRecord):
-    """Metadata record type 7, versions 0."""
+    """Metadata record type 7, version 0."""
 
     record_type: ClassVar[int] = 7
     valid_versions: ClassVar[Versions] = versions("0")

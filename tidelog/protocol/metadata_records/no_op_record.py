@@ -12,7 +12,7 @@ from tidelog.protocol.schema import MetadataRecord, Versions, message, versions
 
 @message
 class NoOpRecord(MetadataRecord):
-    """Metadata record type 20, versions 0."""
+    """Metadata record type 20, version 0."""
 
     record_type: ClassVar[int] = 20
     valid_versions: ClassVar[Versions] = versions("0")

@@ -12,7 +12,7 @@ from tidelog.protocol.schema import Int32, Int64, MetadataRecord, Versions, mess
 
 @message
 class ProducerIdsRecord(MetadataRecord):
-    """Metadata record type 15, versions 0."""
+    """Metadata record type 15, version 0."""
 
     record_type: ClassVar[int] = 15
     valid_versions: ClassVar[Versions] = versions("0")

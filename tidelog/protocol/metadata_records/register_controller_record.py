@@ -46,7 +46,7 @@ class ControllerFeature(Struct):
 
 @message
 class RegisterControllerRecord(MetadataRecord):
-    """Metadata record type 27, versions 0."""
+    """Metadata record type 27, version 0."""
 
     record_type: ClassVar[int] = 27
     valid_versions: ClassVar[Versions] = versions("0")

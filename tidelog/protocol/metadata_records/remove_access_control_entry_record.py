@@ -13,7 +13,7 @@ from tidelog.protocol.schema import ZERO_UUID, MetadataRecord, Uuid, Versions, m
 
 @message
 class RemoveAccessControlEntryRecord(MetadataRecord):
-    """Metadata record type 19, versions 0."""
+    """Metadata record type 19, version 0."""
 
     record_type: ClassVar[int] = 19
     valid_versions: ClassVar[Versions] = versions("0")

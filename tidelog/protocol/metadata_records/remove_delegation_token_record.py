@@ -12,7 +12,7 @@ from tidelog.protocol.schema import MetadataRecord, String, Versions, message, v
 
 @message
 class RemoveDelegationTokenRecord(MetadataRecord):
-    """Metadata record type 26, versions 0."""
+    """Metadata record type 26, version 0."""
 
     record_type: ClassVar[int] = 26
     valid_versions: ClassVar[Versions] = versions("0")

@@ -13,7 +13,7 @@ from tidelog.protocol.schema import ZERO_UUID, MetadataRecord, Uuid, Versions, m
 
 @message
 class RemoveTopicRecord(MetadataRecord):
-    """Metadata record type 9, versions 0."""
+    """Metadata record type 9, version 0."""
 
     record_type: ClassVar[int] = 9
     valid_versions: ClassVar[Versions] = versions("0")

@@ -12,7 +12,7 @@ from tidelog.protocol.schema import Int8, MetadataRecord, String, Versions, mess
 
 @message
 class RemoveUserScramCredentialRecord(MetadataRecord):
-    """Metadata record type 22, versions 0."""
+    """Metadata record type 22, version 0."""
 
     record_type: ClassVar[int] = 22
     valid_versions: ClassVar[Versions] = versions("0")

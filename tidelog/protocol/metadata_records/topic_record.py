@@ -13,7 +13,7 @@ from tidelog.protocol.schema import ZERO_UUID, MetadataRecord, String, Uuid, Ver
 
 @message
 class TopicRecord(MetadataRecord):
-    """Metadata record type 2, versions 0."""
+    """Metadata record type 2, version 0."""
 
     record_type: ClassVar[int] = 2
     valid_versions: ClassVar[Versions] = versions("0")

@@ -12,7 +12,7 @@ from tidelog.protocol.schema import Int32, Int64, MetadataRecord, Versions, mess
 
 @message
 class UnfenceBrokerRecord(MetadataRecord):
-    """Metadata record type 8, versions 0."""
+    """Metadata record type 8, version 0."""
 
     record_type: ClassVar[int] = 8
     valid_versions: ClassVar[Versions] = versions("0")

@@ -12,7 +12,7 @@ from tidelog.protocol.schema import Int32, Int64, MetadataRecord, Versions, mess
 
 @message
 class UnregisterBrokerRecord(MetadataRecord):
-    """Metadata record type 1, versions 0."""
+    """Metadata record type 1, version 0."""
 
     record_type: ClassVar[int] = 1
     valid_versions: ClassVar[Versions] = versions("0")

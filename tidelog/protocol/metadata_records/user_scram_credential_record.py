@@ -12,7 +12,7 @@ from tidelog.protocol.schema import Bytes, Int8, Int32, MetadataRecord, String, 
 
 @message
 class UserScramCredentialRecord(MetadataRecord):
-    """Metadata record type 11, versions 0."""
+    """Metadata record type 11, version 0."""
 
     record_type: ClassVar[int] = 11
     valid_versions: ClassVar[Versions] = versions("0")

@@ -12,7 +12,7 @@ from tidelog.protocol.schema import Int8, MetadataRecord, Versions, message, ver
 
 @message
 class ZkMigrationStateRecord(MetadataRecord):
-    """Metadata record type 21, versions 0."""
+    """Metadata record type 21, version 0."""
 
     record_type: ClassVar[int] = 21
     valid_versions: ClassVar[Versions] = versions("0")
