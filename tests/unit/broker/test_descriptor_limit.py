@@ -135,7 +135,7 @@ def test_sockets_and_topics_that_use_up_the_descriptors_do_no_harm_to_partitions
     with broker.client() as client:
         code, text = create(client, "too-large", 2_000)
         assert code == ErrorCode.POLICY_VIOLATION
-        assert f"allowed are {OPEN_FILES_MAX // 2}" in text
+        assert f"the limit is {OPEN_FILES_MAX // 2}" in text
         assert create(client, "idle", 40) == (ErrorCode.NONE, "")
         sockets = fill_with_sockets(broker)
         assert broker.open_files <= OPEN_FILES_MAX - 30, "the reserve is free"
