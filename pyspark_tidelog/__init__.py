@@ -1,4 +1,4 @@
-"""Found by PySpark, which looks for packages of this name: makes `format("tidelog")` known by itself."""
+"""Registers `format("tidelog")`: PySpark imports every package whose name begins with `pyspark_`."""
 
 from tidelog.spark_connector.source import TidelogSource as DefaultSource
 

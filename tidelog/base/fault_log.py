@@ -24,7 +24,7 @@ class FaultLog:
         self._since_report = 0
         self._last = ""
 
-    def occurred(self, level: int, text: str) -> None:
+    def record_failure(self, level: int, text: str) -> None:
         """Log the first failure, and count the following ones."""
         if not self._total:
             self._level = level

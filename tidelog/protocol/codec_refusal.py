@@ -7,7 +7,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from tidelog.protocol.codec_plan import UUID_CODE, FieldPlan, StructPlan
-from tidelog.protocol.codec_runtime import LONGEST_STRING
+from tidelog.protocol.codec_runtime import STRING_BYTES_MAX
 from tidelog.protocol.schema import Array, Nested, String
 
 _RANGES: Final = {
@@ -96,4 +96,4 @@ def _string_fault(value: Any) -> str | None:
         length = len(value.encode())
     except UnicodeEncodeError:
         return "not encodable in UTF-8"
-    return None if length <= LONGEST_STRING else f"longer than {LONGEST_STRING} bytes"
+    return None if length <= STRING_BYTES_MAX else f"longer than {STRING_BYTES_MAX} bytes"

@@ -19,11 +19,11 @@ from tidelog.protocol.primitives import (
 SMALL_ARRAY: Final = 32
 """Shorter arrays of numbers have precompiled layouts."""
 
-LONGEST_STRING: Final = 0x7FFF
+STRING_BYTES_MAX: Final = 0x7FFF
 """The maximum number of bytes of a string, in flexible versions too."""
 
 _ARRAY_CODES: Final = "?bhHiIqd"
-_UUIDS_REMEMBERED: Final = 4096
+_CACHED_UUIDS_MAX: Final = 4096
 
 
 def write_string_length(out: bytearray, length: int) -> None:
@@ -31,8 +31,8 @@ def write_string_length(out: bytearray, length: int) -> None:
 
     Errors: ValueError for a string that is too long.
     """
-    if length > LONGEST_STRING:
-        raise ValueError(f"a string of {length} bytes is longer than {LONGEST_STRING}")
+    if length > STRING_BYTES_MAX:
+        raise ValueError(f"a string of {length} bytes is longer than {STRING_BYTES_MAX}")
     write_unsigned_varint(out, length + 1)
 
 
@@ -49,9 +49,9 @@ def read_string_length(buffer: Buffer, position: int) -> tuple[int, int]:
     Errors: DecodeError for a string that is too long.
     """
     length, position = read_unsigned_varint(buffer, position)
-    if length > LONGEST_STRING + 1:
+    if length > STRING_BYTES_MAX + 1:
         raise DecodeError(
-            f"the string at {position} has {length - 1} bytes; at most {LONGEST_STRING} are allowed"
+            f"the string at {position} has {length - 1} bytes; at most {STRING_BYTES_MAX} are allowed"
         )
     return length, position
 
@@ -72,7 +72,7 @@ def tag_size_error(field: str, tag: int, position: int, end: int) -> DecodeError
 
 
 # The same ids of topics and directories are read often; creating a UUID takes ten times the look-up.
-read_uuid = lru_cache(_UUIDS_REMEMBERED)(lambda data: UUID(bytes=data))
+read_uuid = lru_cache(_CACHED_UUIDS_MAX)(lambda data: UUID(bytes=data))
 
 NAMES: Final = {
     "DecodeError": DecodeError,

@@ -35,7 +35,7 @@ _REQUEST_HEADER_BYTES: Final = _REQUEST_HEADER.size
 _RESPONSE: Final = struct.Struct(">ii")
 _CORRELATION_ID: Final = struct.Struct(">i")
 _NO_TAGGED_FIELDS: Final = 0
-_LONGEST_CLIENT_ID: Final = 0x7FFF
+_CLIENT_ID_BYTES_MAX: Final = 0x7FFF
 
 
 class RequestHeader(NamedTuple):
@@ -132,9 +132,9 @@ def _request_start(
 ) -> bytearray:
     assert message.api_key == api_key, f"{type(message).__name__} is not of api key {api_key}"
     client_id_bytes = b"" if client_id is None else client_id.encode()
-    if len(client_id_bytes) > _LONGEST_CLIENT_ID:
+    if len(client_id_bytes) > _CLIENT_ID_BYTES_MAX:
         raise ValueError(
-            f"client id of {len(client_id_bytes)} bytes; at most {_LONGEST_CLIENT_ID} bytes are allowed"
+            f"client id of {len(client_id_bytes)} bytes; at most {_CLIENT_ID_BYTES_MAX} bytes are allowed"
         )
     length = -1 if client_id is None else len(client_id_bytes)
     frame = bytearray(_REQUEST.pack(0, api_key, api_version, correlation_id, length))

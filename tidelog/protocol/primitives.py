@@ -19,7 +19,7 @@ from tidelog.protocol.errors import DecodeError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-MOST_TAGGED_FIELDS: Final = 1000
+TAGGED_FIELDS_MAX: Final = 1000
 """A struct with more tagged fields is rejected. All schemas have far fewer; Kafka has no bound."""
 
 
@@ -75,7 +75,7 @@ def read_tag_count(buffer: Buffer, position: int) -> tuple[int, int]:
     Errors: DecodeError for more than the bound, or for more than fit in the buffer with two bytes each.
     """
     count, position = read_unsigned_varint(buffer, position)
-    if count > MOST_TAGGED_FIELDS or count * 2 > len(buffer) - position:
+    if count > TAGGED_FIELDS_MAX or count * 2 > len(buffer) - position:
         raise DecodeError(f"{count} tagged fields in {len(buffer) - position} bytes are too many")
     return count, position
 

@@ -100,7 +100,7 @@ def _scan(data: bytes, record_count: int) -> RecordTable:  # noqa: PLR0912
     return RecordTable(keys, deltas, ends, tombstones, null_keys > 0)
 
 
-def newest_timestamp_delta(data: bytes, starts: Iterable[int]) -> int:
+def max_timestamp_delta(data: bytes, starts: Iterable[int]) -> int:
     """Return the largest timestamp delta of the records at `starts`, in ms."""
     varint = read_varint
     newest = _INT64_MIN
@@ -118,7 +118,7 @@ def newest_timestamp_delta(data: bytes, starts: Iterable[int]) -> int:
     return newest
 
 
-def with_moved_timestamp(data: bytes, start: int, end: int, by_ms: int) -> bytes:
+def with_shifted_timestamp(data: bytes, start: int, end: int, by_ms: int) -> bytes:
     """Return the record from `start` to `end` with `by_ms` added to its timestamp delta.
 
     The sum is limited to 64 bits.
@@ -131,6 +131,6 @@ def with_moved_timestamp(data: bytes, start: int, end: int, by_ms: int) -> bytes
     return encode_varint(len(body)) + body
 
 
-def joined(data: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
+def join_records(data: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
     """Return the concatenated bytes of the records whose starts and ends are `spans`."""
     return b"".join([data[start:end] for start, end in spans])

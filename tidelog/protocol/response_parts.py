@@ -15,7 +15,7 @@ from uuid import UUID
 
 from tidelog.protocol.primitives import write_unsigned_varint
 
-_NAMES_REMEMBERED: Final = 4096
+_CACHED_NAMES_MAX: Final = 4096
 # The maximum length of a topic name (org.apache.kafka.common.internals.Topic).
 _NAME_CHARACTERS_MAX: Final = 249
 _STRING_BYTES_MAX: Final = 0x7FFF
@@ -79,7 +79,7 @@ def topic_field(topic: str | None, topic_id: UUID | None, *, flexible: bool, by_
     return _topic_name_field(topic, flexible)
 
 
-@lru_cache(_NAMES_REMEMBERED)
+@lru_cache(_CACHED_NAMES_MAX)
 def _topic_name_field(topic: str, flexible: bool) -> bytes:
     return compact_string_field(topic) if flexible else string_field(topic)
 

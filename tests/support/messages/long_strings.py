@@ -7,7 +7,7 @@ from typing import Any, Final
 from tests.support.messages.random_messages import declared_fields, inner_struct
 from tidelog.protocol.schema import Array, Kind, Nested, String, Struct
 
-LONGEST_STRING: Final = "s" * 32_767
+STRING_BYTES_MAX: Final = "s" * 32_767
 
 
 def with_strings(cls: type[Struct], version: int, text: str) -> Any:

@@ -27,7 +27,7 @@ def test_a_fault_is_logged_once_then_counted_and_its_end_is_logged(
     faults: FaultLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(100):
-        faults.occurred(logging.ERROR, f"append {number} failed")
+        faults.record_failure(logging.ERROR, f"append {number} failed")
     assert lines(caplog) == ["ERROR disk /data: append 0 failed"]
     faults.report()
     assert lines(caplog) == ["ERROR disk /data: 99 more failures, the last: append 99 failed"]
@@ -35,15 +35,15 @@ def test_a_fault_is_logged_once_then_counted_and_its_end_is_logged(
     assert lines(caplog) == ["INFO disk /data: no more failures after 100"]
     faults.report()
     assert lines(caplog) == []
-    faults.occurred(logging.WARNING, "another fault")
+    faults.record_failure(logging.WARNING, "another fault")
     assert lines(caplog) == ["WARNING disk /data: another fault"]
 
 
 def test_nothing_is_logged_of_a_fault_that_another_line_has_ended(
     faults: FaultLog, caplog: pytest.LogCaptureFixture
 ) -> None:
-    faults.occurred(logging.ERROR, "append failed")
-    faults.occurred(logging.ERROR, "append failed")
+    faults.record_failure(logging.ERROR, "append failed")
+    faults.record_failure(logging.ERROR, "append failed")
     faults.forget()
     lines(caplog)
     faults.report()

@@ -20,7 +20,7 @@ from uuid import UUID
 import pytest
 
 from tests.support.batches.mutations import mutated
-from tests.support.messages.long_strings import LONGEST_STRING, with_strings
+from tests.support.messages.long_strings import STRING_BYTES_MAX, with_strings
 from tests.support.messages.random_messages import (
     Domain,
     Shape,
@@ -313,7 +313,7 @@ def test_the_longest_strings_for_every_api_and_version_get_an_error_that_can_be_
     attacker = Attacker(address)
     with Neighbour(address):
         for key, version in served_versions(*address):
-            message = with_strings(request_type(key), version, LONGEST_STRING)
+            message = with_strings(request_type(key), version, STRING_BYTES_MAX)
             answers = attacker.send(encode_request(key, version, CORRELATION_ID, "long", message))
             for answer in answers or ():
                 response = decoded_answer(key, version, answer)

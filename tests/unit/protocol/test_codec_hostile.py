@@ -37,7 +37,7 @@ from tidelog.protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from tidelog.protocol.primitives import MOST_TAGGED_FIELDS, write_unsigned_varint
+from tidelog.protocol.primitives import TAGGED_FIELDS_MAX, write_unsigned_varint
 from tidelog.protocol.schema import ZERO_UUID, Array, Bytes, Message, String, Struct, Uuid
 
 MUTATIONS_PER_VERSION = 25
@@ -181,7 +181,7 @@ def test_an_array_of_the_smallest_elements_takes_memory_in_proportion(
             assert takes_less(50 * len(data), cls, data, version), f"version {version}: {path}"
 
 
-@pytest.mark.parametrize("count", [2**32 - 1, 10**6, MOST_TAGGED_FIELDS + 1, MOST_TAGGED_FIELDS, 401])
+@pytest.mark.parametrize("count", [2**32 - 1, 10**6, TAGGED_FIELDS_MAX + 1, TAGGED_FIELDS_MAX, 401])
 def test_a_count_of_tagged_fields_that_are_not_there_is_refused_at_once(count: int, quiet: None) -> None:
     for cls, start in ((ApiVersionsRequest, b"\x01\x01"), (ApiVersionsResponse, b"\0\0\x01\0\0\0\0")):
         frame = start + unsigned_varint(count) + b"\x05\0" * 400
@@ -198,7 +198,7 @@ def test_a_million_tagged_fields_are_refused_without_looking_at_them(quiet: None
 
 
 def test_as_many_unknown_tagged_fields_as_are_allowed_leave_nothing_behind(quiet: None) -> None:
-    frame = b"\x01\x01" + unsigned_varint(MOST_TAGGED_FIELDS) + b"\x05\x01x" * MOST_TAGGED_FIELDS
+    frame = b"\x01\x01" + unsigned_varint(TAGGED_FIELDS_MAX) + b"\x05\x01x" * TAGGED_FIELDS_MAX
     assert decode(ApiVersionsRequest, frame, 3) == ApiVersionsRequest()
     assert peak_bytes(ApiVersionsRequest, frame, 3) < ALLOCATION_FLOOR_BYTES
 

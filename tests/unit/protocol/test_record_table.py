@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 from tidelog.protocol.batch import read_header
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.record import BatchBuilder, iterate_payload, read_payload
-from tidelog.protocol.record_table import joined, newest_timestamp_delta, scan_records, with_moved_timestamp
+from tidelog.protocol.record_table import (
+    join_records,
+    max_timestamp_delta,
+    scan_records,
+    with_shifted_timestamp,
+)
 
 KEYS = st.one_of(st.none(), st.binary(max_size=100), st.just(b"k" * 20_000))
 VALUES = st.one_of(st.none(), st.binary(max_size=200), st.just(b"v" * 9_000))
@@ -35,11 +40,11 @@ def test_places_keys_and_tombstones_are_those_of_the_records(records: Records) -
     assert table.tombstones == [index for index, (_, _, value) in enumerate(records) if value is None]
     assert table.has_null_keys == any(key is None for _, key, _ in records)
     starts = [0, *table.ends[:-1]] if records else []
-    assert joined(data, zip(starts, table.ends, strict=True)) == data
+    assert join_records(data, zip(starts, table.ends, strict=True)) == data
     base = records[0][0] if records else 0
     if records:
-        assert base + newest_timestamp_delta(data, starts) == max(stamp for stamp, _, _ in records)
-    assert [base + newest_timestamp_delta(data, [start]) for start in starts] == [
+        assert base + max_timestamp_delta(data, starts) == max(stamp for stamp, _, _ in records)
+    assert [base + max_timestamp_delta(data, [start]) for start in starts] == [
         stamp for stamp, _, _ in records
     ]
 
@@ -50,7 +55,7 @@ def test_moved_timestamps_change_nothing_else(records: Records, by_ms: int) -> N
     table = scan_records(data, count)
     starts = [0, *table.ends[:-1]]
     moved = b"".join(
-        with_moved_timestamp(data, start, end, by_ms) for start, end in zip(starts, table.ends, strict=True)
+        with_shifted_timestamp(data, start, end, by_ms) for start, end in zip(starts, table.ends, strict=True)
     )
     header = read_header(BatchBuilder().build())._replace(
         record_count=count, base_timestamp=1000, last_offset_delta=count

@@ -126,14 +126,14 @@ class FieldReader:
     def _check_headers(self, counts: Numbers, starts: Numbers, ends: Numbers) -> None:
         # A header takes at least two bytes.
         self._refuse((counts < 0) | (counts > (ends - starts) >> 1), counts, "a count of headers of")
-        self._refuse((counts == 0) & (starts != ends), ends - starts, "bytes behind its last field:")
+        self._refuse((counts == 0) & (starts != ends), ends - starts, "bytes after its last field:")
 
     def _check_offsets(self, deltas: Numbers) -> None:
         previous = np.empty_like(deltas)
         previous[1:] = deltas[:-1]
         counts = self._payloads.counts
         previous[(np.cumsum(counts) - counts)[counts > 0]] = -1
-        self._refuse(deltas <= previous, deltas, "an offset that does not grow, delta")
+        self._refuse(deltas <= previous, deltas, "an offset that does not increase, delta")
         last = self._payloads.last_offset_deltas[self._batch]
         self._refuse(deltas > last, deltas, "an offset beyond its last, delta")
 
@@ -147,7 +147,7 @@ class FieldReader:
         self._refuse(overflows & ~append_time, deltas, "a timestamp over 64 bits, delta")
         # Spark stores microseconds and also rejects these.
         beyond = (timestamps > _MILLISECONDS_MAX) | (timestamps < -_MILLISECONDS_MAX)
-        self._refuse(beyond, timestamps, "a timestamp that Spark cannot hold,")
+        self._refuse(beyond, timestamps, "a timestamp beyond Spark's range:")
         return timestamps * _MICROSECONDS
 
     def _refuse(self, is_bad: NDArray[np.bool_], values: Numbers, what: str) -> None:

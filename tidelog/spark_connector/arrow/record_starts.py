@@ -1,9 +1,9 @@
-"""Finds the start of each record in many payloads: the one step that must go from record to record.
+"""Finds the start of each record in many payloads: only this must read one record after the other.
 
 A payload is the decompressed content of a batch after its header. There are three methods. If all records of
 a payload have one length, the starts are computed and the lengths compared. Many payloads with few records
 are read in lockstep, one record of each in a step. The rest is read in a plain loop that reads lengths only.
-A start is where the record before it claims to end; the reader of the records checks this.
+A start is the end of the record before it according to that record; the reader of the records checks this.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from tidelog.spark_connector.planning.option_values import (
 )
 
 _OWN: Final = ("topic", "includeHeaders")
-# Spark hands a query's own settings on to its sink.
+# Spark also passes the settings of a query to its sink.
 _OF_SPARK: Final = (
     "checkpointLocation",
     "queryName",
@@ -30,7 +30,7 @@ KNOWN: Final = (*_OWN, *_OF_SPARK)
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What a query says; `topic` goes before the column of that name."""
+    """The options of a query that writes; `topic` overrides the column of that name."""
 
     client: ClientOptions
     topic: str | None

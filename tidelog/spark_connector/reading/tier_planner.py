@@ -87,24 +87,24 @@ class TierPlanner:
         if not begin_in_tier:
             return [], sorted(hot)
         if self._tier.mode is TierMode.OFFLINE:
-            return self._planned(begin_in_tier)[0], []
+            return self._plan_once(begin_in_tier)[0], []
         try:
-            tasks, rest = self._planned_anew(begin_in_tier)
+            tasks, rest = self._plan_with_retry(begin_in_tier)
         except RemoteResourceNotFound as error:
             _log.warning("reading everything from brokers, because a segment does not exist: %s", error)
             tasks, rest = [], begin_in_tier
         return tasks, sorted([*hot, *rest])
 
-    def _planned_anew(self, ranges: Sequence[OffsetRange]) -> tuple[list[SliceTask], list[OffsetRange]]:
+    def _plan_with_retry(self, ranges: Sequence[OffsetRange]) -> tuple[list[SliceTask], list[OffsetRange]]:
         """Plan, and plan again if a segment was deleted meanwhile: the metadata may show it now."""
         try:
-            return self._planned(ranges)
+            return self._plan_once(ranges)
         except RemoteResourceNotFound as error:
             _log.warning("a segment was deleted, listing the segments again: %s", error)
             self._seen_topics.clear()
-        return self._planned(ranges)
+        return self._plan_once(ranges)
 
-    def _planned(self, ranges: Sequence[OffsetRange]) -> tuple[list[SliceTask], list[OffsetRange]]:
+    def _plan_once(self, ranges: Sequence[OffsetRange]) -> tuple[list[SliceTask], list[OffsetRange]]:
         names = [one.topic_partition for one in ranges]
         starts, tiers = self._source.earliest(names), self._source.tiers(names)
         cut = cut_at_border(

@@ -39,10 +39,10 @@ from tidelog.protocol.ids import Offset, ProducerEpoch, ProducerId
 from tidelog.protocol.record import DEFAULT_MAX_DECOMPRESSED_BYTES, read_payload
 from tidelog.protocol.record_table import (
     RecordTable,
-    joined,
-    newest_timestamp_delta,
+    join_records,
+    max_timestamp_delta,
     scan_records,
-    with_moved_timestamp,
+    with_shifted_timestamp,
 )
 from tidelog.protocol.transaction_marker import read_end_transaction_marker
 from tidelog.storage.compaction.cleaned_transactions import CleanedTransactions
@@ -170,15 +170,15 @@ class BatchFilter:
         spans = list(compress(zip([0, *table.ends], table.ends, strict=False), survives))
         max_timestamp = header.max_timestamp
         if not header.is_log_append_time and len(spans) < header.record_count:
-            newest = newest_timestamp_delta(payload, (start for start, _ in spans))
+            newest = max_timestamp_delta(payload, (start for start, _ in spans))
             # The base timestamp of a batch that was never read may have any value.
             max_timestamp = min(max_timestamp, max(header.base_timestamp + newest, NO_TIMESTAMP))
         if horizon_ms is None:
-            records = joined(payload, spans)
+            records = join_records(payload, spans)
             base_timestamp, attributes = header.base_timestamp, header.attributes
         else:
             by_ms = header.base_timestamp - horizon_ms
-            records = b"".join([with_moved_timestamp(payload, start, end, by_ms) for start, end in spans])
+            records = b"".join([with_shifted_timestamp(payload, start, end, by_ms) for start, end in spans])
             base_timestamp, attributes = horizon_ms, header.attributes | ATTRIBUTE_DELETE_HORIZON
         if header.compression is not Compression.NONE:
             records = compress_records(header.compression, records)

@@ -376,7 +376,7 @@ class LogDirectory:
 
     def operation_refused(self, text: str, *, is_shortage: bool) -> None:
         """Log the refused operation; see LogObserver."""
-        self.faults.occurred(logging.WARNING if is_shortage else logging.ERROR, text)
+        self.faults.record_failure(logging.WARNING if is_shortage else logging.ERROR, text)
 
     # -- closing
 

@@ -8,7 +8,7 @@ from tests.harness.hostile.attack import Attack
 from tests.harness.hostile.frames import framed
 from tests.harness.hostile.scene import Scene
 from tests.harness.hostile.wide import latest_versions
-from tests.support.messages.long_strings import LONGEST_STRING, with_strings
+from tests.support.messages.long_strings import STRING_BYTES_MAX, with_strings
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest
 from tidelog.protocol.messages.metadata import MetadataRequest
 from tidelog.protocol.registry import APIS, ApiKey, request_type
@@ -80,7 +80,7 @@ def _use_long_client_ids(scene: Scene) -> None:
 def _send_long_strings(scene: Scene) -> None:
     """Every API with 32 kB in every string, the longest that the protocol has."""
     frames = [
-        framed(with_strings(request_type(key), version, LONGEST_STRING), version)
+        framed(with_strings(request_type(key), version, STRING_BYTES_MAX), version)
         for key, version in latest_versions(scene.target.address)
     ]
     _send_each(scene, frames)

@@ -333,7 +333,7 @@ def test_batches_out_of_order_are_refused() -> None:
 def test_a_timestamp_that_spark_cannot_hold_is_named() -> None:
     builder = BatchBuilder(base_offset=70)
     builder.append(MILLISECONDS_MAX + 1, None, b"")
-    with pytest.raises(DecodeError, match="offset 70 has a timestamp that Spark cannot hold"):
+    with pytest.raises(DecodeError, match="offset 70 has a timestamp beyond Spark's range"):
         decode(bytes(builder.build()))
 
 
