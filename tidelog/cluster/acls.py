@@ -1,6 +1,6 @@
-"""Access control entries, and filters of them.
+"""Access control entries (ACLs), and filters that select them.
 
-They are only stored as metadata; authorization is not decided here.
+This module does not authorize requests.
 
 Source: KIP-11, KIP-290; AclBindingFilter and AccessControlEntryFilter of Apache Kafka 4.3.
 """
@@ -17,7 +17,7 @@ from tidelog.protocol.steps import Steps
 
 WILDCARD_RESOURCE: Final = "*"
 CLUSTER_NAME: Final = "kafka-cluster"
-"""The only name of a resource of type CLUSTER."""
+"""The only valid name of a resource of type CLUSTER."""
 
 
 class AclBinding(NamedTuple):
@@ -46,7 +46,7 @@ class AclBinding(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """A filter of entries; None and ANY match every value."""
+    """A filter of access control entries; None and ANY match every value."""
 
     resource_type: int
     resource_name: str | None
@@ -57,9 +57,9 @@ class AclFilter(NamedTuple):
     permission_type: int
 
     def matches(self, binding: AclBinding) -> bool:
-        """Return whether an entry matches.
+        """Return whether the filter selects `binding`.
 
-        The pattern type MATCH matches every entry that applies to the resource `resource_name`: by its
+        The pattern type MATCH selects every entry that applies to the resource `resource_name`: by its
         name, a prefix or "*".
         """
         return (
@@ -85,23 +85,23 @@ class AclFilter(NamedTuple):
         return binding.resource_name == WILDCARD_RESOURCE
 
 
-def check_filter(wanted: AclFilter) -> None:
-    """Raise KafkaError INVALID_REQUEST for a filter with an unknown number."""
+def check_filter(acl_filter: AclFilter) -> None:
+    """Raise KafkaError INVALID_REQUEST if an enumerated field of `acl_filter` has an unknown value."""
     for field, number, allowed in (
-        ("resource type", wanted.resource_type, AclResourceType),
-        ("pattern type", wanted.pattern_type, PatternType),
-        ("operation", wanted.operation, AclOperation),
-        ("permission type", wanted.permission_type, PermissionType),
+        ("resource type", acl_filter.resource_type, AclResourceType),
+        ("pattern type", acl_filter.pattern_type, PatternType),
+        ("operation", acl_filter.operation, AclOperation),
+        ("permission type", acl_filter.permission_type, PermissionType),
     ):
         if number not in tuple(allowed):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a filter has the unknown {field} {number}")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown {field} in an ACL filter: {number}")
 
 
-def matching_acls(image: MetadataImage, wanted: AclFilter) -> Steps[list[AccessControlEntryRecord]]:
-    """Return the entries that match a filter."""
+def matching_acls(image: MetadataImage, acl_filter: AclFilter) -> Steps[list[AccessControlEntryRecord]]:
+    """Return the entries that match `acl_filter`."""
     found = []
     for record in image.access_control_entries.values():
         yield None
-        if wanted.matches(AclBinding.of(record)):
+        if acl_filter.matches(AclBinding.of(record)):
             found.append(record)
     return found

@@ -1,4 +1,4 @@
-"""Client quotas: the valid entities and keys, and filters of entities (KIP-546, KIP-599, KIP-612).
+"""Client quotas: the valid entities and keys, and filters that select entities (KIP-546, KIP-599, KIP-612).
 
     entity                                 keys
     user, client-id, or both together      producer_byte_rate, consumer_byte_rate, request_percentage,
@@ -55,40 +55,45 @@ class FilterComponent(NamedTuple):
 
 
 def keys_for(entity: Mapping[str, str | None], hosts: Collection[str]) -> Mapping[str, int | None]:
-    """Return the keys that an entity may have; `hosts` are names that resolve to an address.
+    """Return the quota keys that `entity` may have, each with its largest value.
 
-    Errors: KafkaError INVALID_REQUEST for an invalid entity.
+    `hosts`: the host names that can be resolved.
+    Errors: KafkaError INVALID_REQUEST if the entity is invalid.
     """
     if not entity:
-        raise _error("a client quota needs an entity")
+        raise _error("Invalid empty client quota entity")
     for kind, name in entity.items():
         if kind not in ENTITY_TYPES:
-            raise _error(f"there are no client quotas for the entity type {kind!r}")
+            raise _error(
+                f"Unhandled client quota entity type: {kind!r}; allowed are {', '.join(ENTITY_TYPES)}"
+            )
         if name == "":
-            raise _error(f"the name of a {kind} must not be empty")
+            raise _error(f"Empty {kind} not supported; the default has the name null")
     if IP not in entity:
         return _USER_AND_CLIENT_KEYS
     if len(entity) > 1:
-        raise _error("quotas of an ip cannot be combined with a user or a client-id")
+        raise _error(
+            f"Invalid quota entity combination {dict(entity)}: ip cannot be combined with user or client-id"
+        )
     address = entity[IP]
     if address is not None and address not in hosts and not is_address(address):
-        raise _error(f"{address!r} is neither an address nor a host that can be resolved")
+        raise _error(f"{address!r} is not a valid IP or resolvable host")
     return _IP_KEYS
 
 
 def check_value(keys: Mapping[str, int | None], key: str, value: float) -> None:
-    """Raise KafkaError INVALID_REQUEST unless `value` is valid for `key`."""
+    """Raise KafkaError INVALID_REQUEST if `key` is not in `keys` or `value` is not valid for it."""
     if key not in keys:
-        raise _error(f"{key!r} is not a quota of this entity, it may have {', '.join(keys)}")
+        raise _error(f"Invalid configuration key {key!r}; allowed for this entity are {', '.join(keys)}")
     if math.isnan(value) or value <= 0:
-        raise _error(f"{key}={value}: must be greater than 0")
+        raise _error(f"Quota {key} must be greater than 0: {value}")
     highest = keys[key]
     if highest is None:
         return
     if value > highest:
-        raise _error(f"{key}={value}: must be at most {highest}")
+        raise _error(f"Proposed value for {key} is too large: {value}; must be at most {highest}")
     if abs(value % 1.0) > _ROUNDING:
-        raise _error(f"{key}={value}: must be a whole number")
+        raise _error(f"{key} cannot be a fractional value: {value}")
 
 
 def is_address(text: str) -> bool:
@@ -103,46 +108,50 @@ def is_address(text: str) -> bool:
 def matching_quotas(
     image: MetadataImage, components: Iterable[FilterComponent], *, strict: bool
 ) -> Steps[list[tuple[QuotaEntity, Mapping[str, float]]]]:
-    """Return the entities that match all `components`; `strict`: and have no other entity type.
+    """Return the entities that match all `components`, with their quotas.
 
-    Errors: KafkaError INVALID_REQUEST, UNSUPPORTED_VERSION for an unknown entity type.
+    `strict`: entities with other entity types do not match.
+    Errors: KafkaError UNSUPPORTED_VERSION if an entity type is unknown, INVALID_REQUEST if another part of a
+    component is invalid.
     """
-    wanted: dict[str, FilterComponent] = {}
+    by_type: dict[str, FilterComponent] = {}
     for component in components:
         yield None
-        _check_component(component, wanted)
-        wanted[component.entity_type] = component
-    if IP in wanted and len(wanted) > 1:
-        raise _error("a filter for an ip cannot be combined with a user or a client-id")
+        _check_component(component, by_type)
+        by_type[component.entity_type] = component
+    if IP in by_type and len(by_type) > 1:
+        raise _error(
+            "Invalid entity filter component combination: ip cannot be combined with user or client-id"
+        )
     found = []
     for entity, quotas in image.client_quotas.items():
         yield None
-        if _matches(dict(entity), wanted.values()) and not (strict and len(entity) != len(wanted)):
+        if _matches(dict(entity), by_type.values()) and not (strict and len(entity) != len(by_type)):
             found.append((entity, quotas))
     return found
 
 
-def _check_component(component: FilterComponent, earlier: Collection[str]) -> None:
+def _check_component(component: FilterComponent, earlier_types: Collection[str]) -> None:
     kind, match_type, match = component
     if not kind:
-        raise _error("a component of a filter needs an entity type")
-    if kind in earlier:
-        raise _error(f"the entity type {kind!r} is in the filter twice")
+        raise _error("Invalid empty entity type in a filter component")
+    if kind in earlier_types:
+        raise _error(f"Entity type {kind} cannot appear more than once in the filter")
     if kind not in ENTITY_TYPES:
-        text = f"there are no client quotas for the entity type {kind!r}"
+        text = f"Unsupported entity type {kind!r}; allowed are {', '.join(ENTITY_TYPES)}"
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
     if match_type not in tuple(MatchType):
-        raise _error(f"there is no match type {match_type}")
+        raise _error(f"Unknown match type {match_type}")
     if match_type == MatchType.EXACT and match is None:
-        raise _error(f"an exact match of {kind!r} needs a name")
+        raise _error(f"Filter component {kind}: an exact match requires a name")
     if match_type != MatchType.EXACT and match is not None:
-        raise _error(f"only an exact match of {kind!r} has a name, this one has {match!r}")
+        raise _error(f"Filter component {kind}: only an exact match can have a name, not {match!r}")
 
 
-def _matches(entity: Mapping[str, str | None], wanted: Iterable[FilterComponent]) -> bool:
+def _matches(entity: Mapping[str, str | None], components: Iterable[FilterComponent]) -> bool:
     return all(
         kind in entity and (match_type == MatchType.ANY or entity[kind] == match)
-        for kind, match_type, match in wanted
+        for kind, match_type, match in components
     )
 
 

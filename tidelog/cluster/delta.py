@@ -1,4 +1,4 @@
-"""The changes of an image by records, which are replayed one by one to make the next image.
+"""A delta: the changes that metadata records make to an image, and the image that results.
 
 `replay` is the only place where metadata changes. A section of the image is copied at its first record, so
 the cost of a delta is that of the sections it changes.
@@ -80,7 +80,7 @@ class MetadataDelta:
         _REPLAY[type(record)](self, record)
 
     def image(self, offset: Offset, epoch: LeaderEpoch) -> MetadataImage:
-        """Return the image that includes every replayed record, the last being at `offset` in `epoch`."""
+        """Return the image after all replayed records, of which the last is at `offset` in `epoch`."""
         changed = dict(self._copies)
         if self._partitions or self._deleted_topics:
             by_name, by_id = dict(self.base.topics_by_name), dict(self.base.topics_by_id)
@@ -127,9 +127,9 @@ class MetadataDelta:
 
     # Topics and partitions
 
-    def _topic(self, record: topic_record.TopicRecord) -> None:
+    def _add_topic(self, record: topic_record.TopicRecord) -> None:
         if self._topic_id(record.name) is not None:
-            raise InconsistentMetadata(f"the topic already exists: {record}")
+            raise InconsistentMetadata(f"topic {record.name!r} already exists: {record}")
         self._set_topic(record.topic_id, record.name, {})
 
     def _set_topic(self, topic_id: UUID, name: str, partitions: dict[int, PartitionImage]) -> None:
@@ -143,21 +143,23 @@ class MetadataDelta:
         existing = self.base.topics_by_name.get(name)
         return existing.id if existing is not None and existing.id not in self._deleted_topics else None
 
-    def _partition(self, record: partition_record.PartitionRecord) -> None:
+    def _set_partition(self, record: partition_record.PartitionRecord) -> None:
         self._changed_partitions(record.topic_id, record)[record.partition_id] = new_partition(record)
 
-    def _partition_change(self, record: partition_change_record.PartitionChangeRecord) -> None:
+    def _change_partition(self, record: partition_change_record.PartitionChangeRecord) -> None:
         partitions = self._changed_partitions(record.topic_id, record)
         current = partitions.get(record.partition_id)
         if current is None:
-            raise InconsistentMetadata(f"there is no such partition: {record}")
+            raise InconsistentMetadata(
+                f"there is no partition {record.topic_id}-{record.partition_id}: {record}"
+            )
         partitions[record.partition_id] = changed_partition(current, record)
 
     def _clear_elr(self, record: clear_elr_record.ClearElrRecord) -> None:
         if record.topic_name:
             topic_id = self._topic_id(record.topic_name)
             if topic_id is None:
-                raise InconsistentMetadata(f"there is no such topic: {record}")
+                raise InconsistentMetadata(f"there is no topic {record.topic_name!r}: {record}")
             self._clear_elr_of(topic_id, record)
             return
         for topic_id in [*self._partitions, *self.base.topics_by_id]:
@@ -205,21 +207,21 @@ class MetadataDelta:
         )
 
     def _unregister_broker(self, record: unregister_broker_record.UnregisterBrokerRecord) -> None:
-        self._broker(record.broker_id, record.broker_epoch, record)
+        self._registration(record.broker_id, record.broker_epoch, record)
         del self._section("brokers")[record.broker_id]
 
     def _fence_broker(self, record: fence_broker_record.FenceBrokerRecord) -> None:
-        broker = self._broker(record.id, record.epoch, record)
+        broker = self._registration(record.id, record.epoch, record)
         self._section("brokers")[record.id] = replace(broker, fenced=True)
 
     def _unfence_broker(self, record: unfence_broker_record.UnfenceBrokerRecord) -> None:
-        broker = self._broker(record.id, record.epoch, record)
+        broker = self._registration(record.id, record.epoch, record)
         self._section("brokers")[record.id] = replace(broker, fenced=False)
 
-    def _broker_change(
+    def _change_broker(
         self, record: broker_registration_change_record.BrokerRegistrationChangeRecord
     ) -> None:
-        broker = self._broker(record.broker_id, record.broker_epoch, record)
+        broker = self._registration(record.broker_id, record.broker_epoch, record)
         changes: dict[str, Any] = {}
         if record.fenced:
             changes["fenced"] = record.fenced > 0
@@ -231,10 +233,12 @@ class MetadataDelta:
             changes["cordoned_log_dirs"] = record.cordoned_log_dirs
         self._section("brokers")[record.broker_id] = replace(broker, **changes)
 
-    def _broker(self, broker_id: BrokerId, epoch: int, record: MetadataRecord) -> BrokerImage:
+    def _registration(self, broker_id: BrokerId, epoch: int, record: MetadataRecord) -> BrokerImage:
         found: BrokerImage | None = self._section("brokers").get(broker_id)
         if found is None or found.epoch != epoch:
-            raise InconsistentMetadata(f"there is no such registration: {record}")
+            raise InconsistentMetadata(
+                f"there is no registration of broker {broker_id} with epoch {epoch}: {record}"
+            )
         return found
 
     def _register_controller(self, record: register_controller_record.RegisterControllerRecord) -> None:
@@ -242,7 +246,7 @@ class MetadataDelta:
 
     # Other records
 
-    def _config(self, record: config_record.ConfigRecord) -> None:
+    def _set_config(self, record: config_record.ConfigRecord) -> None:
         resource = (record.resource_type, record.resource_name)
         section = self._section("configs")
         configs = dict(section.get(resource, {}))
@@ -256,16 +260,16 @@ class MetadataDelta:
             section.pop(resource, None)
         self._changed_configs[resource] = None
 
-    def _feature_level(self, record: feature_level_record.FeatureLevelRecord) -> None:
+    def _set_feature_level(self, record: feature_level_record.FeatureLevelRecord) -> None:
         if record.feature_level == 0:
             self._section("features").pop(record.name, None)
         else:
             self._section("features")[record.name] = record.feature_level
 
-    def _producer_ids(self, record: producer_ids_record.ProducerIdsRecord) -> None:
+    def _set_next_producer_id(self, record: producer_ids_record.ProducerIdsRecord) -> None:
         self._copies["next_producer_id"] = record.next_producer_id
 
-    def _client_quota(self, record: client_quota_record.ClientQuotaRecord) -> None:
+    def _set_client_quota(self, record: client_quota_record.ClientQuotaRecord) -> None:
         entity: QuotaEntity = tuple(sorted((e.entity_type, e.entity_name) for e in record.entity))
         section = self._section("client_quotas")
         quotas = dict(section.get(entity, {}))
@@ -278,24 +282,24 @@ class MetadataDelta:
         else:
             section.pop(entity, None)
 
-    def _access_control_entry(self, record: access_control_entry_record.AccessControlEntryRecord) -> None:
+    def _add_access_control_entry(self, record: access_control_entry_record.AccessControlEntryRecord) -> None:
         self._section("access_control_entries")[record.id] = record
 
     def _remove_access_control_entry(
         self, record: remove_access_control_entry_record.RemoveAccessControlEntryRecord
     ) -> None:
         if self._section("access_control_entries").pop(record.id, None) is None:
-            raise InconsistentMetadata(f"there is no such entry: {record}")
+            raise InconsistentMetadata(f"there is no access control entry with the id {record.id}: {record}")
 
-    def _scram(self, record: user_scram_credential_record.UserScramCredentialRecord) -> None:
+    def _set_scram_credential(self, record: user_scram_credential_record.UserScramCredentialRecord) -> None:
         self._section("scram_credentials")[record.name, record.mechanism] = record
 
-    def _remove_scram(
+    def _remove_scram_credential(
         self, record: remove_user_scram_credential_record.RemoveUserScramCredentialRecord
     ) -> None:
         self._section("scram_credentials").pop((record.name, record.mechanism), None)
 
-    def _delegation_token(self, record: delegation_token_record.DelegationTokenRecord) -> None:
+    def _set_delegation_token(self, record: delegation_token_record.DelegationTokenRecord) -> None:
         self._section("delegation_tokens")[record.token_id] = record
 
     def _remove_delegation_token(
@@ -308,28 +312,30 @@ class MetadataDelta:
 
 
 _REPLAY: Final[Mapping[type[MetadataRecord], Callable[[MetadataDelta, Any], None]]] = {
-    topic_record.TopicRecord: MetadataDelta._topic,
-    partition_record.PartitionRecord: MetadataDelta._partition,
-    partition_change_record.PartitionChangeRecord: MetadataDelta._partition_change,
+    topic_record.TopicRecord: MetadataDelta._add_topic,
+    partition_record.PartitionRecord: MetadataDelta._set_partition,
+    partition_change_record.PartitionChangeRecord: MetadataDelta._change_partition,
     clear_elr_record.ClearElrRecord: MetadataDelta._clear_elr,
     remove_topic_record.RemoveTopicRecord: MetadataDelta._remove_topic,
     register_broker_record.RegisterBrokerRecord: MetadataDelta._register_broker,
     unregister_broker_record.UnregisterBrokerRecord: MetadataDelta._unregister_broker,
     fence_broker_record.FenceBrokerRecord: MetadataDelta._fence_broker,
     unfence_broker_record.UnfenceBrokerRecord: MetadataDelta._unfence_broker,
-    broker_registration_change_record.BrokerRegistrationChangeRecord: MetadataDelta._broker_change,
+    broker_registration_change_record.BrokerRegistrationChangeRecord: MetadataDelta._change_broker,
     register_controller_record.RegisterControllerRecord: MetadataDelta._register_controller,
-    config_record.ConfigRecord: MetadataDelta._config,
-    feature_level_record.FeatureLevelRecord: MetadataDelta._feature_level,
-    producer_ids_record.ProducerIdsRecord: MetadataDelta._producer_ids,
-    client_quota_record.ClientQuotaRecord: MetadataDelta._client_quota,
-    access_control_entry_record.AccessControlEntryRecord: MetadataDelta._access_control_entry,
+    config_record.ConfigRecord: MetadataDelta._set_config,
+    feature_level_record.FeatureLevelRecord: MetadataDelta._set_feature_level,
+    producer_ids_record.ProducerIdsRecord: MetadataDelta._set_next_producer_id,
+    client_quota_record.ClientQuotaRecord: MetadataDelta._set_client_quota,
+    access_control_entry_record.AccessControlEntryRecord: MetadataDelta._add_access_control_entry,
     remove_access_control_entry_record.RemoveAccessControlEntryRecord: (
         MetadataDelta._remove_access_control_entry
     ),
-    user_scram_credential_record.UserScramCredentialRecord: MetadataDelta._scram,
-    remove_user_scram_credential_record.RemoveUserScramCredentialRecord: MetadataDelta._remove_scram,
-    delegation_token_record.DelegationTokenRecord: MetadataDelta._delegation_token,
+    user_scram_credential_record.UserScramCredentialRecord: MetadataDelta._set_scram_credential,
+    remove_user_scram_credential_record.RemoveUserScramCredentialRecord: (
+        MetadataDelta._remove_scram_credential
+    ),
+    delegation_token_record.DelegationTokenRecord: MetadataDelta._set_delegation_token,
     remove_delegation_token_record.RemoveDelegationTokenRecord: MetadataDelta._remove_delegation_token,
     begin_transaction_record.BeginTransactionRecord: MetadataDelta._ignore,
     end_transaction_record.EndTransactionRecord: MetadataDelta._ignore,

@@ -32,7 +32,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigEntry(NamedTuple):
-    """A value with the key that sets it; None for a value that must not be shown."""
+    """A value with the key that sets it; the value is None if it must not be shown."""
 
     name: str
     value: str | None
@@ -41,7 +41,10 @@ class ConfigEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLayers:
-    """A broker's configs by source, each as text by key."""
+    """A broker's configs by source, each as text by key.
+
+    `own`: its dynamic configs. `cluster`: the dynamic defaults of all brokers. `static`: server.properties.
+    """
 
     own: Mapping[str, str]
     cluster: Mapping[str, str]
@@ -49,7 +52,7 @@ class BrokerLayers:
     defaults: Mapping[str, str]
 
     def entries(self, names: Sequence[str]) -> list[ConfigEntry]:
-        """Return every value of the synonymous keys `names` in order of precedence."""
+        """Return every value of the synonyms `names` in order of precedence."""
         layers = (
             (self.own, ConfigSource.DYNAMIC_BROKER),
             (self.cluster, ConfigSource.DYNAMIC_CLUSTER),
@@ -64,7 +67,7 @@ class BrokerLayers:
         ]
 
     def entries_from(self, name: str, names: Sequence[str]) -> list[ConfigEntry]:
-        """Return the values of `names`, from the first one of the key `name` on.
+        """Return the values of `names` in order of precedence, beginning with the first value of `name`.
 
         Kafka describes synonyms this way: a value of log.retention.hours is reported only together with one
         of log.retention.ms.
@@ -75,7 +78,7 @@ class BrokerLayers:
 def effective_topic_entry(
     definition: ConfigDefinition, own: Mapping[str, str], layers: BrokerLayers
 ) -> ConfigEntry:
-    """Return the effective value of a topic's key and its source."""
+    """Return the effective value of a topic config; `own` are the configs of the topic itself."""
     if definition.key in own:
         text = value_text(definition.parse(own[definition.key]))
         return ConfigEntry(definition.key, text, ConfigSource.TOPIC)
@@ -85,12 +88,12 @@ def effective_topic_entry(
         return ConfigEntry(definition.key, definition.default_text, ConfigSource.DEFAULT)
     effective = entries[0]
     assert effective.value is not None
-    text = value_text(definition.parse(converted(factors[effective.name], effective.value)))
+    text = value_text(definition.parse(convert_unit(factors[effective.name], effective.value)))
     return ConfigEntry(definition.key, text, effective.source)
 
 
-def converted(synonym: Synonym, text: str) -> str:
-    """Return the text of a broker key in the topic key's unit; negative numbers, "no limit", become -1."""
+def convert_unit(synonym: Synonym, text: str) -> str:
+    """Return the value `text` of a broker config in the unit of the topic config; -1 for a negative value."""
     if synonym.factor == 1:
         return text
     number = int(text)

@@ -1,7 +1,7 @@
-"""Feature levels: supported ones, compatible ones, and the finalized ones of the cluster.
+"""Feature levels: those that this software supports or accepts, and those that the cluster has finalized.
 
-Clients read the finalized levels from ApiVersions and choose protocols by them. A new cluster has the levels
-of Kafka 4.3 for the supported features; metadata.version 30 is 4.3-IV0.
+Clients read the finalized levels from ApiVersions and choose their protocols accordingly. A new cluster
+has the levels of Kafka 4.3 for the supported features; metadata.version 30 is 4.3-IV0.
 
 Consumer groups of the new protocol (KIP-848), share groups and streams groups are not supported. Their
 features are not shown to clients, not finalized in a new cluster, and a controller of this software cannot
@@ -63,15 +63,15 @@ class FinalizedFeatures(NamedTuple):
 def finalized_features(image: MetadataImage, kraft_version: int = 0) -> FinalizedFeatures:
     """Return the cluster's finalized levels for ApiVersions, if this software supports them.
 
-    An unsupported level, finalized by a controller of Apache Kafka, is omitted: a client must not choose a
-    protocol by it. `kraft_version` is shown only above 0.
+    An unsupported level, finalized by a controller of Apache Kafka, is omitted: a client must not use
+    it. `kraft_version` is included only above 0.
     """
     levels = {**image.features, KRAFT_VERSION: kraft_version} if kraft_version else image.features
-    served = {name: level for name, level in levels.items() if _is_served(name, level)}
-    return FinalizedFeatures(served, image.offset if image.features else -1)
+    supported = {name: level for name, level in levels.items() if _is_supported(name, level)}
+    return FinalizedFeatures(supported, image.offset if image.features else -1)
 
 
-def _is_served(name: str, level: int) -> bool:
+def _is_supported(name: str, level: int) -> bool:
     supported = SUPPORTED_FEATURES.get(name)
     return supported is not None and supported.lowest <= level <= supported.highest
 

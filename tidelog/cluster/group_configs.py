@@ -15,7 +15,7 @@ from tidelog.base.config_definition import ConfigDefinition, ConfigKind, ConfigV
 
 
 class GroupLimits(NamedTuple):
-    """The broker keys whose values are the lower and the upper limit of a group's value; None: no limit."""
+    """The broker configs that limit a group config from below and from above; None if there is no limit."""
 
     lowest: str | None
     highest: str | None
@@ -30,15 +30,19 @@ def _share_offset_reset(value: ConfigValue) -> str | None:
     assert isinstance(value, str)
     if value in ("latest", "earliest") or _DURATION.fullmatch(value):
         return None
-    return "allowed is latest, earliest or by_duration: with an ISO 8601 duration of days to seconds"
+    return "must be latest, earliest, or by_duration: followed by an ISO 8601 duration in days to seconds"
 
 
-def _number(key: str, default: int, minimum: int, words: str) -> ConfigDefinition:
-    return _group(key, ConfigKind.INT, default, words, minimum=minimum, synonyms=(Synonym(f"group.{key}"),))
+def _number(key: str, default: int, minimum: int, documentation: str) -> ConfigDefinition:
+    return _group(
+        key, ConfigKind.INT, default, documentation, minimum=minimum, synonyms=(Synonym(f"group.{key}"),)
+    )
 
 
-def _group(key: str, kind: ConfigKind, default: ConfigValue, words: str, **limits: Any) -> ConfigDefinition:
-    return ConfigDefinition(key=key, kind=kind, default=default, documentation=words, **limits)
+def _group(
+    key: str, kind: ConfigKind, default: ConfigValue, documentation: str, **limits: Any
+) -> ConfigDefinition:
+    return ConfigDefinition(key=key, kind=kind, default=default, documentation=documentation, **limits)
 
 
 _SESSION: Final = "The time in milliseconds without a heartbeat after which a member is removed."
@@ -56,8 +60,7 @@ GROUP_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             ConfigKind.STRING,
             "latest",
             "The offset at which a share group without an offset starts: latest, earliest, or "
-            "by_duration: with an "
-            "ISO 8601 duration.",
+            "by_duration: followed by an ISO 8601 duration.",
             check=_share_offset_reset,
         ),
         _number("share.delivery.count.limit", 5, 2, "The maximum number of deliveries of a record."),
@@ -67,8 +70,7 @@ GROUP_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             ConfigKind.STRING,
             "read_uncommitted",
             "Whether a share group receives records of open and aborted transactions "
-            "(read_uncommitted) or only "
-            "of committed ones (read_committed).",
+            "(read_uncommitted) or only of committed ones (read_committed).",
             valid_values=("read_committed", "read_uncommitted"),
         ),
         _number(
@@ -106,7 +108,7 @@ GROUP_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
 
 
 def limits_of(key: str) -> GroupLimits:
-    """Return the broker keys that limit the group config `key`."""
+    """Return the broker configs that limit the group config `key`."""
     kind, _, setting = key.partition(".")
     if key == "streams.num.standby.replicas":
         return GroupLimits(None, "group.streams.max.standby.replicas")

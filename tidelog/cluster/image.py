@@ -1,7 +1,7 @@
 """An immutable image of the cluster's metadata at one offset of the metadata log.
 
-Handlers read an image; `tidelog.cluster.delta` applies the records of changes to make the next one. Images
-share everything that is unchanged, so mappings must never be modified.
+Handlers read an image; `tidelog.cluster.delta` replays records to create the next one. Images
+share all unchanged parts, so their mappings must never be modified.
 
 Source: org.apache.kafka.image of Apache Kafka 4.3.
 """
@@ -41,7 +41,7 @@ class ResourceType(IntEnum):
 
 
 class LeaderRecoveryState(IntEnum):
-    """Whether a partition's leader was elected cleanly, or is recovering from an unclean election."""
+    """Whether a partition's leader is recovering from an unclean election."""
 
     RECOVERED = 0
     RECOVERING = 1
@@ -143,7 +143,7 @@ class MetadataImage:
     delegation_tokens: Mapping[str, DelegationTokenRecord] = field(default_factory=dict)
 
     def topic_configs(self, topic: str) -> Mapping[str, str]:
-        """Return the configs of a topic, without inherited ones."""
+        """Return the configs of the topic itself, without inherited ones."""
         return self.configs.get((ResourceType.TOPIC, topic), {})
 
     def broker_configs(self, broker: BrokerId) -> Mapping[str, str]:
@@ -155,7 +155,7 @@ class MetadataImage:
         return self.configs.get((ResourceType.BROKER, ""), {})
 
     def alive_brokers(self, listener: str) -> list[tuple[BrokerImage, Endpoint]]:
-        """Return the unfenced brokers with the listener `listener`, in order of id."""
+        """Return the unfenced brokers that have `listener`, with its endpoint, in order of broker id."""
         return [
             (broker, broker.endpoints[listener])
             for _, broker in sorted(self.brokers.items())

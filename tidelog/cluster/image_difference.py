@@ -89,7 +89,7 @@ def _topic(old: TopicImage | None, new: TopicImage) -> Iterator[MetadataRecord]:
 
 
 def _configs(old: Configs, new: Configs) -> Iterator[MetadataRecord]:
-    for resource in [*new, *(each for each in old if each not in new)]:
+    for resource in [*new, *(resource for resource in old if resource not in new)]:
         kind, name = resource
         before, after = old.get(resource, {}), new.get(resource, {})
         for key in before:

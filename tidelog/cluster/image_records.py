@@ -1,4 +1,4 @@
-"""An image as records, the content of a snapshot.
+"""The records of an image, which are the content of a snapshot.
 
 Invariant: replaying `image_records(image)` on an empty image gives `image`, except for offset and epoch.
 Source: the order of org.apache.kafka.image.MetadataImage.write of Apache Kafka 4.3.

@@ -1,4 +1,4 @@
-"""Replaying batches of metadata records to images; transactions take effect atomically.
+"""Replays batches of metadata records and publishes images; transactions take effect atomically.
 
 Records between a BeginTransaction and its EndTransaction record take effect together; an AbortTransaction
 record discards them. No image is published while a transaction is open, so that no reader sees a part of one.
@@ -47,13 +47,13 @@ class MetadataLoader:
     def load_in_steps(
         self, records: Sequence[MetadataRecord], base_offset: Offset, epoch: LeaderEpoch
     ) -> Steps[list[PublishedChange]]:
-        """Do the same as `load` in steps. The loader must not be used before the last one."""
-        steps: list[PublishedChange] = []
+        """Replay one batch like `load`, in steps; the loader must not be used before the last step."""
+        changes: list[PublishedChange] = []
         for offset, record in enumerate(records, base_offset):
             if isinstance(record, BeginTransactionRecord):
                 self._begin(record)
                 if self._has_changes:
-                    steps.append(self._publish(offset - 1, epoch))
+                    changes.append(self._publish(offset - 1, epoch))
                 self._is_transaction_open = True
             elif isinstance(record, EndTransactionRecord | AbortTransactionRecord):
                 self._finish(record)
@@ -62,12 +62,12 @@ class MetadataLoader:
             self._has_changes = True
             yield None
         if not self._is_transaction_open and self._has_changes:
-            steps.append(self._publish(base_offset + len(records) - 1, epoch))
-        return steps
+            changes.append(self._publish(base_offset + len(records) - 1, epoch))
+        return changes
 
     @property
     def is_transaction_open(self) -> bool:
-        """Whether a transaction has begun and not ended; a new leader has to abort it."""
+        """Whether a transaction is open; a new leader must abort it."""
         return self._is_transaction_open
 
     def fork(self) -> MetadataLoader:
@@ -81,17 +81,17 @@ class MetadataLoader:
         return other
 
     def skip_control_records(self, last_offset: Offset, epoch: LeaderEpoch) -> None:
-        """Advance over a batch of the quorum's control records, which contain no metadata."""
+        """Skip a batch of the quorum's control records, which contain no metadata."""
         self.image = replace(self.image, offset=last_offset, epoch=epoch)
         if not self._has_changes:
             self._delta = MetadataDelta(self.image)
 
     def _publish(self, offset: Offset, epoch: LeaderEpoch) -> PublishedChange:
-        step = PublishedChange(self._delta, self._delta.image(offset, epoch))
-        self.image = step.image
-        self._delta = MetadataDelta(step.image)
+        change = PublishedChange(self._delta, self._delta.image(offset, epoch))
+        self.image = change.image
+        self._delta = MetadataDelta(change.image)
         self._has_changes = False
-        return step
+        return change
 
     def _begin(self, record: BeginTransactionRecord) -> None:
         if self._is_transaction_open:

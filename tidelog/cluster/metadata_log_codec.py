@@ -37,7 +37,7 @@ def record_version(record_type: type[MetadataRecord]) -> int:
 
 
 def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
-    """Return `record` as a value of the metadata log."""
+    """Return `record` as a value of the metadata log; `version` is None for the newest version."""
     chosen = record_version(type(record)) if version is None else version
     value = bytearray()
     for number in (FRAME_VERSION, record.record_type, chosen):
@@ -62,7 +62,9 @@ def _decode_record(value: bytes | memoryview) -> MetadataRecord:
     version, position = read_unsigned_varint(value, position)
     record_type = RECORD_TYPES.get(number)
     if record_type is None:
-        raise DecodeError(f"metadata record type {number} is unknown")
+        raise DecodeError(f"unknown metadata record type {number}")
     if version not in record_type.valid_versions:
-        raise DecodeError(f"version {version} of {record_type.__name__} is unknown")
+        raise DecodeError(
+            f"unknown version {version} of {record_type.__name__}; the newest is {record_version(record_type)}"
+        )
     return decode(record_type, value[position:], version)

@@ -46,7 +46,7 @@ def new_partition(record: PartitionRecord) -> PartitionImage:
 
 
 def changed_partition(current: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
-    """Return `current` with the changes in `record`; a leader in it, even the same, starts a new epoch."""
+    """Return `current` with the changes in `record`; any leader in `record` starts a new leader epoch."""
     changes: dict[str, Any] = {name: value for name in _LISTS if (value := getattr(record, name)) is not None}
     changes["partition_epoch"] = current.partition_epoch + 1
     if record.leader != NO_LEADER_CHANGE:
@@ -63,7 +63,7 @@ def changed_partition(current: PartitionImage, record: PartitionChangeRecord) ->
 
 
 def without_eligible_leaders(partition: PartitionImage) -> PartitionImage:
-    """Return `partition` without eligible leader replicas, as a change if there were some."""
+    """Return `partition` without eligible leader replicas; removing any increases the partition epoch."""
     if not (partition.eligible_leader_replicas or partition.last_known_elr):
         return partition
     epoch = partition.partition_epoch + 1

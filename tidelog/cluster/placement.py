@@ -23,11 +23,11 @@ from tidelog.protocol.ids import BrokerId
 T = TypeVar("T")
 
 RandomBelow: TypeAlias = Callable[[int], int]
-"""A random source: returns a number from 0 to the given bound - 1."""
+"""Returns a random number from 0 to the argument - 1."""
 
 
 class UsableBroker(NamedTuple):
-    """A broker on which replicas can be placed; all brokers without a rack form one."""
+    """A broker on which replicas can be placed; brokers without a rack form one rack."""
 
     id: BrokerId
     rack: str | None
@@ -65,6 +65,8 @@ class _Rack:
 
 
 class _Placer:
+    """Places the replicas of one partition after another."""
+
     def __init__(self, brokers: list[UsableBroker], random_below: RandomBelow) -> None:
         racks: dict[str | None, _Rack] = {}
         for broker in sorted(brokers, key=lambda broker: broker.id):
@@ -110,16 +112,19 @@ def place_replicas(
     replication_factor: int,
     random_below: RandomBelow,
 ) -> Iterator[tuple[BrokerId, ...]]:
-    """Return an iterator of the replicas of each new partition, the leader first."""
+    """Return an iterator over the replicas of each new partition, the leader first."""
     usable = list(brokers)
     if replication_factor <= 0:
-        raise _error(f"replication factor {replication_factor} is not positive")
+        raise _error(
+            f"Invalid replication factor {replication_factor}: the replication factor must be positive."
+        )
     if replication_factor > len(usable):
         raise _error(
-            f"replication factor {replication_factor} is larger than the number of brokers, {len(usable)}"
+            f"The target replication factor of {replication_factor} cannot be reached because only "
+            f"{len(usable)} broker(s) are registered."
         )
     if all(broker.fenced for broker in usable):
-        raise _error("all brokers are fenced")
+        raise _error("All brokers are currently fenced.")
     placer = _Placer(usable, random_below)
     return (placer.place(replication_factor) for _ in range(partition_count))
 

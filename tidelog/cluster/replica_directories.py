@@ -1,4 +1,4 @@
-"""The ids of log directories in the metadata: the reserved ones, and whether a directory is online.
+"""Reserved ids of log directories in the metadata, and rules for the directories of replicas.
 
 Source: KIP-858; DirectoryId of Apache Kafka 4.3.
 """
@@ -24,7 +24,7 @@ _RESERVED: Final = 100
 
 
 def is_reserved(directory: UUID) -> bool:
-    """Return whether Kafka reserves an id, so that no real directory has it."""
+    """Return whether Kafka reserves the id `directory`; no log directory has a reserved id."""
     return directory.int < _RESERVED
 
 
@@ -38,9 +38,9 @@ def is_online(directory: UUID, online: Sequence[UUID]) -> bool:
 
 
 def default_directory(log_dirs: Sequence[UUID] | None) -> UUID:
-    """Return the directory of a new replica on a broker with `log_dirs` (None: it is not registered).
+    """Return the directory of a new replica on a broker with the directories `log_dirs`.
 
-    It is known immediately only if the broker has exactly one.
+    `log_dirs` is None if the broker is not registered. The directory is UNASSIGNED if the broker has several.
     """
     if log_dirs is None:
         return UNASSIGNED

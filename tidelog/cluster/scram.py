@@ -57,7 +57,7 @@ class UserCredentials(NamedTuple):
 
 
 def keys_of(mechanism: ScramMechanism, salted_password: bytes) -> ScramKeys:
-    """Return the keys of a salted password."""
+    """Return the keys that replace the salted password."""
     name = _HASHES[mechanism]
     client_key = hmac.digest(salted_password, b"Client Key", name)
     return ScramKeys(
@@ -66,14 +66,16 @@ def keys_of(mechanism: ScramMechanism, salted_password: bytes) -> ScramKeys:
 
 
 def describe_credentials(image: MetadataImage, users: Sequence[str]) -> Steps[tuple[UserCredentials, ...]]:
-    """Return the descriptions of the credentials of `users`, of all users if it is empty."""
-    named = Counter(users or sorted({user for user, _ in image.scram_credentials}))
-    return (yield from each(lambda user: _describe(image, user, named[user]), named))
+    """Describe the credentials of `users`, or of all users if it is empty."""
+    counts = Counter(users or sorted({user for user, _ in image.scram_credentials}))
+    return (yield from each(lambda user: _describe(image, user, counts[user]), counts))
 
 
 def _describe(image: MetadataImage, user: str, count: int) -> UserCredentials:
     if count > 1:
-        text = shortened(f"user {user!r} is in the request {count} times")
+        text = shortened(
+            f"Cannot describe SCRAM credentials for the same user twice in a single request: {user!r}"
+        )
         return UserCredentials(user, ErrorCode.DUPLICATE_RESOURCE, text, ())
     found = tuple(
         Credential(mechanism, image.scram_credentials[user, mechanism].iterations)
@@ -81,6 +83,6 @@ def _describe(image: MetadataImage, user: str, count: int) -> UserCredentials:
         if (user, mechanism) in image.scram_credentials
     )
     if not found:
-        text = shortened(f"there is no credential of user {user!r}")
+        text = shortened(f"Attempt to describe a user credential that does not exist: {user!r}")
         return UserCredentials(user, ErrorCode.RESOURCE_NOT_FOUND, text, ())
     return UserCredentials(user, ErrorCode.NONE, None, found)

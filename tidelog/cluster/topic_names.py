@@ -22,35 +22,35 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def is_internal(topic: str) -> bool:
-    """Return whether the topic is internal: brokers keep their own state in it."""
+    """Return whether the topic is internal: brokers store their own state in it."""
     return topic in _INTERNAL
 
 
 def invalid_name_reason(topic: str) -> str | None:
-    """Return why `topic` is not a valid topic name; None if it is."""
+    """Return why `topic` is not a valid topic name, in Kafka's words; None if it is valid."""
     if not topic:
-        return "a topic name must not be empty"
+        return "the empty string is not allowed"
     if topic in (".", ".."):
-        return f"a topic name must not be {topic!r}"
+        return f"{topic!r} is not allowed"
     if len(topic) > MAX_NAME_LENGTH:
-        return f"topic name {topic!r} has {len(topic)} characters, the limit is {MAX_NAME_LENGTH}"
+        return f"the length of {topic!r} is longer than the max allowed length {MAX_NAME_LENGTH}"
     if not _LEGAL.fullmatch(topic):
-        return f"topic name {topic!r} has a character other than ASCII letters, digits, '.', '_' and '-'"
+        return f"{topic!r} contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
     return None
 
 
 def check_name(topic: str) -> None:
-    """Raise INVALID_TOPIC_EXCEPTION unless `topic` is a valid topic name."""
+    """Raise KafkaError INVALID_TOPIC_EXCEPTION if `topic` is not a valid topic name."""
     reason = invalid_name_reason(topic)
     if reason is not None:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
 def metric_name(topic: str) -> str:
-    """Return the name of a topic in metrics: '.' becomes '_', so that names can collide."""
+    """Return the name of `topic` in metrics, with '_' for '.'; the names of two topics can collide."""
     return topic.replace(".", "_")
 
 
 def colliding_names(names: Iterable[str]) -> dict[str, str]:
-    """Return one existing name for every metric name that contains '_'."""
+    """Return one of the topic names `names` for every metric name that contains '_'."""
     return {metric_name(name): name for name in names if "." in name or "_" in name}

@@ -107,7 +107,7 @@ def test_the_same_chance_places_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("factor", "reason"), [(0, "not positive"), (-1, "not positive"), (4, "the number of brokers, 3")]
+    ("factor", "reason"), [(0, "must be positive"), (-1, "must be positive"), (4, "only 3 broker")]
 )
 def test_a_replication_factor_that_cannot_be_is_refused(factor: int, reason: str) -> None:
     with pytest.raises(KafkaError, match=reason) as error:
