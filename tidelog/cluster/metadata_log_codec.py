@@ -65,6 +65,6 @@ def _decode_record(value: bytes | memoryview) -> MetadataRecord:
         raise DecodeError(f"unknown metadata record type {number}")
     if version not in record_type.valid_versions:
         raise DecodeError(
-            f"unknown version {version} of {record_type.__name__}; the newest is {record_version(record_type)}"
+            f"version {version} of {record_type.__name__} is not in {record_type.valid_versions}"
         )
     return decode(record_type, value[position:], version)

@@ -431,7 +431,7 @@ class Scenario:
         broker = self.brokers[letter]
         core = broker.core
         assert core is not None, f"{letter} does not follow"
-        self.now_ms += 2_000 if core.next_due_ms(0) else 0
+        self.now_ms += 2_000 if core.next_ready_ms(0) else 0
         now_ms = self.now_ms
         broker.request = (
             core.build_epoch_request(now_ms)

@@ -170,7 +170,7 @@ class ReplicaFetcher:
     async def _wait_for_work(self) -> None:
         """Wait for partitions, or until the delay of one has passed."""
         now_ms = self._ports.clock.monotonic_ms()
-        due_ms = self.core.next_due_ms(now_ms)
+        due_ms = self.core.next_ready_ms(now_ms)
         delay_s = None if due_ms is None else max(due_ms - now_ms, 1) / 1000
         try:
             async with asyncio.timeout(delay_s):

@@ -23,7 +23,7 @@ from tidelog.protocol.steps import completed
 
 
 class Removal(NamedTuple):
-    """The outcome of one filter, with the entries that it deletes."""
+    """The outcome of one filter, and the entries that it removes."""
 
     outcome: Outcome
     removed: tuple[AclBinding, ...] = ()
@@ -50,16 +50,16 @@ def create_acls(
 
 
 def delete_acls(image: MetadataImage, filters: Sequence[AclFilter]) -> ControllerResult[list[Removal]]:
-    """Delete the matching entries; a filter returns all its matches, even if another deletes them too."""
+    """Delete the entries that match `filters`; each filter returns all its matches, even shared ones."""
     records: dict[UUID, RemoveAccessControlEntryRecord] = {}
     removals = []
-    for wanted in filters:
+    for acl_filter in filters:
         try:
-            check_filter(wanted)
-            found = completed(matching_acls(image, wanted))
+            check_filter(acl_filter)
+            found = completed(matching_acls(image, acl_filter))
             new = {each.id: RemoveAccessControlEntryRecord(id=each.id) for each in found}
             if len(records | new) > MAX_RECORDS_PER_COMMAND:
-                text = f"a request cannot delete more than {MAX_RECORDS_PER_COMMAND} entries"
+                text = f"Cannot remove more than {MAX_RECORDS_PER_COMMAND} acls in a single delete operation."
                 raise KafkaError(ErrorCode.INVALID_REQUEST, text)
             records |= new
             removals.append(Removal(SUCCESS, tuple(map(AclBinding.of, found))))
@@ -70,19 +70,27 @@ def delete_acls(image: MetadataImage, filters: Sequence[AclFilter]) -> Controlle
 
 def _check(binding: AclBinding) -> None:
     if binding.resource_type not in tuple(AclResourceType)[1:]:
-        raise _invalid_request(f"an entry cannot have the resource type {binding.resource_type}")
+        raise _invalid_request(f"Invalid resourceType {binding.resource_type}")
     if binding.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
-        raise _invalid_request(f"an entry cannot have the pattern type {binding.pattern_type}")
+        raise _invalid_request(
+            f"Invalid patternType {binding.pattern_type}; allowed are LITERAL and PREFIXED"
+        )
     if binding.operation not in tuple(AclOperation)[1:]:
-        raise _invalid_request(f"an entry cannot have the operation {binding.operation}")
+        raise _invalid_request(f"Invalid operation {binding.operation}")
     if binding.permission_type not in (PermissionType.DENY, PermissionType.ALLOW):
-        raise _invalid_request(f"an entry cannot have the permission type {binding.permission_type}")
+        raise _invalid_request(
+            f"Invalid permissionType {binding.permission_type}; allowed are DENY and ALLOW"
+        )
     if not binding.resource_name:
-        raise _invalid_request("an entry must have a resource name")
+        raise _invalid_request("Resource name should not be empty")
     if binding.resource_type == AclResourceType.CLUSTER and binding.resource_name != CLUSTER_NAME:
-        raise _invalid_request(f"{binding.resource_name!r}: the name of the cluster is {CLUSTER_NAME}")
+        raise _invalid_request(
+            f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}, not {binding.resource_name!r}"
+        )
     if ":" not in binding.principal:
-        raise _invalid_request(f"{binding.principal!r} is not a principal of the form type:name")
+        raise _invalid_request(
+            f"Could not parse principal from {binding.principal!r}; it must have the form type:name"
+        )
 
 
 def _new_id(image: MetadataImage, randomness: Randomness) -> UUID:

@@ -35,9 +35,9 @@ _ANY_EPOCH = -1
 def alter_partition(
     image: MetadataImage, settings: ControllerSettings, request: AlterPartitionRequest
 ) -> ControllerResult[AlterPartitionResponse]:
-    """Change ISRs as their leader requests; every partition has its own outcome.
+    """Change the ISRs of partitions as their leader requests; every partition has its own outcome.
 
-    STALE_BROKER_EPOCH for the whole request if the broker's registration has another epoch.
+    Errors: KafkaError STALE_BROKER_EPOCH if the broker's registration has another epoch.
     """
     current_registration(image, request.broker_id, request.broker_epoch)
     alteration = _Alteration(image, settings, request.broker_id)
@@ -47,7 +47,7 @@ def alter_partition(
 
 
 class _Alteration:
-    """The changes of one request from the broker `leader`."""
+    """Makes the changes of one request from the broker `leader`."""
 
     def __init__(self, image: MetadataImage, settings: ControllerSettings, leader: BrokerId) -> None:
         self.updates = PartitionUpdates(image, settings)

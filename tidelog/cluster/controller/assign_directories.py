@@ -32,10 +32,10 @@ def assign_replicas_to_directories(
 ) -> ControllerResult[AssignReplicasToDirsResponse]:
     """Record the directories of replicas; every partition has its own outcome.
 
-    STALE_BROKER_EPOCH for the whole request if the broker's registration has another epoch.
+    Errors: KafkaError STALE_BROKER_EPOCH if the broker's registration has another epoch.
     """
     broker = current_registration(image, request.broker_id, request.broker_epoch)
-    assigned = PartitionUpdates(image, settings, removed_broker=None)
+    updates = PartitionUpdates(image, settings, removed_broker=None)
     offline: list[PartitionOfTopic] = []
     directories = []
     for directory in request.directories:
@@ -44,15 +44,15 @@ def assign_replicas_to_directories(
             partitions = []
             for partition in topic.partitions:
                 index = partition.partition_index
-                code = _assign(image, assigned, broker.id, directory.id, topic.topic_id, index)
+                code = _assign(image, updates, broker.id, directory.id, topic.topic_id, index)
                 partitions.append(ResponsePartitionData(partition_index=index, error_code=code))
                 if code is ErrorCode.NONE and not is_online(directory.id, broker.log_dirs):
                     offline.append((image.topics_by_id[topic.topic_id], index))
             topics.append(ResponseTopicData(topic_id=topic.topic_id, partitions=tuple(partitions)))
         directories.append(ResponseDirectoryData(id=directory.id, topics=tuple(topics)))
-    assigned.remove_from_isrs(offline, broker.id)
+    updates.remove_from_isrs(offline, broker.id)
     reply = AssignReplicasToDirsResponse(directories=tuple(directories))
-    return ControllerResult(tuple(assigned.records), reply, is_atomic=False)
+    return ControllerResult(tuple(updates.records), reply, is_atomic=False)
 
 
 def _assign(

@@ -1,4 +1,4 @@
-"""Replicas of new partitions: placed automatically, or assigned by the client and checked.
+"""Replicas of new partitions: automatic placement, and validation of assignments by the client.
 
 Source: ReplicationControlManager of Apache Kafka 4.3.
 """
@@ -20,15 +20,18 @@ from tidelog.protocol.steps import Steps
 def automatic_partitions(
     image: MetadataImage, partition_count: int, replication_factor: int, randomness: Randomness
 ) -> Steps[list[PartitionImage]]:
-    """Return new partitions, spread over the brokers; INVALID_REPLICATION_FACTOR if there are too few."""
+    """Return new partitions, spread over the brokers.
+
+    Errors: KafkaError INVALID_REPLICATION_FACTOR if there are too few brokers.
+    """
     brokers = [
         UsableBroker(broker.id, broker.rack, broker.fenced)
         for broker in image.brokers.values()
         if not broker.in_controlled_shutdown and not _is_cordoned(broker.log_dirs, broker.cordoned_log_dirs)
     ]
-    placed = place_replicas(brokers, partition_count, replication_factor, randomness.randrange)
+    placements = place_replicas(brokers, partition_count, replication_factor, randomness.randrange)
     partitions = []
-    for replicas in placed:
+    for replicas in placements:
         partitions.append(_new_partition(image, replicas))
         yield None
     return partitions
@@ -37,15 +40,17 @@ def automatic_partitions(
 def manual_partition(
     image: MetadataImage, replicas: Sequence[BrokerId], replication_factor: int | None
 ) -> PartitionImage:
-    """Return a new partition on the requested brokers; INVALID_REPLICA_ASSIGNMENT if that is impossible.
+    """Return a new partition on the brokers `replicas`.
 
     `replication_factor`: that of the topic's other partitions; None for the first one.
+    Errors: KafkaError INVALID_REPLICA_ASSIGNMENT if `replicas` is invalid or all its brokers are inactive.
     """
     check_assignment(image, replicas, replication_factor)
     partition = _new_partition(image, tuple(replicas))
     if not partition.isr:
         raise _invalid_assignment(
-            f"all brokers of an assignment are fenced or shutting down: {list(replicas)}"
+            f"All brokers specified in the manual partition assignment {list(replicas)} are fenced or in "
+            "controlled shutdown."
         )
     return partition
 
@@ -53,20 +58,25 @@ def manual_partition(
 def check_assignment(
     image: MetadataImage, replicas: Sequence[BrokerId], replication_factor: int | None
 ) -> None:
-    """Raise INVALID_REPLICA_ASSIGNMENT unless a partition can be placed on `replicas`, fenced or not.
+    """Raise KafkaError INVALID_REPLICA_ASSIGNMENT if a partition cannot have the replicas `replicas`.
 
-    `replication_factor`: the required one; None for any.
+    Fenced brokers are allowed. `replication_factor`: the required one; None for any.
     """
     if not replicas:
-        raise _invalid_assignment("an assignment must contain a broker")
+        raise _invalid_assignment("The manual partition assignment includes an empty replica list.")
     for broker in replicas:
         if broker not in image.brokers:
-            raise _invalid_assignment(f"an assignment contains broker {broker}, which is not registered")
+            raise _invalid_assignment(
+                f"The manual partition assignment includes broker {broker}, but no such broker is registered."
+            )
     if len(set(replicas)) != len(replicas):
-        raise _invalid_assignment(f"an assignment contains a broker twice: {list(replicas)}")
+        raise _invalid_assignment(
+            f"The manual partition assignment includes a broker more than once: {list(replicas)}"
+        )
     if replication_factor is not None and len(replicas) != replication_factor:
         raise _invalid_assignment(
-            f"an assignment has {len(replicas)} replicas, other partitions have {replication_factor}"
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this "
+            f"is not consistent with previous partitions, which have {replication_factor} replica(s)."
         )
 
 

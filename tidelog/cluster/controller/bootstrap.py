@@ -26,17 +26,17 @@ def feature_records() -> tuple[MetadataRecord, ...]:
 
 
 def bootstrap_records(
-    min_insync_replicas: int, formatted_with: Sequence[MetadataRecord] | None = None
+    min_insync_replicas: int, format_records: Sequence[MetadataRecord] | None = None
 ) -> tuple[MetadataRecord, ...]:
     """Return the records for an empty metadata log.
 
     `min_insync_replicas`: the value of server.properties. It becomes the cluster's, because eligible leader
-    replicas require the same value on all brokers. `formatted_with`: the records with which the controller's
-    directory was formatted, mainly feature levels.
+    replicas require the same value on all brokers. `format_records`: the records with which the storage
+    tool formatted the controller's directory, mainly feature levels; None for the default levels.
     """
     return (
         BeginTransactionRecord(name="bootstrap"),
-        *(feature_records() if formatted_with is None else formatted_with),
+        *(feature_records() if format_records is None else format_records),
         ConfigRecord(
             resource_type=ResourceType.BROKER,
             resource_name="",

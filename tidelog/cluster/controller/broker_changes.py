@@ -1,4 +1,4 @@
-"""Changes of partitions when a broker is fenced, unfenced, stopped, unregistered, or loses its directories.
+"""Changes of partitions when a broker is fenced, unfenced, stopped or unregistered, or loses directories.
 
 Each function returns the records of one such event, including those of the partitions.
 
@@ -11,7 +11,12 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-from tidelog.cluster.controller.partition_scans import eligible_on, in_sync_on, leaderless, stored_in
+from tidelog.cluster.controller.partition_scans import (
+    eligible_partitions,
+    in_sync_partitions,
+    leaderless_partitions,
+    partitions_in_directory,
+)
 from tidelog.cluster.controller.partition_updates import PartitionUpdates
 from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.features import eligible_leader_replicas_enabled
@@ -29,7 +34,7 @@ _IN_CONTROLLED_SHUTDOWN: Final = 1
 def fence_records(
     image: MetadataImage, settings: ControllerSettings, broker: BrokerImage
 ) -> list[MetadataRecord]:
-    """Remove the broker from all ISRs and leaderships, then fence it."""
+    """Return the records that remove the broker from all ISRs and leaderships, then fence it."""
     change = BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=_FENCE)
     return [*_isr_removal_records(image, settings, broker.id), change]
 
@@ -37,9 +42,9 @@ def fence_records(
 def unfence_records(
     image: MetadataImage, settings: ControllerSettings, broker: BrokerImage
 ) -> list[MetadataRecord]:
-    """Unfence the broker, then elect it for partitions without a leader for which it is eligible."""
+    """Return the records that unfence the broker, then elect it for leaderless partitions if possible."""
     updates = PartitionUpdates(image, settings, unfenced_broker=broker.id)
-    updates.remove_from_isrs(leaderless(image))
+    updates.remove_from_isrs(leaderless_partitions(image))
     change = BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=_UNFENCE)
     return [change, *updates.records]
 
@@ -47,7 +52,7 @@ def unfence_records(
 def controlled_shutdown_records(
     image: MetadataImage, settings: ControllerSettings, broker: BrokerImage
 ) -> list[MetadataRecord]:
-    """Mark the broker as shutting down, then remove it from all ISRs and leaderships."""
+    """Return the records that mark the broker as shutting down, then remove it from ISRs and leaderships."""
     change = BrokerRegistrationChangeRecord(
         broker_id=broker.id, broker_epoch=broker.epoch, in_controlled_shutdown=_IN_CONTROLLED_SHUTDOWN
     )
@@ -58,7 +63,7 @@ def controlled_shutdown_records(
 def unregistration_records(
     image: MetadataImage, settings: ControllerSettings, broker: BrokerImage
 ) -> list[MetadataRecord]:
-    """Remove the broker from all ISRs, then remove its registration.
+    """Return the records that remove the broker from all ISRs, then remove its registration.
 
     It remains an eligible leader replica: a broker that registers with its id without a clean shutdown is
     removed from those sets.
@@ -75,15 +80,15 @@ def replacement_records(
     *,
     is_clean: bool,
 ) -> list[MetadataRecord]:
-    """Return the partition changes when another process registers a broker's id, with these log directories.
+    """Return the partition changes when another process registers the id `broker` with `log_dirs`.
 
-    `is_clean`: the previous process stopped cleanly, so that only records in missing directories can be
-    lost. The broker is no longer eligible to lead partitions that may have lost records.
+    `is_clean`: whether the previous process stopped cleanly, so that only records in missing directories can
+    be lost. The broker is no longer eligible to lead partitions that may have lost records.
     """
     if not eligible_leader_replicas_enabled(image):
         return list(_isr_removal_records(image, settings, broker))
     updates = PartitionUpdates(image, settings, removed_broker=broker)
-    for topic, index in [*in_sync_on(image, broker), *eligible_on(image, broker)]:
+    for topic, index in [*in_sync_partitions(image, broker), *eligible_partitions(image, broker)]:
         directory = topic.partitions[index].directory_of(broker)
         has_directory = directory is None or directory in log_dirs
         if not (is_clean and has_directory):
@@ -96,13 +101,13 @@ def replacement_records(
 def offline_directory_records(
     image: MetadataImage, settings: ControllerSettings, broker: BrokerImage, offline: Sequence[UUID]
 ) -> list[MetadataRecord]:
-    """Remove the broker from the ISRs of partitions in directories that failed since it registered."""
-    lost = [directory for directory in broker.log_dirs if directory in offline]
-    if not lost:
+    """Return the records that remove the broker from the ISRs of partitions in the directories `offline`."""
+    newly_offline = [directory for directory in broker.log_dirs if directory in offline]
+    if not newly_offline:
         return []
     updates = PartitionUpdates(image, settings, removed_broker=broker.id)
-    for directory in lost:
-        updates.remove_from_isrs(stored_in(image, directory), broker.id)
+    for directory in newly_offline:
+        updates.remove_from_isrs(partitions_in_directory(image, directory), broker.id)
     remaining = tuple(directory for directory in broker.log_dirs if directory not in offline)
     change = BrokerRegistrationChangeRecord(
         broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=remaining
@@ -111,7 +116,10 @@ def offline_directory_records(
 
 
 def cordoned_directory_records(broker: BrokerImage, cordoned: Sequence[UUID] | None) -> list[MetadataRecord]:
-    """Set the directories that get no new partitions of the broker; None leaves them unchanged."""
+    """Return the record that sets the broker's cordoned directories; None leaves them unchanged.
+
+    A cordoned directory gets no new partitions.
+    """
     if cordoned is None or set(cordoned) == set(broker.cordoned_log_dirs):
         return []
     return [
@@ -125,5 +133,5 @@ def _isr_removal_records(
     image: MetadataImage, settings: ControllerSettings, broker: BrokerId
 ) -> Sequence[MetadataRecord]:
     updates = PartitionUpdates(image, settings, removed_broker=broker)
-    updates.remove_from_isrs(in_sync_on(image, broker), broker)
+    updates.remove_from_isrs(in_sync_partitions(image, broker), broker)
     return updates.records

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from tidelog.cluster.controller import broker_changes
 from tidelog.cluster.controller.brokers import current_registration
 from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
-from tidelog.cluster.controller.partition_scans import leads_any
+from tidelog.cluster.controller.partition_scans import leads_any_partition
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.delta import MetadataDelta
@@ -32,7 +32,7 @@ from tidelog.protocol.schema import MetadataRecord
 
 
 class BrokerState(Enum):
-    """The state of a broker between its registration and its shutdown; see the module."""
+    """The state of a broker between its registration and its shutdown."""
 
     FENCED = auto()
     UNFENCED = auto()
@@ -55,25 +55,26 @@ def broker_heartbeat(
     heartbeats: BrokerHeartbeats,
     request: BrokerHeartbeatRequest,
 ) -> ControllerResult[HeartbeatReply]:
-    """Determine the broker's next state; STALE_BROKER_EPOCH if its registration has another epoch.
+    """Determine the broker's next state, and return the records that lead to it.
 
-    The soft state is only read: call `BrokerHeartbeats.record_heartbeat` before, `apply_reply` after.
+    `heartbeats` is only read: call `BrokerHeartbeats.record_heartbeat` before, `apply_reply` after.
+    Errors: KafkaError STALE_BROKER_EPOCH if the broker's registration has another epoch.
     """
     broker = current_registration(image, request.broker_id, request.broker_epoch)
     current = _current_state(heartbeats, broker)
-    following = _next_state(image, heartbeats, broker, current, request)
-    records = _records(image, settings, broker, following) if following is not current else []
+    next_state = _next_state(image, heartbeats, broker, current, request)
+    records = _records(image, settings, broker, next_state) if next_state is not current else []
     if any(directory in request.offline_log_dirs for directory in broker.log_dirs):
         changed_image = _apply(image, records)
         records += broker_changes.offline_directory_records(
             changed_image, settings, broker, request.offline_log_dirs
         )
     records += broker_changes.cordoned_directory_records(broker, request.cordoned_log_dirs)
-    is_shutting_down = following is BrokerState.CONTROLLED_SHUTDOWN
+    is_shutting_down = next_state is BrokerState.CONTROLLED_SHUTDOWN
     reply = HeartbeatReply(
         is_caught_up=request.current_metadata_offset >= broker.epoch,
-        is_fenced=following in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
-        should_shut_down=following is BrokerState.SHUTDOWN_NOW,
+        is_fenced=next_state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
+        should_shut_down=next_state is BrokerState.SHUTDOWN_NOW,
         shutdown_offset=image.offset + len(records) if is_shutting_down else None,
     )
     return ControllerResult(tuple(records), reply, is_atomic=False)
@@ -82,9 +83,9 @@ def broker_heartbeat(
 def fence_stale_broker(
     image: MetadataImage, settings: ControllerSettings, heartbeats: BrokerHeartbeats, now_ms: int
 ) -> ControllerResult[bool]:
-    """Fence the broker whose session expired first; return whether there was one, as there may be others.
+    """Fence the broker whose session expired first; return whether there was one.
 
-    Only one in a call: the next call uses the image that contains the changes.
+    There may be others. The next call must use an image that contains the changes of this call.
     """
     stale = heartbeats.stale_broker(image, now_ms)
     if stale is None:
@@ -122,22 +123,22 @@ def _next_state(
             return BrokerState.SHUTDOWN_NOW if request.want_shut_down else BrokerState.FENCED
         if not request.want_shut_down:
             return BrokerState.UNFENCED
-        leads = leads_any(image, broker.id)
+        leads = leads_any_partition(image, broker.id)
         return BrokerState.CONTROLLED_SHUTDOWN if leads else BrokerState.SHUTDOWN_NOW
-    if leads_any(image, broker.id):
+    if leads_any_partition(image, broker.id):
         return BrokerState.CONTROLLED_SHUTDOWN
-    awaited = heartbeats.shutdown_offset(broker.id, broker.epoch)
-    reached = heartbeats.lowest_active_offset(image)
-    have_all_applied = awaited is None or reached is None or awaited <= reached
+    shutdown_offset = heartbeats.shutdown_offset(broker.id, broker.epoch)
+    lowest_offset = heartbeats.lowest_active_offset(image)
+    have_all_applied = shutdown_offset is None or lowest_offset is None or shutdown_offset <= lowest_offset
     return BrokerState.SHUTDOWN_NOW if have_all_applied else BrokerState.CONTROLLED_SHUTDOWN
 
 
 def _records(
-    image: MetadataImage, settings: ControllerSettings, broker: BrokerImage, following: BrokerState
+    image: MetadataImage, settings: ControllerSettings, broker: BrokerImage, next_state: BrokerState
 ) -> list[MetadataRecord]:
-    if following is BrokerState.UNFENCED:
+    if next_state is BrokerState.UNFENCED:
         return broker_changes.unfence_records(image, settings, broker)
-    if following is BrokerState.CONTROLLED_SHUTDOWN:
+    if next_state is BrokerState.CONTROLLED_SHUTDOWN:
         return broker_changes.controlled_shutdown_records(image, settings, broker)
     return [] if broker.fenced else broker_changes.fence_records(image, settings, broker)
 

@@ -1,4 +1,4 @@
-"""Registration of brokers, which distinguishes a broker from its earlier incarnations.
+"""Registration of brokers, which distinguishes the incarnations of a broker by their epochs.
 
 A new registration is fenced; the broker is unfenced when it has caught up with the metadata.
 
@@ -25,12 +25,15 @@ from tidelog.protocol.metadata_records.register_broker_record import (
 
 
 def current_registration(image: MetadataImage, broker: BrokerId, epoch: int) -> BrokerImage:
-    """Return the registration of a broker; STALE_BROKER_EPOCH if its epoch is not `epoch`."""
+    """Return the registration of `broker`.
+
+    Errors: KafkaError STALE_BROKER_EPOCH if its epoch is not `epoch`, or if there is none.
+    """
     registered = image.brokers.get(broker)
     if registered is None:
-        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker} is not registered")
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker}")
     if registered.epoch != epoch:
-        text = f"broker {broker} has the epoch {registered.epoch}, not {epoch}"
+        text = f"Expected broker epoch {registered.epoch} of broker {broker}, but got {epoch}"
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, text)
     return registered
 
@@ -48,9 +51,9 @@ def register_broker(
     The same process keeps its epoch and its state. A new one starts fenced. Its previous epoch in the request
     shows that it stopped cleanly; without it, the broker is no longer an eligible leader of any partition.
     It is also not eligible for partitions whose log directory is missing.
-    `has_session`: the session of the registered process has not expired. `has_previous_epoch`: the version of
-    the request has a previous epoch.
-    Errors: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION while another process holds the
+    `has_session`: whether the session of the registered process has not expired. `has_previous_epoch`:
+    whether the version of the request has a previous epoch.
+    Errors: KafkaError INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION while another process holds the
     id, UNSUPPORTED_VERSION if the broker does not support the cluster's feature levels,
     INVALID_REGISTRATION, BROKER_ID_NOT_REGISTERED for a broker that migrates from ZooKeeper.
     """
@@ -59,7 +62,7 @@ def register_broker(
     if existing is not None and existing.incarnation_id == request.incarnation_id:
         return ControllerResult((_registration(request, existing.epoch, existing),), existing.epoch)
     if existing is not None and has_session:
-        text = f"broker id {request.broker_id} belongs to another process, whose session has not expired"
+        text = f"Another broker is registered with broker id {request.broker_id}; its session has not expired"
         raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text)
     is_clean = existing is not None and has_previous_epoch
     is_clean = is_clean and existing is not None and existing.epoch == request.previous_broker_epoch
@@ -73,10 +76,15 @@ def register_broker(
 def unregister_broker(
     image: MetadataImage, settings: ControllerSettings, broker: BrokerId
 ) -> ControllerResult[None]:
-    """Remove a broker's registration, fenced or not; BROKER_ID_NOT_REGISTERED if there is none."""
+    """Remove a broker's registration, fenced or not.
+
+    Errors: KafkaError BROKER_ID_NOT_REGISTERED if there is none.
+    """
     registered = image.brokers.get(broker)
     if registered is None:
-        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker} is not registered")
+        raise KafkaError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker} is not currently registered"
+        )
     records = broker_changes.unregistration_records(image, settings, registered)
     return ControllerResult(tuple(records), None, is_atomic=False)
 
@@ -92,19 +100,21 @@ def supported_features() -> tuple[Feature, ...]:
 def _check(image: MetadataImage, request: BrokerRegistrationRequest) -> None:
     broker = request.broker_id
     if broker < 0:
-        # As a leader, -1 means that there is none.
-        raise KafkaError(ErrorCode.INVALID_REGISTRATION, f"{broker} is not a broker id")
+        # -1 would mean that a partition has no leader.
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, f"Invalid broker id {broker}: must not be negative")
     if request.cluster_id != image.cluster_id:
-        text = f"broker {broker} has the cluster id {request.cluster_id!r}, this cluster {image.cluster_id!r}"
+        text = f"Expected cluster ID {image.cluster_id!r}, but got cluster ID {request.cluster_id!r}"
         raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, text)
     if request.is_migrating_zk_broker:
-        text = f"broker {broker} migrates from ZooKeeper, which is not supported"
+        text = f"Controller does not support registering ZK brokers: broker {broker}"
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, text)
     if not request.listeners:
-        raise KafkaError(ErrorCode.INVALID_REGISTRATION, f"broker {broker} registers no listener")
+        raise KafkaError(
+            ErrorCode.INVALID_REGISTRATION, f"No listeners specified in the registration of broker {broker}"
+        )
     _check_directories(image, request)
     if all(feature.name != METADATA_VERSION for feature in request.features):
-        text = f"broker {broker} registers no supported range of {METADATA_VERSION}"
+        text = f"No supported range of {METADATA_VERSION} specified in the registration of broker {broker}"
         raise KafkaError(ErrorCode.INVALID_REGISTRATION, text)
     _check_features(image, request)
 
@@ -112,36 +122,38 @@ def _check(image: MetadataImage, request: BrokerRegistrationRequest) -> None:
 def _check_directories(image: MetadataImage, request: BrokerRegistrationRequest) -> None:
     broker, directories = request.broker_id, request.log_dirs
     if not directories:
-        raise KafkaError(ErrorCode.INVALID_REGISTRATION, f"broker {broker} registers no log directory")
+        text = f"No directories specified in the registration of broker {broker}"
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, text)
     if len(set(directories)) != len(directories) or any(map(is_reserved, directories)):
-        text = f"broker {broker} registers a log directory twice, or one without an id"
+        text = f"Duplicate or reserved directory ID in the registration of broker {broker}"
         raise KafkaError(ErrorCode.INVALID_REGISTRATION, text)
     for other in image.brokers.values():
         shared = set(directories) & set(other.log_dirs) if other.id != broker else set()
         if shared:
-            text = f"broker {broker} registers the log directory {shared.pop()} of broker {other.id}"
+            text = f"Broker {other.id} is already registered with directory {shared.pop()} of broker {broker}"
             raise KafkaError(ErrorCode.INVALID_REGISTRATION, text)
 
 
 def _check_features(image: MetadataImage, request: BrokerRegistrationRequest) -> None:
-    offered = {
+    supported_ranges = {
         feature.name: FeatureRange(feature.min_supported_version, feature.max_supported_version)
         for feature in request.features
     }
     for name, level in image.features.items():
-        supported = offered.get(name, FeatureRange(0, 0))
+        supported = supported_ranges.get(name, FeatureRange(0, 0))
         if not supported.lowest <= level <= supported.highest:
             text = (
-                f"broker {request.broker_id} supports {name} {supported.lowest} to {supported.highest}, "
-                f"the cluster's level is {level}"
+                f"Unable to register because broker {request.broker_id} does not support finalized version "
+                f"{level} of {name}. The broker wants a version between {supported.lowest} and "
+                f"{supported.highest}, inclusive."
             )
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
 
 
 def _registration(
-    request: BrokerRegistrationRequest, epoch: int, same: BrokerImage | None = None
+    request: BrokerRegistrationRequest, epoch: int, existing: BrokerImage | None = None
 ) -> RegisterBrokerRecord:
-    """Return the record of a registration; `same` is the process's earlier one, whose state it keeps."""
+    """Return the record of a registration; it keeps the state of `existing`, one of the same process."""
     return RegisterBrokerRecord(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
@@ -149,7 +161,7 @@ def _registration(
         end_points=registered_endpoints(BrokerEndpoint, request.listeners),
         features=registered_features(BrokerFeature, request.features),
         rack=request.rack,
-        fenced=same is None or same.fenced,
-        in_controlled_shutdown=same is not None and same.in_controlled_shutdown,
+        fenced=existing is None or existing.fenced,
+        in_controlled_shutdown=existing is not None and existing.in_controlled_shutdown,
         log_dirs=request.log_dirs,
     )

@@ -43,7 +43,7 @@ def alter_client_quotas(
         key: QuotaEntity = tuple(sorted(entity.items(), key=lambda item: item[0]))
         try:
             if key in outcomes:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{entity} is in the request twice")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {entity}")
             records += _changes(image, entity, key, entry, hosts)
             outcomes[key] = QuotaOutcome(entity, SUCCESS)
         except KafkaError as error:
@@ -60,9 +60,11 @@ def _changes(
 ) -> list[ClientQuotaRecord]:
     """Return the records of one entity; unchanged quotas have none."""
     counts = Counter(op.key for op in entry.ops)
-    repeated = sorted(name for name, count in counts.items() if count > 1)
-    if repeated:
-        text = f"{', '.join(repeated)}: a request may change a quota of {dict(entity)} only once"
+    duplicate_keys = sorted(name for name, count in counts.items() if count > 1)
+    if duplicate_keys:
+        text = (
+            f"Duplicate quota key {', '.join(duplicate_keys)}, not updating quotas of entity {dict(entity)}"
+        )
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     keys = keys_for(entity, hosts)
     current = image.client_quotas.get(key, {})

@@ -29,9 +29,9 @@ def check_configs(
     name: str,
     configs: Mapping[str, str],
 ) -> None:
-    """Check `configs`, all configs of the resource after a change.
+    """Raise KafkaError if `configs`, all configs of the resource after a change, are invalid.
 
-    INVALID_REQUEST for a resource type without configs in the metadata log.
+    The error is INVALID_REQUEST if the metadata log has no configs of the resource type.
     """
     if resource_type == ResourceType.TOPIC:
         _check_topic(image, settings, name, configs)
@@ -40,14 +40,17 @@ def check_configs(
     elif resource_type == ResourceType.GROUP:
         _check_group(settings, name, configs)
     else:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {resource_type} has no configs")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unknown resource type {resource_type}; allowed are topics, brokers and groups",
+        )
 
 
 def _check_topic(
     image: MetadataImage, settings: ControllerSettings, name: str, configs: Mapping[str, str]
 ) -> None:
     if not name:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "the topic name is empty")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     check_name(name)
     try:
         for key, text in configs.items():
@@ -66,7 +69,7 @@ def _check_topic(
         and not config.remote_log_delete_on_disable
     ):
         text = (
-            "remote.storage.enable=false: requires remote.log.delete.on.disable=true; it deletes remote data"
+            "remote.storage.enable=false: requires remote.log.delete.on.disable=true, it deletes remote data"
         )
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
 
@@ -80,7 +83,7 @@ def _effective(
 
 
 def broker_layers(image: MetadataImage, settings: ControllerSettings) -> BrokerLayers:
-    """Return the broker configs that topics inherit, without defaults: those are of the topic configs."""
+    """Return the broker configs that topics inherit; the defaults are those of the topic configs."""
     return BrokerLayers(
         own=image.broker_configs(settings.node_id),
         cluster=image.cluster_configs(),
@@ -94,7 +97,7 @@ def _check_tiered(settings: ControllerSettings, config: LogConfig) -> None:
         text = "remote.storage.enable=true: requires remote.log.storage.system.enable=true on the brokers"
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
     if config.is_compacted:
-        text = "remote.storage.enable=true: requires the cleanup.policy delete or an empty one"
+        text = "remote.storage.enable=true: requires cleanup.policy=delete or an empty cleanup.policy"
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
     check_local_retention(config)
     _check_copy_lag("ms", config.remote_copy_lag_ms, config.effective_local_retention_ms)
@@ -102,7 +105,7 @@ def _check_tiered(settings: ControllerSettings, config: LogConfig) -> None:
 
 
 def check_local_retention(config: LogConfig) -> None:
-    """Check the local retention limits against the total ones."""
+    """Raise KafkaError INVALID_CONFIG if local retention exceeds total retention."""
     _check_local_limit("ms", config.local_retention_ms, config.retention_ms, config)
     _check_local_limit("bytes", config.local_retention_bytes, config.retention_bytes, config)
 
@@ -120,7 +123,7 @@ def _check_local_limit(unit: str, local: int, total: int, config: LogConfig) -> 
 
 
 def _check_copy_lag(unit: str, lag: int, local: int) -> None:
-    """Check that segments are copied before local retention deletes them (KIP-1241)."""
+    """Raise KafkaError INVALID_CONFIG if local retention is shorter than the copy lag (KIP-1241)."""
     if _NO_LIMIT < local < lag:
         text = f"remote.copy.lag.{unit}={lag}: must be at most local.retention.{unit} ({local})"
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
@@ -128,13 +131,13 @@ def _check_copy_lag(unit: str, lag: int, local: int) -> None:
 
 def _check_broker_name(name: str) -> None:
     if name and not (name.isascii() and name.isdigit()):
-        text = f"{name!r}: must be a broker id, or empty for all brokers"
+        text = f"Unable to parse broker name {name!r} as a base 10 number; it is empty for all brokers"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
 
 
 def _check_group(settings: ControllerSettings, name: str, configs: Mapping[str, str]) -> None:
     if not name:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "the group name is empty")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     for key, text in configs.items():
         definition = GROUP_CONFIGS.get(key)
         if definition is None:

@@ -1,4 +1,4 @@
-"""Changes of configs: incrementally (KIP-339), or by the older request that replaces all of them.
+"""Changes of configs: incremental ones (KIP-339), and the older request that replaces all of them.
 
 The changes of one resource are applied together or not at all; the resources of a request are independent.
 
@@ -59,7 +59,7 @@ def alter_configs(
 ) -> Steps[ControllerResult[list[Outcome]]]:
     """Apply incremental changes; return outcomes in the order of `requested`.
 
-    `definitions`: the config definitions of each resource type, for list types and defaults.
+    `definitions`: the config definitions by resource type, which define list types and defaults.
     """
     records: list[ConfigRecord] = []
     outcomes = []
@@ -113,8 +113,8 @@ def replace_configs(
         yield None
         try:
             values = {change.key: change.value for change in changes}
-            dropped = {key: None for key in image.configs.get(resource, {}) if key not in values}
-            records += change_records(image, settings, resource, values | dropped)
+            deleted = {key: None for key in image.configs.get(resource, {}) if key not in values}
+            records += change_records(image, settings, resource, values | deleted)
             outcomes.append(SUCCESS)
         except KafkaError as error:
             outcomes.append(Outcome.of(error))
@@ -131,15 +131,15 @@ def change_records(
 ) -> list[ConfigRecord]:
     """Check the resulting configs, and return the records that set `values`; None deletes a config.
 
-    An unchanged config has no record, except for brokers: a record makes them read their files again.
-    `is_new`: the same command creates the resource.
+    An unchanged config has no record, except for brokers: the record makes them reload their files.
+    `is_new`: whether the same command creates the resource.
     """
     resource_type, name = resource
     current = image.configs.get(resource, {})
     resulting = {key: value for key, value in {**current, **values}.items() if value is not None}
     check_configs(image, settings, resource_type, name, resulting)
     if resource_type == ResourceType.TOPIC and not is_new and name not in image.topics_by_name:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic {name!r} does not exist.")
     if resource_type == ResourceType.BROKER and eligible_leader_replicas_enabled(image):
         _check_min_insync_replicas(name, values)
     return [
@@ -153,10 +153,10 @@ def _check_min_insync_replicas(broker: str, values: Mapping[str, str | None]) ->
     if _MIN_INSYNC_REPLICAS not in values:
         return
     if broker:
-        text = f"{_MIN_INSYNC_REPLICAS}: eligible leader replicas require the same value for all brokers"
+        text = f"Broker-level {_MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled."
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
     if values[_MIN_INSYNC_REPLICAS] is None:
-        text = f"{_MIN_INSYNC_REPLICAS}: eligible leader replicas require a value for all brokers"
+        text = f"Cluster-level {_MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled."
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
 
 
@@ -166,15 +166,16 @@ def _new_value(
     if change.operation == ConfigOperation.DELETE:
         return None
     if change.value is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{change.key}: a value of null is not allowed")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for config {change.key}")
     if change.operation == ConfigOperation.SET:
         return change.value
     if change.operation not in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
-        text = f"{change.key}: there is no operation {change.operation}"
+        text = f"Unknown operation {change.operation} for config {change.key}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     definition = definitions.get(change.key)
     if definition is None or definition.kind is not ConfigKind.LIST:
-        text = f"{change.key}: values can only be appended to or subtracted from a list"
+        operation = ConfigOperation(change.operation).name
+        text = f"Can't {operation} to key {change.key} because its type is not LIST."
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
     return _new_list(current if current is not None else definition.default_text or "", change)
 
@@ -194,4 +195,4 @@ TOPIC_AND_GROUP_DEFINITIONS: Final[Mapping[int, Mapping[str, ConfigDefinition]]]
     ResourceType.TOPIC: TOPIC_CONFIGS,
     ResourceType.GROUP: GROUP_CONFIGS,
 }
-"""The definitions of topics and groups; the broker supplies its own."""
+"""The config definitions of topics and groups; those of brokers are added by the broker."""

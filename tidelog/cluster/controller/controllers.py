@@ -26,10 +26,13 @@ _FIRST_WITH_CONTROLLERS: Final = 15
 def register_controller(
     image: MetadataImage, request: ControllerRegistrationRequest
 ) -> ControllerResult[None]:
-    """Register a controller; UNSUPPORTED_VERSION if the metadata.version does not support it."""
+    """Register a controller.
+
+    Errors: KafkaError UNSUPPORTED_VERSION if the metadata.version does not support it.
+    """
     if image.features.get(METADATA_VERSION, 0) < _FIRST_WITH_CONTROLLERS:
         level = image.features.get(METADATA_VERSION)
-        text = f"{METADATA_VERSION} {level} does not support registered controllers"
+        text = f"{METADATA_VERSION} {level} is too old to support controller registrations"
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
     record = RegisterControllerRecord(
         controller_id=request.controller_id,

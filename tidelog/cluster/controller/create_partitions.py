@@ -46,9 +46,9 @@ def create_partitions(
         topic = topics[name]
         try:
             if count > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is in the request {count} times")
-            allowed = MAX_RECORDS_PER_COMMAND - len(records)
-            records += yield from _new_records(image, limit, topic, randomness, allowed)
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic name {name!r}.")
+            additional_max = MAX_RECORDS_PER_COMMAND - len(records)
+            records += yield from _new_records(image, limit, topic, randomness, additional_max)
             results.append(CreatePartitionsTopicResult(name=name))
         except KafkaError as error:
             results.append(
@@ -63,19 +63,22 @@ def _new_records(
     limit: PartitionLimit,
     requested: CreatePartitionsTopic,
     randomness: Randomness,
-    allowed: int,
+    additional_max: int,
 ) -> Steps[list[PartitionRecord]]:
     topic = image.topics_by_name.get(requested.name)
     if topic is None:
-        text = f"there is no topic {requested.name!r}"
+        text = f"Unable to find a topic named {requested.name!r}."
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
     existing = len(topic.partitions)
     additional = requested.count - existing
     if additional <= 0:
-        text = f"topic {topic.name!r} has {existing} partitions, {requested.count} is not more"
+        text = (
+            f"The topic {topic.name!r} currently has {existing} partition(s); {requested.count} would not be "
+            "an increase."
+        )
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, text)
-    if additional > allowed:
-        text = f"a request may create at most {MAX_RECORDS_PER_COMMAND} partitions"
+    if additional > additional_max:
+        text = f"Excessively large number of partitions per request: the limit is {MAX_RECORDS_PER_COMMAND}"
         raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
     partitions = yield from _partitions(image, topic, requested, additional, randomness)
     limit.add_replicas(topic.name, (each.replicas for each in partitions))
@@ -93,7 +96,10 @@ def _partitions(
     if requested.assignments is None:
         return (yield from automatic_partitions(image, additional, replication_factor, randomness))
     if len(requested.assignments) != additional:
-        text = f"the request adds {additional} partitions, but has {len(requested.assignments)} assignments"
+        text = (
+            f"Attempted to add {additional} additional partition(s) to {topic.name!r}, but "
+            f"{len(requested.assignments)} assignment(s) were specified."
+        )
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
     partitions = []
     for each in requested.assignments:

@@ -1,4 +1,4 @@
-"""CreateTopics: checks names, partitions, replicas and configs of each topic separately.
+"""CreateTopics: validates and creates each topic of a request separately.
 
 Source: ReplicationControlManager and ControllerApis of Apache Kafka 4.3.
 """
@@ -44,7 +44,7 @@ def create_topics(
 ) -> Steps[ControllerResult[CreateTopicsResponse]]:
     """Create the topics that are valid; every topic of the request has its own outcome.
 
-    A request for too many partitions at once fails as a whole with POLICY_VIOLATION.
+    Every topic has the error POLICY_VIOLATION if the request has too many partitions.
     """
     creation = _Creation(image, settings, randomness)
     counts: Counter[str] = Counter()
@@ -62,9 +62,12 @@ def create_topics(
         topic = topics[name]
         try:
             if count > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is in the request {count} times")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic name {name!r}.")
             if is_too_large:
-                text = f"a request may create at most {MAX_RECORDS_PER_COMMAND} partitions"
+                text = (
+                    f"Excessively large number of partitions per request: {partition_count}, the limit is "
+                    f"{MAX_RECORDS_PER_COMMAND}"
+                )
                 raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
             results.append((yield from creation.create(topic)))
         except KafkaError as error:
@@ -81,7 +84,7 @@ def _partition_count(settings: ControllerSettings, topic: CreatableTopic) -> int
 
 
 class _Creation:
-    """The records of the topics of one request that can be created."""
+    """Collects the records of those topics of one request that can be created."""
 
     def __init__(self, image: MetadataImage, settings: ControllerSettings, randomness: Randomness) -> None:
         self.records: list[MetadataRecord] = []
@@ -92,7 +95,7 @@ class _Creation:
         self._colliding = colliding_names(image.topics_by_name)
 
     def create(self, topic: CreatableTopic) -> Steps[CreatableTopicResult]:
-        """Add the topic's records; KafkaError, without records, if it cannot be created."""
+        """Add the records of `topic`, or raise KafkaError if it cannot be created."""
         self._check_name(topic.name)
         configs = self._config_records(topic)
         partitions = yield from self._partitions(topic)
@@ -112,19 +115,21 @@ class _Creation:
 
     def _check_name(self, name: str) -> None:
         if name == CLUSTER_METADATA_TOPIC:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name} is reserved for the cluster")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
         check_name(name)
         if name in self._image.topics_by_name:
-            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {name!r} already exists.")
         existing = self._colliding.get(metric_name(name))
         if existing is not None:
-            text = f"topic name {name!r} collides with {existing!r}: '.' and '_' are the same in metrics"
+            text = (
+                f"Topic {name!r} collides with existing topic {existing!r}: '.' and '_' are equal in metrics"
+            )
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
 
     def _config_records(self, topic: CreatableTopic) -> list[ConfigRecord]:
         missing = [config.name for config in topic.configs if config.value is None]
         if missing:
-            text = f"{', '.join(missing)}: a value of null is not allowed"
+            text = f"Null value not supported for topic configs: {', '.join(missing)}"
             raise KafkaError(ErrorCode.INVALID_CONFIG, text)
         values = {config.name: config.value for config in topic.configs}
         resource = (int(ResourceType.TOPIC), topic.name)
@@ -135,10 +140,10 @@ class _Creation:
             return (yield from self._manual_partitions(topic))
         count, factor = topic.num_partitions, topic.replication_factor
         if factor < _DEFAULT or factor == 0:
-            text = f"replication factor {factor}: must be positive, or -1 for the default"
+            text = f"Replication factor must be larger than 0, or -1 to use the default value: {factor}"
             raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
         if count < _DEFAULT or count == 0:
-            text = f"number of partitions {count}: must be positive, or -1 for the default"
+            text = f"Number of partitions must be larger than 0, or -1 to use the default value: {count}"
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, text)
         count = self._settings.num_partitions if count == _DEFAULT else count
         factor = self._settings.default_replication_factor if factor == _DEFAULT else factor
@@ -146,20 +151,25 @@ class _Creation:
 
     def _manual_partitions(self, topic: CreatableTopic) -> Steps[list[PartitionImage]]:
         if topic.replication_factor != _DEFAULT or topic.num_partitions != _DEFAULT:
-            text = "number of partitions and replication factor must be -1 if there are assignments"
+            text = (
+                "A manual partition assignment was specified, but numPartitions and replication factor were "
+                "not set to -1."
+            )
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         partitions: dict[int, PartitionImage] = {}
         replication_factor: int | None = None
         for assignment in topic.assignments:
             if assignment.partition_index in partitions:
-                text = f"partition {assignment.partition_index} is assigned twice"
+                text = (
+                    f"Found multiple manual partition assignments for partition {assignment.partition_index}"
+                )
                 raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
             partition = manual_partition(self._image, assignment.broker_ids, replication_factor)
             partitions[assignment.partition_index] = partition
             replication_factor = len(partition.replicas)
             yield None
         if set(partitions) != set(range(len(partitions))):
-            text = f"partitions {sorted(partitions)} are assigned, they must be numbered 0, 1, 2 and so on"
+            text = f"partitions should be a consecutive 0-based integer sequence: {sorted(partitions)}"
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
         return [partitions[index] for index in range(len(partitions))]
 

@@ -30,12 +30,12 @@ def delete_topics(
 ) -> Steps[ControllerResult[DeleteTopicsResponse]]:
     """Delete topics; every topic of the request has its own outcome.
 
-    Errors: TOPIC_DELETION_DISABLED (INVALID_REQUEST before version 3) for the whole request if
-    delete.topic.enable is false.
+    Errors: KafkaError TOPIC_DELETION_DISABLED (INVALID_REQUEST before version 3) if delete.topic.enable is
+    false.
     """
     if not settings.delete_topic_enable:
         code = ErrorCode.INVALID_REQUEST if version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
-        raise KafkaError(code, "topics cannot be deleted: delete.topic.enable is false")
+        raise KafkaError(code, "Topic deletion is disabled: delete.topic.enable is false")
     counts: Counter[DeleteTopicState] = Counter()
     named_ids: set[UUID] = set()
     for target in chain(request.topics, (DeleteTopicState(name=name) for name in request.topic_names)):
@@ -49,13 +49,13 @@ def delete_topics(
     for target, count in counts.items():
         yield None
         if target.name is None and target.topic_id in named_ids and count == 1:
-            continue  # Its name is in the request too, and has the result.
+            continue  # The result is that of the topic's name, which is in the request too.
         try:
             topic_id = _topic_id(image, target, count, counts)
         except KafkaError as error:
             topic = image.topics_by_name.get(target.name or "")
-            twice = topic is not None and _by_id(topic.id) in counts
-            results.append(_result(target.name, topic.id if topic and twice else target.topic_id, error))
+            has_both = topic is not None and _by_id(topic.id) in counts
+            results.append(_result(target.name, topic.id if topic and has_both else target.topic_id, error))
             continue
         records.append(RemoveTopicRecord(topic_id=topic_id))
         results.append(_result(image.topics_by_id[topic_id].name, topic_id, None))
@@ -71,20 +71,29 @@ def _topic_id(
 ) -> UUID:
     name = target.name
     if name is None and target.topic_id == ZERO_UUID:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic has neither a name nor an id")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
     if name is not None and target.topic_id != ZERO_UUID:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name!r} has both a name and an id")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"You may not specify both topic name and topic id: {name!r} has id {target.topic_id}",
+        )
     if count > 1:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a topic is in the request {count} times")
+        text = f"Duplicate topic id {target.topic_id}." if name is None else f"Duplicate topic name {name!r}."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     if name is None:
         if target.topic_id not in image.topics_by_id:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_ID, f"This server does not host a topic with the id {target.topic_id}"
+            )
         return target.topic_id
     topic = image.topics_by_name.get(name)
     if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"This server does not host topic {name!r}")
     if _by_id(topic.id) in targets:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is in the request by its id too")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"The provided topic name {name!r} maps to an ID that was already supplied.",
+        )
     return topic.id
 
 

@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Final
 
 from tidelog.cluster.controller.partition_change import Election, RequestedChange
-from tidelog.cluster.controller.partition_scans import leaderless, not_led_by_preferred
+from tidelog.cluster.controller.partition_scans import imbalanced_partitions, leaderless_partitions
 from tidelog.cluster.controller.partition_updates import PartitionUpdates
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.controller.settings import ControllerSettings
@@ -25,7 +25,7 @@ from tidelog.protocol.messages.elect_leaders import (
 from tidelog.protocol.steps import Steps, each
 
 MAX_ELECTIONS: Final = 1000
-"""The elections in one call of a periodic task; the limit keeps it from delaying other commands."""
+"""The maximum number of elections in one call of a periodic task, so that other commands are not delayed."""
 
 
 class ElectionType(IntEnum):
@@ -40,11 +40,11 @@ def elect_leaders(
 ) -> Steps[ControllerResult[ElectLeadersResponse]]:
     """Elect leaders; every partition has its own outcome.
 
-    A request without partitions is for all of them; its response omits those that need no election.
-    Errors: INVALID_REQUEST for an unknown election type.
+    A request without partitions is for all of them; its response omits the partitions that need no election.
+    Errors: KafkaError INVALID_REQUEST if the election type is unknown.
     """
     if request.election_type not in tuple(ElectionType):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no election type {request.election_type}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
     elections = _Elections(image, settings, ElectionType(request.election_type))
     results = []
     if request.topic_partitions is None:
@@ -70,7 +70,7 @@ def balance_leaders(image: MetadataImage, settings: ControllerSettings) -> Contr
     `leader.imbalance.per.broker.percentage`.
     """
     updates = PartitionUpdates(image, settings)
-    for topic, index in not_led_by_preferred(image):
+    for topic, index in imbalanced_partitions(image):
         if len(updates.records) >= MAX_ELECTIONS:
             break
         updates.change(topic, index, RequestedChange(election=Election.PREFERRED))
@@ -80,7 +80,7 @@ def balance_leaders(image: MetadataImage, settings: ControllerSettings) -> Contr
 def elect_unclean(image: MetadataImage, settings: ControllerSettings) -> ControllerResult[bool]:
     """Elect any replica of leaderless partitions if their topic allows it; return whether more may remain."""
     updates = PartitionUpdates(image, settings)
-    for topic, index in leaderless(image):
+    for topic, index in leaderless_partitions(image):
         if len(updates.records) >= MAX_ELECTIONS:
             break
         if updates.allows_unclean_election(topic):
@@ -107,8 +107,10 @@ class _Elections:
 
     def _outcome(self, topic: TopicImage | None, name: str, index: int) -> tuple[ErrorCode, str | None]:
         partition = self.updates.partition(topic, index) if topic is not None else None
-        if topic is None or partition is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}"
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"
+        if partition is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}"
         if self._kind is ElectionType.PREFERRED:
             if partition.leader == partition.replicas[0]:
                 return ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.ELECTION_NOT_NEEDED.text

@@ -1,4 +1,4 @@
-"""The last heartbeats of brokers, and how far they have applied the metadata.
+"""The last heartbeats of brokers, and the metadata offsets up to which they have applied the metadata.
 
 This is soft state of the active controller: it is not in the metadata log. A new controller starts as if
 every unfenced broker had just sent a heartbeat, so that a dead broker is fenced one session timeout late.
@@ -48,7 +48,7 @@ class BrokerHeartbeats:
         }
 
     def record_heartbeat(self, image: MetadataImage, broker: BrokerId, epoch: int, now_ms: int) -> None:
-        """Record a heartbeat; a registration that is not in the image is ignored."""
+        """Record a heartbeat; ignore it if the registration is not in the image."""
         registered = image.brokers.get(broker)
         if registered is None or registered.epoch != epoch:
             return
@@ -65,7 +65,7 @@ class BrokerHeartbeats:
         """Return whether a fenced broker has applied the metadata up to its first heartbeat as fenced.
 
         A broker that sent no heartbeats does not know that other replicas lead its partitions. If it were
-        unfenced before it does, it would conclude from the response that it still leads them.
+        unfenced before it knows, it would conclude from the response that it still leads them.
         """
         session = self._sessions.get(broker)
         if session is None or session.epoch != epoch or session.fenced_offset is None:
@@ -131,17 +131,17 @@ class BrokerHeartbeats:
 
     def stale_broker(self, image: MetadataImage, now_ms: int) -> BrokerId | None:
         """Return the unfenced broker with the oldest heartbeat if its session has expired; else None."""
-        oldest = min(self._unfenced(image, now_ms), default=None)
+        oldest = min(self._unfenced_heartbeats(image, now_ms), default=None)
         if oldest is None or oldest[0] + self.session_timeout_ms >= now_ms:
             return None
         return oldest[1]
 
     def next_deadline_ms(self, image: MetadataImage, now_ms: int) -> int | None:
-        """Return when the next session expires without a heartbeat; None while no broker is unfenced."""
-        oldest = min(self._unfenced(image, now_ms), default=None)
+        """Return the time at which the next session expires without a heartbeat; None if all are fenced."""
+        oldest = min(self._unfenced_heartbeats(image, now_ms), default=None)
         return oldest[0] + self.session_timeout_ms + 1 if oldest is not None else None
 
-    def _unfenced(self, image: MetadataImage, now_ms: int) -> list[tuple[int, BrokerId]]:
+    def _unfenced_heartbeats(self, image: MetadataImage, now_ms: int) -> list[tuple[int, BrokerId]]:
         """Return the last heartbeat of each unfenced broker; `now_ms` for a broker that has sent none."""
         found = []
         for broker in image.brokers.values():

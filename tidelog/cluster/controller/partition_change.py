@@ -1,6 +1,6 @@
 """One change of one partition: the requested values, the resulting leader, and the record of the change.
 
-Every command that changes a partition goes through `change_partition`. In order:
+Every command that changes a partition calls `change_partition`, which performs these steps in order:
 
 1. A reassignment whose new replicas are all in sync is completed.
 2. Eligible leader replicas (KIP-966): while the ISR is smaller than min.insync.replicas, the high watermark
@@ -40,7 +40,7 @@ class Election(Enum):
     """The replicas that may be elected when a partition changes."""
 
     ONLINE = auto()
-    """A replica that has every committed record; the leader remains if it can."""
+    """A replica that has all committed records; the leader remains if it can."""
     PREFERRED = auto()
     """As ONLINE, but the preferred replica, the first one, leads if it can."""
     UNCLEAN = auto()
@@ -51,8 +51,8 @@ class Election(Enum):
 class RequestedChange:
     """The changes that a command requests for a partition; None leaves a value unchanged.
 
-    `unclean_shutdown`: a broker that may have lost records; it does not become eligible. `directories`: the
-    log directories of the replicas on some brokers.
+    `unclean_shutdown`: a broker that may have lost records and therefore does not become eligible.
+    `directories`: the log directories of the replicas on some brokers.
     """
 
     isr: Replicas | None = None
@@ -67,7 +67,7 @@ class RequestedChange:
 class PartitionRules:
     """The conditions that apply to every change of a partition.
 
-    `can_lead`: whether a replica's broker is active and its directory online.
+    `can_lead`: returns whether a replica's broker is active and its directory online.
     `min_insync_replicas` is never more than the replication factor.
     """
 
@@ -89,7 +89,7 @@ def change_partition(
 
 
 class _Change:
-    """The partition before a change, `partition`, and after it, the other fields."""
+    """Computes one change: `_partition` is the partition before it, the other fields are those after it."""
 
     def __init__(self, partition: PartitionImage, rules: PartitionRules, requested: RequestedChange) -> None:
         self._partition = partition
@@ -111,10 +111,10 @@ class _Change:
         return self._leadership() | self._replicas() | self._leader_recovery()
 
     def _finish_reassignment(self) -> None:
-        ended = complete_reassignment(self._sets, self._isr)
-        if ended is not None:
-            self._isr = ended.isr
-            self._sets = ReplicaSets(ended.replicas)
+        completed = complete_reassignment(self._sets, self._isr)
+        if completed is not None:
+            self._isr = completed.isr
+            self._sets = ReplicaSets(completed.replicas)
 
     def _update_eligible(self) -> None:
         if not self._rules.tracks_eligible_leaders or len(self._isr) >= self._rules.min_insync_replicas:
@@ -158,8 +158,8 @@ class _Change:
         return NO_LEADER, False
 
     def _is_electable(self, replica: BrokerId) -> bool:
-        has_everything = replica in (self._isr or self._eligible)
-        return has_everything and self._rules.can_lead(self._partition, replica)
+        has_committed_records = replica in (self._isr or self._eligible)
+        return has_committed_records and self._rules.can_lead(self._partition, replica)
 
     def _last_known_leader(self) -> BrokerId | None:
         if not self._rules.tracks_eligible_leaders or self._isr or self._eligible:
@@ -191,12 +191,12 @@ class _Change:
 
     def _new_last_known_elr(self, leader: BrokerId) -> Replicas:
         """Return the last known eligible leader replicas for a record with the leader `leader`."""
-        remembered = self._partition.last_known_elr
+        last_known = self._partition.last_known_elr
         if leader >= 0:
             return ()
-        if leader == NO_LEADER and not remembered and self._partition.leader != NO_LEADER:
-            remembered = (self._partition.leader,)
-        return tuple(replica for replica in remembered if replica in self._sets.replicas)
+        if leader == NO_LEADER and not last_known and self._partition.leader != NO_LEADER:
+            last_known = (self._partition.leader,)
+        return tuple(replica for replica in last_known if replica in self._sets.replicas)
 
     def _needs_new_epoch(self) -> bool:
         if not set(self._partition.replicas) <= set(self._sets.replicas):

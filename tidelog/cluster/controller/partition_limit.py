@@ -19,7 +19,7 @@ from tidelog.protocol.ids import BrokerId
 
 
 class PartitionLimit:
-    """The partitions of each broker while a request is executed; `per_broker_max` None is no limit."""
+    """Counts the partitions of each broker while a request adds some; `per_broker_max` None is no limit."""
 
     def __init__(self, image: MetadataImage, per_broker_max: int | None) -> None:
         self._image = image
@@ -29,13 +29,16 @@ class PartitionLimit:
         self._partition_counts: Counter[BrokerId] | None = None
 
     def add_replicas(self, topic: str, placements: Iterable[Sequence[BrokerId]]) -> None:
-        """Count the brokers of new replicas, or raise POLICY_VIOLATION and count none."""
+        """Count the replicas of new partitions; `placements` are the brokers of each partition.
+
+        Errors: KafkaError POLICY_VIOLATION if a broker would exceed the limit; no replica is then counted.
+        """
         added = self._added + Counter(broker for replicas in placements for broker in replicas)
         if self._per_broker_max is not None and not is_internal(topic):
-            self._require_room(topic, added, self._per_broker_max)
+            self._check_limit(topic, added, self._per_broker_max)
         self._added = added
 
-    def _require_room(self, topic: str, added: Counter[BrokerId], maximum: int) -> None:
+    def _check_limit(self, topic: str, added: Counter[BrokerId], maximum: int) -> None:
         if self._total is None:
             self._total = sum(len(each.partitions) for each in self._image.topics_by_name.values())
         if self._total + max(added.values(), default=0) <= maximum:

@@ -67,13 +67,13 @@ class PartitionUpdates:
         self._changed_partitions: dict[tuple[UUID, int], PartitionImage] = {}
 
     def partition(self, topic: TopicImage, index: int) -> PartitionImage | None:
-        """Return a partition after the changes so far; None if it does not exist."""
+        """Return the partition after the changes so far; None if it does not exist."""
         return self._changed_partitions.get((topic.id, index)) or topic.partitions.get(index)
 
     def change(
         self, topic: TopicImage, index: int, requested: RequestedChange
     ) -> PartitionChangeRecord | None:
-        """Change an existing partition; None if nothing changes."""
+        """Change an existing partition; return the record, or None if nothing changes."""
         partition = self.partition(topic, index)
         assert partition is not None, f"{topic.name}-{index} does not exist"
         record = change_partition(topic.id, index, partition, self._rules_of(topic), requested)
@@ -89,9 +89,9 @@ class PartitionUpdates:
         *,
         is_unclean: bool = False,
     ) -> None:
-        """Remove a broker from ISRs, and elect leaders for partitions without one.
+        """Remove the broker `removed`, if any, from the ISRs of `partitions`, and elect missing leaders.
 
-        `is_unclean`: the broker may have lost records, so it is no longer an eligible leader either.
+        `is_unclean`: whether the broker may have lost records, so that it is no longer an eligible leader.
         """
         for topic, index in partitions:
             partition = self.partition(topic, index)

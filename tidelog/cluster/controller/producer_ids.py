@@ -27,16 +27,24 @@ class ProducerIdBlock(NamedTuple):
 def allocate_producer_ids(
     image: MetadataImage, broker: BrokerId, broker_epoch: int
 ) -> ControllerResult[ProducerIdBlock]:
-    """Return the next block for `broker`; STALE_BROKER_EPOCH if its registration has another epoch."""
+    """Allocate the next block for `broker`.
+
+    Errors: KafkaError BROKER_ID_NOT_REGISTERED; STALE_BROKER_EPOCH if its registration has another epoch.
+    """
     registered = image.brokers.get(broker)
     if registered is None:
-        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker} is not registered")
+        raise KafkaError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker} is not currently registered"
+        )
     if registered.epoch != broker_epoch:
-        text = f"broker {broker} has the epoch {registered.epoch}, not {broker_epoch}"
+        text = f"Expected broker epoch {registered.epoch} of broker {broker}, but got {broker_epoch}"
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, text)
     first = image.next_producer_id
     if first > _MAX_PRODUCER_ID - BLOCK_SIZE:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids are in use")
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"Exhausted all producer ids: the next block would exceed {_MAX_PRODUCER_ID}",
+        )
     record = ProducerIdsRecord(
         broker_id=broker, broker_epoch=broker_epoch, next_producer_id=first + BLOCK_SIZE
     )

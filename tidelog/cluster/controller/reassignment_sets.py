@@ -1,4 +1,4 @@
-"""The replica sets of a partition reassignment when it begins, is completed or is reverted.
+"""The replica sets of a partition when a reassignment begins, is completed or is reverted.
 
 During a reassignment `replicas` contains the new replicas first and then those that are removed. It is
 completed when the required replicas are in sync; the removed ones then leave the replicas and the ISR.
@@ -18,7 +18,7 @@ Replicas: TypeAlias = tuple[BrokerId, ...]
 
 
 class ReplicaSets(NamedTuple):
-    """The replicas of a partition, and which of them a reassignment removes and adds."""
+    """The replicas of a partition, and those of them that a reassignment removes and adds."""
 
     replicas: Replicas
     removing: Replicas = ()
@@ -40,7 +40,7 @@ class CompletedReassignment(NamedTuple):
 class RevertedReassignment(NamedTuple):
     """The replicas and ISR of a partition after its reassignment is reverted.
 
-    `is_unclean`: every in-sync replica was being added, so the new leader may lack records.
+    `is_unclean`: whether every in-sync replica was being added, so that the new leader may lack records.
     """
 
     replicas: Replicas

@@ -1,4 +1,4 @@
-"""Partition reassignments: beginning, cancelling and listing them.
+"""Partition reassignments: commands that begin, cancel and list them.
 
 A reassignment first adds the new replicas. The AlterPartition change that has all of them in the ISR also
 removes the other replicas. A reassignment without new replicas is completed at once.
@@ -77,7 +77,7 @@ def list_partition_reassignments(
 
 
 class _Reassignment:
-    """The reassignments of one request."""
+    """Begins and cancels the reassignments of one request."""
 
     def __init__(
         self, image: MetadataImage, settings: ControllerSettings, allow_replication_factor_change: bool
@@ -100,8 +100,10 @@ class _Reassignment:
     def _alter(self, name: str, requested: ReassignablePartition) -> None:
         topic = self._image.topics_by_name.get(name)
         partition = self.updates.partition(topic, requested.partition_index) if topic is not None else None
-        if topic is None or partition is None:
-            text = f"there is no partition {name}-{requested.partition_index}"
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name!r}.")
+        if partition is None:
+            text = f"Unable to find partition {name}-{requested.partition_index}."
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         if requested.replicas is None:
             change = self._cancel(topic, requested.partition_index, partition)
@@ -118,7 +120,7 @@ class _Reassignment:
         if not self._allow_replication_factor_change:
             current = len(set(partition.replicas) - set(partition.removing_replicas))
             if current != len(target):
-                text = f"the replication factor would change from {current} to {len(target)}"
+                text = f"The replication factor is changed from {current} to {len(target)}"
                 raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
         return RequestedChange(sets=begin_reassignment(partition, target))
 
@@ -127,10 +129,16 @@ class _Reassignment:
             raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
         revert = revert_reassignment(partition)
         if revert is None:
-            text = f"{topic.name}-{index}: no replica would remain"
+            text = (
+                f"Unable to revert partition assignment for {topic.name}-{index}: addingReplicas contains "
+                "all replicas."
+            )
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
         if revert.is_unclean and not self.updates.allows_unclean_election(topic):
-            text = f"{topic.name}-{index}: only new replicas are in sync, a cancellation would lose records"
+            text = (
+                f"Unable to revert partition assignment for {topic.name}-{index} because it would require an "
+                "unclean leader election."
+            )
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
         return RequestedChange(
             isr=revert.isr, sets=ReplicaSets(revert.replicas), election=self.updates.election(topic)

@@ -15,10 +15,10 @@ Endpoint = TypeVar("Endpoint", BrokerEndpoint, ControllerEndpoint)
 Feature = TypeVar("Feature", BrokerFeature, ControllerFeature)
 
 
-def registered_endpoints(kind: type[Endpoint], listeners: Iterable[Listener]) -> tuple[Endpoint, ...]:
-    """Return a node's listeners as fields of its record."""
+def registered_endpoints(field_type: type[Endpoint], listeners: Iterable[Listener]) -> tuple[Endpoint, ...]:
+    """Return the listeners of a node as fields of its registration record."""
     return tuple(
-        kind(
+        field_type(
             name=listener.name,
             host=listener.host,
             port=listener.port,
@@ -28,13 +28,15 @@ def registered_endpoints(kind: type[Endpoint], listeners: Iterable[Listener]) ->
     )
 
 
-def registered_features(kind: type[Feature], offered: Iterable[SupportedFeature]) -> tuple[Feature, ...]:
-    """Return a node's supported features as fields of its record."""
+def registered_features(
+    field_type: type[Feature], features: Iterable[SupportedFeature]
+) -> tuple[Feature, ...]:
+    """Return the supported features of a node as fields of its registration record."""
     return tuple(
-        kind(
+        field_type(
             name=feature.name,
             min_supported_version=feature.min_supported_version,
             max_supported_version=feature.max_supported_version,
         )
-        for feature in offered
+        for feature in features
     )

@@ -20,7 +20,7 @@ MAX_RECORDS_PER_COMMAND: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ControllerResult(Generic[R]):
-    """The records, in order, and the reply; no records if nothing changes.
+    """The records of a command, in order, and its reply; there are no records if nothing changes.
 
     An atomic result must fit in one batch. Any other may take effect in steps that each leave the metadata
     consistent: fencing a broker may change more partitions than fit in a batch.
@@ -51,7 +51,7 @@ class Outcome(NamedTuple):
 
     @classmethod
     def of(cls, error: KafkaError) -> Outcome:
-        """Return the outcome for an error."""
+        """Return the outcome for `error`."""
         return cls(error.code, str(error))
 
 

@@ -45,7 +45,7 @@ def alter_scram_credentials(
         try:
             if user in outcomes:
                 records.pop(user, None)
-                text = f"user {user!r} is in the request twice"
+                text = f"A user credential cannot be altered twice in the same request: {user!r}"
                 raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, text)
             records[user] = _record(image, change)
             outcomes[user] = SUCCESS
@@ -64,24 +64,24 @@ def _changes(request: AlterUserScramCredentialsRequest) -> Iterator[_Change]:
 def _record(image: MetadataImage, change: _Change) -> _Record:
     level = image.features.get(METADATA_VERSION, 0)
     if level < _FIRST_WITH_SCRAM:
-        text = f"{METADATA_VERSION} {level} does not support SCRAM credentials"
+        text = f"{METADATA_VERSION} {level} does not support SCRAM"
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
     if not change.name:
-        raise _unacceptable("a credential must have a user name")
+        raise _unacceptable("Username must not be empty")
     if change.mechanism not in tuple(ScramMechanism):
-        text = f"there is no SCRAM mechanism {change.mechanism}"
+        text = f"Unknown SCRAM mechanism {change.mechanism}"
         raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, text)
     if isinstance(change, ScramCredentialDeletion):
         if (change.name, change.mechanism) not in image.scram_credentials:
-            text = f"user {change.name!r} has no credential of this mechanism"
+            text = f"Attempt to delete a user credential that does not exist: user {change.name!r}"
             raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, text)
         return RemoveUserScramCredentialRecord(name=change.name, mechanism=change.mechanism)
     if change.iterations < ITERATIONS_MIN:
-        raise _unacceptable(f"{change.iterations} iterations: must be at least {ITERATIONS_MIN}")
+        raise _unacceptable(f"Too few iterations: {change.iterations}, must be at least {ITERATIONS_MIN}")
     if change.iterations > ITERATIONS_MAX:
-        raise _unacceptable(f"{change.iterations} iterations: must be at most {ITERATIONS_MAX}")
+        raise _unacceptable(f"Too many iterations: {change.iterations}, must be at most {ITERATIONS_MAX}")
     if not change.salt or not change.salted_password:
-        raise _unacceptable("a credential must have a salt and a salted password")
+        raise _unacceptable("Salt and salted password must not be empty")
     keys = keys_of(ScramMechanism(change.mechanism), change.salted_password)
     return UserScramCredentialRecord(
         name=change.name,

@@ -23,6 +23,6 @@ class ControllerSettings:
     delete_topic_enable: bool
     remote_storage_system_enable: bool
     partitions_per_broker_max: int | None = None
-    """The limit of partitions per broker, by its limit of open files; None if there is no known limit."""
+    """The limit of partitions per broker, derived from the limit of open files; None if that is unknown."""
     static_configs: Mapping[str, str] = field(default_factory=dict)
     group_limits: Mapping[str, ConfigValue] = field(default_factory=dict)

@@ -57,8 +57,8 @@ def update_features(
 ) -> ControllerResult[bool]:
     """Change feature levels; a `validate_only` request changes nothing.
 
-    `kraft_version` is the level of the quorum. The reply is whether the caller has to upgrade the voters to
-    dynamic ones. Errors: KafkaError INVALID_UPDATE_VERSION for the first feature that cannot change.
+    `kraft_version` is the level of the quorum. The reply is whether the caller must upgrade the voters to
+    dynamic ones. Errors: KafkaError INVALID_UPDATE_VERSION for the first feature that cannot be changed.
     """
     levels = {update.feature: update.max_version_level for update in request.feature_updates}
     current = {**image.features, KRAFT_VERSION: kraft_version}
@@ -90,7 +90,7 @@ def _records(
         _check_metadata_version(update, current)
     dependency = _DEPENDENCIES.get((name, level))
     if dependency is not None and proposed.get(dependency[0], 0) < dependency[1]:
-        raise _invalid_update(update, f"it requires {dependency[0]} of at least {dependency[1]}")
+        raise _invalid_update(update, f"the level requires {dependency[0]} of at least {dependency[1]}")
     records: list[MetadataRecord] = [FeatureLevelRecord(name=name, feature_level=level)]
     if name == ELIGIBLE_LEADER_REPLICAS_VERSION and level > 0 and current == 0:
         # While the feature was off, the eligible leader replicas were not maintained.
@@ -104,8 +104,8 @@ def _check_direction(update: FeatureUpdateKey, current: int) -> None:
         raise _invalid_update(update, f"there is no upgrade type {upgrade_type}")
     if level < 0:
         raise _invalid_update(update, "a level must be at least 0")
-    may_go_down = upgrade_type != UpgradeType.UPGRADE or update.allow_downgrade
-    if level < current and not may_go_down:
+    allows_downgrade = upgrade_type != UpgradeType.UPGRADE or update.allow_downgrade
+    if level < current and not allows_downgrade:
         raise _invalid_update(update, f"the level is {current}, only a downgrade can lower it")
     if level > current and upgrade_type != UpgradeType.UPGRADE:
         raise _invalid_update(update, f"the level is {current}, a downgrade cannot raise it")
@@ -149,7 +149,7 @@ def _unsupported_reasons(image: MetadataImage, name: str, level: int) -> Iterato
 def _min_insync_replicas_records(
     image: MetadataImage, settings: ControllerSettings
 ) -> Iterator[ConfigRecord]:
-    """Yield the records for one min.insync.replicas for all brokers, which ELR requires."""
+    """Yield the records that set one min.insync.replicas for all brokers, as ELR requires."""
     if _MIN_INSYNC_REPLICAS not in image.cluster_configs():
         value = settings.static_configs.get(_MIN_INSYNC_REPLICAS, "1")
         yield _min_insync_replicas_record("", value)
@@ -165,5 +165,5 @@ def _min_insync_replicas_record(broker: str, value: str | None) -> ConfigRecord:
 
 
 def _invalid_update(update: FeatureUpdateKey, reason: str) -> KafkaError:
-    text = f"{update.feature} cannot become {update.max_version_level}: {reason}"
+    text = f"Invalid update version {update.max_version_level} for feature {update.feature}: {reason}"
     return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, text)

@@ -1,1 +1,1 @@
-"""Replication of one partition as pure state: what its leader knows of followers, what a follower does."""
+"""Replication of one partition: the pure state of its leader and of its followers, without I/O."""

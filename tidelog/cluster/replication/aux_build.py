@@ -1,4 +1,4 @@
-"""The progress of one follower through BUILDING_REMOTE_LOG_AUX; follower_aux decides the steps."""
+"""The progress of one follower in BUILDING_REMOTE_LOG_AUX; follower_aux determines the steps."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class AuxBuild:
         self.step = AuxStep.PENDING_UPLOAD if must_start_at_last_tiered_offset else AuxStep.LOCAL_START
 
     def skip_pending_upload(self) -> bool:
-        """Request the first local offset instead, if the last request was PENDING_UPLOAD; return whether."""
+        """Request the first local offset if the step is PENDING_UPLOAD; return whether it was."""
         if self.step is not AuxStep.PENDING_UPLOAD:
             return False
         self.step = AuxStep.LOCAL_START

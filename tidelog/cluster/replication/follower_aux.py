@@ -43,7 +43,7 @@ from tidelog.storage.producers.producer_snapshot import decode_snapshot, encode_
 
 
 class RemoteTier(Protocol):
-    """The remote segments known to this node."""
+    """The remote segments whose metadata this node has."""
 
     def find_segment(
         self, topic_id: UUID, topic_partition: TopicPartition, epoch: LeaderEpoch, offset: Offset
@@ -67,7 +67,7 @@ class AuxBuilder:
         self._delay = delay
 
     def can_build(self, partition: FollowedPartition) -> bool:
-        """Return whether this node has a tier and knows that the topic is tiered."""
+        """Return whether this node has a remote tier and the topic is tiered."""
         return self._tier is not None and partition.log.remote_log_enabled
 
     def must_start_at_last_tiered_offset(self, partition: FollowedPartition) -> bool:
@@ -105,7 +105,7 @@ class AuxBuilder:
         return None
 
     def skip_pending_upload(self, partition: FollowedPartition) -> bool:
-        """Request the first local offset if the leader does not support PENDING_UPLOAD; return whether."""
+        """Request the first local offset if the step is PENDING_UPLOAD; return whether it was."""
         return partition.aux is not None and partition.aux.skip_pending_upload()
 
     def on_epoch_end(

@@ -1,4 +1,4 @@
-"""The requests of a follower to one leader, and how it handles the responses.
+"""The requests of a follower to one leader, and the handling of the responses.
 
 One fetcher copies any number of partitions from one broker, with one pending request. A round is:
 `build_epoch_request`, `build_offsets_request` and `build_fetch`, each None if there is nothing to request.
@@ -63,14 +63,14 @@ __all__ = ["FetchThrottle", "FollowerFetcher", "FollowerSettings"]
 FIRST_FETCH_VERSION_WITH_DIVERGING_EPOCH: Final = 12
 NEWEST_FETCH_VERSION: Final = 18
 
-# A later attempt may succeed: damage in transit, a log that was being truncated, or a full disk.
+# A later append may succeed after corruption in transit, a concurrent truncation or a full disk.
 _TRANSIENT_ON_APPEND: Final = frozenset(
     {ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.KAFKA_STORAGE_ERROR}
 )
 
 
 def _is_transient(error: KafkaError) -> bool:
-    """Return whether a later append may succeed; after a StorageFailure, a log accepts no more writes."""
+    """Return whether a later append may succeed; a log accepts no writes after a StorageFailure."""
     return error.code in _TRANSIENT_ON_APPEND and not isinstance(error, StorageFailure)
 
 
@@ -78,7 +78,7 @@ class FollowerFetcher:
     """The partitions that are copied from one broker.
 
     `fetch_version` is the version of Fetch on the connection. Below 12 a response cannot contain a diverging
-    epoch. Partitions then first request the end of their last epoch.
+    epoch. In this case partitions first request the end of their last epoch.
     """
 
     def __init__(
@@ -127,11 +127,11 @@ class FollowerFetcher:
         return self._find_divergence(partition)
 
     def _find_divergence(self, partition: FollowedPartition) -> list[Action]:
-        """Find out where the log diverges from the leader's before the first fetch of an epoch (KIP-279)."""
+        """Start to find the divergence from the leader's log before the first fetch of an epoch (KIP-279)."""
         topic_partition, log = partition.topic_partition, partition.log
         has_epochs = self._has_epochs(log)
         if not has_epochs and log.high_watermark < log.log_end_offset:
-            return [Truncate(partition, log.high_watermark, True, "no leader epochs are known here")]
+            return [Truncate(partition, log.high_watermark, True, "the local log has no leader epochs")]
         if has_epochs and not self._compares_epochs:
             partition.start_truncation()
             self._queries.add(topic_partition)
@@ -167,12 +167,12 @@ class FollowerFetcher:
                 if partition.log.leader_epochs.latest_epoch is not None:
                     self._start_following(partition)
 
-    def prefer_last_tiered_offset(self, preferred: bool) -> None:
+    def prefer_last_tiered_offset(self, enabled: bool) -> None:
         """Set follower.fetch.last.tiered.offset.enable."""
-        self._aux.prefers_last_tiered_offset = preferred
+        self._aux.prefers_last_tiered_offset = enabled
 
-    def next_due_ms(self, now_ms: int) -> int | None:
-        """Return when the next delay ends; None if a new request needs an event."""
+    def next_ready_ms(self, now_ms: int) -> int | None:
+        """Return the time at which the next delay ends; None if no partition is delayed or throttled."""
         return self._fetches.next_ready_ms(now_ms)
 
     @property
@@ -209,11 +209,11 @@ class FollowerFetcher:
 
     def _on_data(self, topic_partition: TopicPartition, data: PartitionData, now_ms: int) -> Action | None:
         partition = self.partitions.get(topic_partition)
-        asked = self._fetches.session.sent.get(topic_partition)
-        if partition is None or asked is None or not partition.is_due(ReplicaState.FETCHING, now_ms):
+        sent = self._fetches.session.sent.get(topic_partition)
+        if partition is None or sent is None or not partition.is_ready(ReplicaState.FETCHING, now_ms):
             return None
         # Since the request, it may have been removed and added again, in another epoch or with another end.
-        if asked[:3] != (partition.topic_id, partition.leader_epoch, partition.fetch_offset):
+        if sent[:3] != (partition.topic_id, partition.leader_epoch, partition.fetch_offset):
             return None
         code = known_code(data.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -236,8 +236,8 @@ class FollowerFetcher:
     def _truncate_to_epoch_end(
         self, partition: FollowedPartition, epoch: LeaderEpoch, leader_end_offset: Offset
     ) -> Truncate | None:
-        cut = truncation_state(partition.log, epoch, leader_end_offset)
-        return self._truncate(partition, cut.offset, cut.is_complete, cut.reason)
+        truncation = truncation_state(partition.log, epoch, leader_end_offset)
+        return self._truncate(partition, truncation.offset, truncation.is_complete, truncation.reason)
 
     def _truncate(
         self, partition: FollowedPartition, offset: Offset, is_complete: bool, reason: str
@@ -310,7 +310,7 @@ class FollowerFetcher:
         if partition.leader_end_offset is None:
             if leader_offset < own_end:
                 # The epochs of the two logs cannot be compared, as after an unclean election.
-                reason = f"out of range; the leader's log ends at {leader_offset}"
+                reason = f"the fetch offset is out of range; the leader's log ends at {leader_offset}"
                 return self._truncate(partition, leader_offset, True, reason)
             if leader_offset > 0 and self._aux.must_start_at_last_tiered_offset(partition):
                 self._start_aux_build(partition)

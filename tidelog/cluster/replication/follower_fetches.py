@@ -1,8 +1,8 @@
-"""The next Fetch of a follower: the partitions that changed since the last Fetch and can be fetched.
+"""Builds the next Fetch of a follower: the partitions that changed since the last Fetch and can be fetched.
 
 A partition that is delayed after an error is included after its delay, a throttled one when the quota allows.
 
-Bounds: the partitions that are followed, and some removed topics.
+Bounds: the followed partitions, and the names of some removed topics.
 Source: AbstractFetcherThread and RemoteLeaderEndPoint of Apache Kafka.
 """
 
@@ -52,7 +52,7 @@ class FetchThrottle(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerSettings:
-    """The replica.fetch.* keys, and the id of this broker."""
+    """The values of the replica.fetch.* configs, and the id of this broker."""
 
     replica_id: BrokerId
     partition_max_bytes: int
@@ -92,11 +92,11 @@ class FollowerFetches:
             }
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """Return the topic of an id in a response."""
+        """Return the name of the topic with the id `topic_id`; None if it is not known."""
         return self._topic_names.get(topic_id)
 
     def mark_changed(self, topic_partition: TopicPartition) -> None:
-        """Mark the partition, so that the next request checks it again."""
+        """Mark the partition as changed, so that the next request updates or removes it."""
         self._changed[topic_partition] = None
 
     def delay(self, partition: FollowedPartition, code: ErrorCode, now_ms: int) -> PartitionDelayed:
@@ -127,7 +127,7 @@ class FollowerFetches:
         self._changed[topic_partition] = None
 
     def next_ready_ms(self, now_ms: int) -> int | None:
-        """Return when the next delay ends; None if a new request needs an event."""
+        """Return the time at which the next delay ends; None if no partition is delayed or throttled."""
         if self._throttled:
             return now_ms + self._settings.backoff_ms
         return min((self._partitions[each].delayed_until_ms for each in self._delayed), default=None)
@@ -144,19 +144,19 @@ class FollowerFetches:
             # A partition with an open query stays: its delay may have ended after that request was built.
             if partition.state is ReplicaState.FETCHING or partition.waits_for_tier:
                 del self._delayed[topic_partition]
-        wanted, unwanted = self._select_partitions(now_ms)
+        fetched, removed = self._select_partitions(now_ms)
         session = self.session
         session_id, session_epoch = session.session_id, session.epoch
-        topics, forgotten = session.change(wanted, unwanted)
+        topics, forgotten = session.change(fetched, removed)
         if not session.sent:
             # There is nothing to fetch; the leader closes an unused session.
             session.on_failure(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             return None
-        own = self._settings.replica_id
+        replica_id = self._settings.replica_id
         has_state = version >= FIRST_FETCH_VERSION_WITH_REPLICA_STATE
-        state = SenderState(replica_id=own, replica_epoch=broker_epoch) if has_state else SenderState()
+        state = SenderState(replica_id=replica_id, replica_epoch=broker_epoch) if has_state else SenderState()
         return FetchRequest(
-            replica_id=-1 if has_state else own,
+            replica_id=-1 if has_state else replica_id,
             replica_state=state,
             max_wait_ms=self._settings.max_wait_ms,
             min_bytes=self._settings.min_bytes,
@@ -173,20 +173,20 @@ class FollowerFetches:
         """Return the changed partitions that the next request adds or updates, and those that it removes."""
         self._exclude_throttled(now_ms)
         candidates: Iterable[TopicPartition] = self._partitions if self.session.is_full else self._changed
-        wanted: dict[TopicPartition, SentPartition] = {}
-        unwanted: list[TopicPartition] = []
+        fetched: dict[TopicPartition, SentPartition] = {}
+        removed: list[TopicPartition] = []
         for topic_partition in candidates:
             partition = self._partitions.get(topic_partition)
             if (
                 partition is None
                 or topic_partition in self._throttled
-                or not partition.is_due(ReplicaState.FETCHING, now_ms)
+                or not partition.is_ready(ReplicaState.FETCHING, now_ms)
             ):
-                unwanted.append(topic_partition)
+                removed.append(topic_partition)
             else:
-                wanted[topic_partition] = self._sent_partition(partition)
+                fetched[topic_partition] = self._sent_partition(partition)
         self._changed = {}
-        return wanted, unwanted
+        return fetched, removed
 
     def _sent_partition(self, partition: FollowedPartition) -> SentPartition:
         epoch = partition.last_fetched_epoch

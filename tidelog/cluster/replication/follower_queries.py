@@ -1,4 +1,4 @@
-"""Requests of a follower before it can fetch: the ends of epochs and the bounds of the leader's log.
+"""Requests that a follower sends before it can fetch, for ends of epochs and bounds of the leader's log.
 
 | state | request |
 |---|---|
@@ -81,7 +81,7 @@ def next_query(partition: FollowedPartition) -> Query | None:
 
 
 class FollowerQueries:
-    """The open questions of one fetcher, which has at most one pending request."""
+    """The open queries of one fetcher, which has at most one pending request."""
 
     def __init__(self, replica_id: BrokerId, partitions: Mapping[TopicPartition, FollowedPartition]) -> None:
         self._replica_id = replica_id
@@ -94,27 +94,28 @@ class FollowerQueries:
         self._open[topic_partition] = None
 
     def discard(self, topic_partition: TopicPartition) -> None:
-        """Remove a partition without open query."""
+        """Remove a partition that has no open query any more."""
         self._open.pop(topic_partition, None)
 
     def epoch_request(self, now_ms: int) -> OffsetForLeaderEpochRequest | None:
         """Return the request for ends of epochs; None if no partition needs one."""
         topics: dict[str, list[OffsetForLeaderPartition]] = {}
         self._pending = {}
-        for partition, query in self._due(now_ms):
+        for partition, query in self._ready_queries(now_ms):
             if isinstance(query, EpochEndQuery):
                 topic, index = partition.topic_partition
-                asked = OffsetForLeaderPartition(
+                requested = OffsetForLeaderPartition(
                     partition=index, current_leader_epoch=partition.leader_epoch, leader_epoch=query.epoch
                 )
-                topics.setdefault(topic, []).append(asked)
+                topics.setdefault(topic, []).append(requested)
                 self._pending[partition.topic_partition] = (partition.leader_epoch, query)
         if not topics:
             return None
         return OffsetForLeaderEpochRequest(
             replica_id=self._replica_id,
             topics=tuple(
-                OffsetForLeaderTopic(topic=topic, partitions=tuple(asked)) for topic, asked in topics.items()
+                OffsetForLeaderTopic(topic=topic, partitions=tuple(partitions))
+                for topic, partitions in topics.items()
             ),
         )
 
@@ -132,22 +133,23 @@ class FollowerQueries:
         """Return the request for bounds of the leader's log; None if no partition needs one."""
         topics: dict[str, list[ListOffsetsPartition]] = {}
         self._pending = {}
-        for partition, query in self._due(now_ms):
+        for partition, query in self._ready_queries(now_ms):
             if isinstance(query, OffsetQuery):
                 topic, index = partition.topic_partition
-                asked = ListOffsetsPartition(
+                requested = ListOffsetsPartition(
                     partition_index=index,
                     current_leader_epoch=partition.leader_epoch,
                     timestamp=query.timestamp,
                 )
-                topics.setdefault(topic, []).append(asked)
+                topics.setdefault(topic, []).append(requested)
                 self._pending[partition.topic_partition] = (partition.leader_epoch, query)
         if not topics:
             return None
         return ListOffsetsRequest(
             replica_id=self._replica_id,
             topics=tuple(
-                ListOffsetsTopic(name=topic, partitions=tuple(asked)) for topic, asked in topics.items()
+                ListOffsetsTopic(name=topic, partitions=tuple(partitions))
+                for topic, partitions in topics.items()
             ),
         )
 
@@ -163,11 +165,11 @@ class FollowerQueries:
 
     def take_pending(self) -> list[FollowedPartition]:
         """Return the partitions of the pending request, which got no response."""
-        asked = [self._pending_partition(topic_partition) for topic_partition in self._pending]
+        pending = [self._pending_partition(topic_partition) for topic_partition in self._pending]
         self._pending = {}
-        return [partition for partition in asked if partition is not None]
+        return [partition for partition in pending if partition is not None]
 
-    def _due(self, now_ms: int) -> Iterator[tuple[FollowedPartition, Query]]:
+    def _ready_queries(self, now_ms: int) -> Iterator[tuple[FollowedPartition, Query]]:
         for topic_partition in self._open:
             partition = self._partitions[topic_partition]
             if partition.delayed_until_ms <= now_ms:
@@ -177,7 +179,7 @@ class FollowerQueries:
 
     def _pending_partition(self, topic_partition: TopicPartition) -> FollowedPartition | None:
         partition = self._partitions.get(topic_partition)
-        asked = self._pending.get(topic_partition)
-        if partition is None or asked is None or asked[0] != partition.leader_epoch:
+        pending = self._pending.get(topic_partition)
+        if partition is None or pending is None or pending[0] != partition.leader_epoch:
             return None
-        return partition if next_query(partition) == asked[1] else None
+        return partition if next_query(partition) == pending[1] else None

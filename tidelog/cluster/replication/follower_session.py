@@ -35,7 +35,7 @@ class SentPartition(NamedTuple):
 
 
 class FollowerSession:
-    """The follower's side of the session."""
+    """The follower's state of the session."""
 
     __slots__ = ("epoch", "sent", "session_id")
 
@@ -50,19 +50,23 @@ class FollowerSession:
         return self.epoch == INITIAL_EPOCH
 
     def change(
-        self, wanted: Mapping[TopicPartition, SentPartition], unwanted: Iterable[TopicPartition]
+        self, fetched: Mapping[TopicPartition, SentPartition], removed: Iterable[TopicPartition]
     ) -> tuple[tuple[FetchTopic, ...], tuple[ForgottenTopic, ...]]:
-        """Return the topics and forgotten topics of the next request; a full one contains only `wanted`."""
+        """Return the topics and forgotten topics of the next request.
+
+        `fetched`: the changed partitions to fetch. `removed`: those to remove from the session. A full
+        request contains only `fetched`.
+        """
         if self.is_full:
-            self.sent = dict(wanted)
-            return _fetch_topics(wanted), ()
+            self.sent = dict(fetched)
+            return _fetch_topics(fetched), ()
         changed: dict[TopicPartition, SentPartition] = {}
         forgotten: list[tuple[TopicPartition, UUID]] = []
-        for topic_partition in unwanted:
+        for topic_partition in removed:
             known = self.sent.pop(topic_partition, None)
             if known is not None:
                 forgotten.append((topic_partition, known.topic_id))
-        for topic_partition, partition in wanted.items():
+        for topic_partition, partition in fetched.items():
             known = self.sent.get(topic_partition)
             if known == partition:
                 continue
@@ -82,7 +86,7 @@ class FollowerSession:
             self.epoch = 1 if self.epoch == _EPOCH_MAX else self.epoch + 1
 
     def on_failure(self, code: ErrorCode) -> None:
-        """Make the next request a full one: the last request failed or got no response."""
+        """Make the next request a full one, because the last request failed or got no response."""
         if code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self.session_id = NO_SESSION
         self.epoch = INITIAL_EPOCH

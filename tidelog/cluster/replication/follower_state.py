@@ -38,7 +38,7 @@ class ReplicaState(Enum):
     TRUNCATING = auto()
     """OffsetForLeaderEpoch: the end of its last epoch."""
     FETCHING = auto()
-    """Fetch: the records from the end of its log on."""
+    """Fetch: the records from the end of its log."""
     RESETTING = auto()
     """ListOffsets: the start and end of the leader's log."""
     BUILDING_REMOTE_LOG_AUX = auto()
@@ -125,7 +125,7 @@ class FollowedPartition:
         self.follow_log(compares_epochs=compares_epochs)
 
     def start_truncation(self) -> None:
-        """Find the divergence from the leader's log before the first fetch, after `restart`."""
+        """Change to TRUNCATING after `restart`, to find the divergence from the leader's log."""
         self.state = ReplicaState.TRUNCATING
 
     def delay(self, delay_ms: int, now_ms: int) -> None:
@@ -142,10 +142,10 @@ class FollowedPartition:
         self.lag = lag
 
     def set_leader_end_offset(self, offset: Offset) -> None:
-        """Note the end of the leader's log while RESETTING."""
+        """Set the end of the leader's log while RESETTING."""
         self.leader_end_offset = offset
 
-    def is_due(self, state: ReplicaState, now_ms: int) -> bool:
+    def is_ready(self, state: ReplicaState, now_ms: int) -> bool:
         """Return whether the request of `state` may be sent now."""
         return self.state is state and self.delayed_until_ms <= now_ms
 
@@ -216,7 +216,7 @@ class RestartFromRemote(NamedTuple):
 
 
 class PartitionDelayed(NamedTuple):
-    """No action: the partition is delayed because of the leader's error `code`; the shell logs it."""
+    """No action: the partition is delayed because of the error `code`, which the shell logs."""
 
     partition: FollowedPartition
     code: ErrorCode

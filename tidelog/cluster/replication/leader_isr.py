@@ -1,4 +1,4 @@
-"""A change of the ISR that a leader requests from the controller, and the results of the response.
+"""A change of the ISR that a leader requests from the controller, and the outcomes of the request.
 
     committed --propose--> pending --response with the new ISR-----------------> committed, new epoch
                            pending --INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED-> committed as before
@@ -45,7 +45,7 @@ class IsrProposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedIsr:
-    """The controller's response: the current partition."""
+    """The controller's response: the current leader, epochs and ISR of the partition."""
 
     leader: BrokerId
     leader_epoch: LeaderEpoch

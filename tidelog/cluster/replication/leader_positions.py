@@ -1,4 +1,4 @@
-"""The position of one follower, which its leader knows from the follower's fetches.
+"""The position of one follower, which its leader derives from the follower's fetches.
 
 A follower fetches from its log end, so the fetch offset is its log end offset. It is in sync if it was
 caught up with the leader's log end within the last replica.lag.time.max.ms.
@@ -15,7 +15,7 @@ from tidelog.protocol.ids import BrokerId, Offset
 
 UNKNOWN_OFFSET: Final[Offset] = -1
 NEVER_MS: Final = -(2**62)
-"""A time that is longer ago than any lag."""
+"""A time before any allowed lag."""
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class FollowerPosition:
     """The leader's log end offset at the last fetch."""
     last_fetch_ms: int = NEVER_MS
     last_followed_ms: int = NEVER_MS
-    """The latest time at which it certainly followed this leader: the time of its last fetch but one.
+    """The latest time at which it certainly followed this leader: the time of its second last fetch.
 
     The last fetch shows that it has received the response to the fetch before.
     """

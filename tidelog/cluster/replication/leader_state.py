@@ -96,7 +96,7 @@ class LeaderState:
     # ---- the metadata
 
     def _had_other_leader(self, leader_epoch: LeaderEpoch) -> bool:
-        """Return whether another broker led between our epoch and `leader_epoch`.
+        """Return whether another broker was leader between the known epoch and `leader_epoch`.
 
         Each election starts one epoch. Followers may have truncated their logs under that leader, so their
         known positions are then invalid.
@@ -181,10 +181,7 @@ class LeaderState:
         return fetch_offset != before
 
     def _check_incarnation(self, broker_id: BrokerId, broker_epoch: int) -> None:
-        """Refuse a fetch of an earlier incarnation of a broker (KIP-903).
-
-        Raises KafkaError NOT_LEADER_OR_FOLLOWER.
-        """
+        """Raise KafkaError NOT_LEADER_OR_FOLLOWER if the broker has registered again (KIP-903)."""
         registered = self._brokers().get(broker_id)
         if registered is not None and registered.epoch > broker_epoch:
             raise KafkaError(
@@ -194,7 +191,7 @@ class LeaderState:
             )
 
     def is_in_sync(self, broker_id: BrokerId) -> bool:
-        """Return whether a replica is in the committed ISR."""
+        """Return whether the replica of `broker_id` is in the committed ISR."""
         return broker_id in self.isr
 
     def low_watermark(self, own_log_start_offset: Offset) -> Offset:
@@ -254,7 +251,7 @@ class LeaderState:
         return not self.is_under_min_isr
 
     def _is_about_to_join(self, follower: FollowerPosition, log_end_offset: Offset, now_ms: int) -> bool:
-        """Return whether the high watermark waits for a follower, which could never catch up otherwise."""
+        """Return whether the high watermark waits for a follower that otherwise could never catch up."""
         return follower.is_caught_up(log_end_offset, now_ms, self._lag_time_max_ms) and self.may_join(
             follower
         )
@@ -298,7 +295,7 @@ class LeaderState:
         return end_offset >= self.epoch_start_offset
 
     def _add_to_maximal_isr(self, broker_id: BrokerId) -> None:
-        """Let the high watermark wait for a replica while its addition to the ISR is pending (KIP-497)."""
+        """Include a replica in the maximal ISR while its addition to the ISR is pending (KIP-497)."""
         self.maximal_isr = frozenset((*self.isr, broker_id))
         self._refresh()
 
@@ -378,5 +375,5 @@ class LeaderState:
 
     @property
     def is_reassigning(self) -> bool:
-        """Whether replicas are being moved."""
+        """Whether a reassignment of the partition is in progress."""
         return bool(self.adding_replicas or self.removing_replicas)

@@ -1,6 +1,6 @@
 """The replication quota: a limit on the bytes per second of throttled replicas.
 
-With it, a reassignment does not slow down clients.
+It prevents a reassignment from slowing down clients.
 
 The throttled replicas are a config of the topic, the rate is a config of the broker. Both exist separately
 for leaders and followers. The rate is measured over the last windows (replication.quota.window.num of
@@ -21,7 +21,10 @@ _ALL = "*"
 
 
 def throttled_indices(replicas: Iterable[str], broker_id: BrokerId) -> frozenset[int] | None:
-    """Return the partitions throttled on `broker_id` by `partition:broker,...`; None means all."""
+    """Return the partitions that are throttled on `broker_id`; None means all.
+
+    `replicas`: the items of the topic config, each `partition:broker` or `*`.
+    """
     indices: set[int] = set()
     for replica in replicas:
         if replica == _ALL:
@@ -76,8 +79,8 @@ class ReplicationQuota:
         if not self._windows:
             return False
         elapsed_ms = max(now_ms - self._windows[0][0], self._window_ms)
-        moved_bytes = sum(size_bytes for _, size_bytes in self._windows)
-        return moved_bytes * 1_000 > self.rate * elapsed_ms
+        total_bytes = sum(size_bytes for _, size_bytes in self._windows)
+        return total_bytes * 1_000 > self.rate * elapsed_ms
 
     def _expire(self, now_ms: int) -> None:
         oldest_ms = now_ms - self._window_ms * self._window_count

@@ -97,7 +97,7 @@ async def test_a_topic_that_cannot_be_created_is_reported_once(caplog: pytest.Lo
                 await creation.close()
         messages = [record.getMessage() for record in caplog.records]
         assert len(messages) == 1
-        assert "replication factor 3" in messages[0]
+        assert "replication factor of 3" in messages[0]
         assert store.image.topics_by_name == {}
 
 

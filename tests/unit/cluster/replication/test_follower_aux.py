@@ -216,7 +216,7 @@ def test_metadata_that_is_not_there_yet_is_waited_for_and_the_leader_asked_again
         (delayed,) = follower.epoch_end(0, 0, 9)
         assert isinstance(delayed, PartitionDelayed) and "offset 2 of epoch 0" in delayed.reason
         assert follower.fetcher.build_offsets_request(follower.now_ms) is None, "not at once"
-        due_ms = follower.fetcher.next_due_ms(follower.now_ms)
+        due_ms = follower.fetcher.next_ready_ms(follower.now_ms)
         assert due_ms is not None
         waits.append(due_ms - follower.now_ms)
         follower.now_ms = due_ms
@@ -233,16 +233,16 @@ def test_a_wait_that_ends_between_two_requests_of_a_round_is_not_forgotten() -> 
     follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
     follower.refused()
     follower.offset(-2, -1, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert follower.fetcher.next_due_ms(0) == 20
+    assert follower.fetcher.next_ready_ms(0) == 20
     assert follower.fetcher.build_offsets_request(19) is None
     assert follower.fetcher.build_fetch(20) is None
-    assert follower.fetcher.next_due_ms(20) == 20
+    assert follower.fetcher.next_ready_ms(20) == 20
     follower.now_ms = 21
     follower.offset(-2, 0)
     follower.offset(-4, 3, epoch=0)
     follower.epoch_end(0, 0, 9)
     assert follower.fetcher.build_fetch(21) is None
-    assert follower.fetcher.next_due_ms(21) is None, "the tier is waited for, not the clock"
+    assert follower.fetcher.next_ready_ms(21) is None, "the tier is waited for, not the clock"
 
 
 def test_kafka_16105_a_partition_that_waits_for_the_tier_does_not_hold_up_the_others() -> None:
@@ -330,7 +330,7 @@ def test_without_a_tier_here_or_a_tiered_topic_the_follower_waits(is_tiered: boo
     follower = Follower(log, None if is_tiered else Tier())
     (action,) = follower.refused()
     assert isinstance(action, PartitionDelayed) and action.code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
-    assert follower.state is ReplicaState.FETCHING and follower.fetcher.next_due_ms(0) == 1_000
+    assert follower.state is ReplicaState.FETCHING and follower.fetcher.next_ready_ms(0) == 1_000
 
 
 # -- segments that reach beyond the leader's first local offset

@@ -278,7 +278,7 @@ def test_any_other_error_is_tried_again_after_a_while_and_does_not_hold_up_the_o
     fetcher = following(FollowedLog(), FollowedLog())
     fetcher.build_fetch(0)
     (action,) = fetcher.on_fetch(answer(data(0, error=code)), 0)
-    assert isinstance(action, PartitionDelayed) and fetcher.next_due_ms(0) == delay_ms
+    assert isinstance(action, PartitionDelayed) and fetcher.next_ready_ms(0) == delay_ms
     request = fetcher.build_fetch(delay_ms - 1)
     assert request is not None and [t.partitions for t in request.forgotten_topics_data] == [(0,)]
     fetcher.on_fetch(answer(), delay_ms)
@@ -291,7 +291,7 @@ def test_errors_that_last_are_tried_less_and_less_often() -> None:
     for _ in range(8):
         fetcher.build_fetch(now_ms)
         fetcher.on_fetch(answer(data(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)), now_ms)
-        due = fetcher.next_due_ms(now_ms)
+        due = fetcher.next_ready_ms(now_ms)
         assert due is not None
         delays.append(due - now_ms)
         now_ms = due
@@ -360,7 +360,7 @@ class Exceeded:
 def test_throttled_partitions_are_left_out_unless_they_are_in_sync() -> None:
     fetcher = following(FollowedLog(), FollowedLog(), throttle=Exceeded())
     assert list(named(fetcher.build_fetch(0))) == [1]
-    assert fetcher.next_due_ms(0) == 1_000
+    assert fetcher.next_ready_ms(0) == 1_000
     perform(fetcher, fetcher.on_fetch(answer(data(1)), 0))
     assert list(named(fetcher.build_fetch(5_000))) == [0]
     perform(fetcher, fetcher.on_fetch(answer(data(0)), 0))
