@@ -77,6 +77,8 @@ DIRECT_READS = {
     # Keys and nonces are secure only if they come from the operating system.
     "tidelog.remote.objects.layout.encryption": {"secrets.token_bytes"},
     "tidelog.remote.objects.layout.rsa_oaep": {"secrets.randbelow", "secrets.token_bytes"},
+    # The password of a private key in a temporary file.
+    "tidelog.security.tls.contexts": {"secrets.token_hex"},
     # Values from a fixed seed: each run writes the same records.
     "tidelog.cli.perf": {"random.Random"},
 }

@@ -1,0 +1,1 @@
+"""Encryption and authentication, as far as clients and brokers share them."""

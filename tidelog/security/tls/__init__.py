@@ -1,0 +1,1 @@
+"""TLS: Kafka's `ssl.*` keys, key stores, trust stores, SSL contexts, principals of certificates."""

@@ -1,0 +1,239 @@
+"""The TLS settings of a listener or a client: Kafka's `ssl.*` keys.
+
+Errors: ConfigError with the key, the value and what is allowed; secrets are never shown.
+Source: SslConfigs, BrokerSecurityConfigs and DefaultSslEngineFactory of Apache Kafka 4.3; KIP-651.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from tidelog.base.config_definition import HIDDEN_VALUE, ConfigError, split_list
+
+TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+_PROTOCOLS: Final = ("TLS", *TLS_VERSIONS)
+_STORE_TYPES: Final = ("PEM", "PKCS12")
+_CONVERSION: Final = (
+    "allowed is PEM or PKCS12; convert a JKS file with keytool -importkeystore -srckeystore store.jks "
+    "-destkeystore store.p12 -deststoretype PKCS12"
+)
+
+TLS_KEYS: Final = frozenset(
+    {
+        "ssl.cipher.suites",
+        "ssl.client.auth",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.protocol",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+"""The keys that `parse_tls_settings` reads."""
+
+UNSUPPORTED_KEYS: Final = frozenset(
+    {
+        "ssl.engine.factory.class",
+        "ssl.keymanager.algorithm",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+    }
+)
+"""Keys that select Java classes or algorithms of Java; there is nothing that they could select here."""
+
+_DEFAULT_ALGORITHMS: Final = {
+    "ssl.keymanager.algorithm": ("SunX509", "PKIX", "NewSunX509"),
+    "ssl.trustmanager.algorithm": ("PKIX", "SunX509"),
+}
+
+
+class ClientAuth(Enum):
+    """Whether a server requests a certificate from clients: ssl.client.auth."""
+
+    REQUIRED = "required"
+    REQUESTED = "requested"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """A key store or a trust store: a file at `location`, or PEM text in the configuration.
+
+    `kind` is keystore or truststore, as in the keys. `pem` is the text of the certificates; `key_pem` and
+    `key_password` belong to key stores only. `name` returns the key as the operator has written it.
+    """
+
+    kind: str
+    name: Callable[[str], str] = field(compare=False, repr=False)
+    is_pem: bool
+    location: str | None
+    password: str | None = field(repr=False)
+    pem: str | None = field(repr=False)
+    key_pem: str | None = field(default=None, repr=False)
+    key_password: str | None = field(default=None, repr=False)
+
+    def error(self, part: str, value: object, allowed: str) -> ConfigError:
+        """Return the error for the key `ssl.<kind>.<part>`."""
+        return ConfigError(self.name(f"ssl.{self.kind}.{part}"), value, allowed)
+
+    def content_error(self, problem: str) -> ConfigError:
+        """Return the error for contents that cannot be used, with the path if there is one."""
+        if self.location is not None:
+            return self.error("location", self.location, problem)
+        part = "certificates" if self.kind == "truststore" else "certificate.chain"
+        return self.error(part, HIDDEN_VALUE, problem)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSettings:
+    """The parsed TLS settings of one listener or client; a store is None if it is not configured."""
+
+    key_store: StoreSettings | None
+    trust_store: StoreSettings | None
+    client_auth: ClientAuth
+    versions: tuple[str, ...]
+    cipher_suites: tuple[str, ...]
+    verifies_host_name: bool
+    name: Callable[[str], str] = field(compare=False, repr=False)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The paths of the stores that are files."""
+        stores = (self.key_store, self.trust_store)
+        return tuple(store.location for store in stores if store is not None and store.location is not None)
+
+
+def parse_tls_settings(
+    texts: Mapping[str, str | None], name: Callable[[str], str] = lambda key: key
+) -> TlsSettings:
+    """Return the settings of `texts`, by key; keys that are missing or None have Kafka's defaults.
+
+    `name` returns the name of a key for error texts, for example with the prefix of a listener.
+    """
+    given = {key: text for key, text in texts.items() if text is not None}
+    _reject_unsupported(given, name)
+    return TlsSettings(
+        key_store=_key_store(given, name),
+        trust_store=_trust_store(given, name),
+        client_auth=ClientAuth(
+            _one_of(given, name, "ssl.client.auth", "none", tuple(each.value for each in ClientAuth))
+        ),
+        versions=_versions(given, name),
+        cipher_suites=split_list(given.get("ssl.cipher.suites", "")),
+        verifies_host_name=_verifies_host_name(given, name),
+        name=name,
+    )
+
+
+def _reject_unsupported(given: Mapping[str, str], name: Callable[[str], str]) -> None:
+    for key in sorted(UNSUPPORTED_KEYS & given.keys()):
+        if given[key].strip() and given[key].strip() not in _DEFAULT_ALGORITHMS.get(key, ()):
+            raise ConfigError(name(key), given[key], "not supported; remove this key")
+
+
+def _one_of(
+    given: Mapping[str, str],
+    name: Callable[[str], str],
+    key: str,
+    default: str,
+    allowed: tuple[str, ...],
+) -> str:
+    text = given.get(key, default).strip()
+    if text not in allowed:
+        raise ConfigError(name(key), text, f"allowed is one of: {', '.join(allowed)}")
+    return text
+
+
+def _versions(given: Mapping[str, str], name: Callable[[str], str]) -> tuple[str, ...]:
+    protocol = _one_of(given, name, "ssl.protocol", "TLSv1.3", _PROTOCOLS)
+    key = "ssl.enabled.protocols"
+    text = given.get(key)
+    if text is None:
+        return TLS_VERSIONS
+    versions = split_list(text)
+    for version in versions:
+        if version not in TLS_VERSIONS:
+            raise ConfigError(name(key), version, f"allowed is a list of: {', '.join(TLS_VERSIONS)}")
+    return versions or tuple(each for each in TLS_VERSIONS if protocol in ("TLS", "TLSv1.3", each))
+
+
+def _verifies_host_name(given: Mapping[str, str], name: Callable[[str], str]) -> bool:
+    key = "ssl.endpoint.identification.algorithm"
+    text = given.get(key, "https").strip()
+    if text.lower() not in ("https", ""):
+        raise ConfigError(name(key), text, "allowed is https, or an empty text for no verification")
+    return bool(text)
+
+
+def _key_store(given: Mapping[str, str], name: Callable[[str], str]) -> StoreSettings | None:
+    key, chain = given.get("ssl.keystore.key"), given.get("ssl.keystore.certificate.chain")
+    store = _store(given, name, "keystore", chain if chain is not None else key)
+    if store is None:
+        return None
+    if store.location is None:
+        for part, value in (("key", key), ("certificate.chain", chain)):
+            if value is None:
+                raise store.error(
+                    part, None, "required, because the other one of key and certificate.chain is set"
+                )
+    elif not store.is_pem and store.password is None:
+        raise store.error("password", None, "required for a key store file of the type PKCS12")
+    key_password = given.get("ssl.key.password")
+    if not store.is_pem and key_password not in (None, store.password):
+        allowed = "allowed for PKCS12 is the value of ssl.keystore.password"
+        raise ConfigError(name("ssl.key.password"), HIDDEN_VALUE, allowed)
+    return StoreSettings(
+        kind=store.kind,
+        name=name,
+        is_pem=store.is_pem,
+        location=store.location,
+        password=store.password,
+        pem=chain,
+        key_pem=key,
+        key_password=key_password,
+    )
+
+
+def _trust_store(given: Mapping[str, str], name: Callable[[str], str]) -> StoreSettings | None:
+    return _store(given, name, "truststore", given.get("ssl.truststore.certificates"))
+
+
+def _store(
+    given: Mapping[str, str], name: Callable[[str], str], kind: str, pem: str | None
+) -> StoreSettings | None:
+    """Return a store without its private key; None if neither a file nor `pem` is configured."""
+    location = given.get(f"ssl.{kind}.location")
+    password = given.get(f"ssl.{kind}.password")
+    store_type = given.get(f"ssl.{kind}.type", "JKS").strip().upper()
+    if location is None and pem is None:
+        if password is not None:
+            raise ConfigError(
+                name(f"ssl.{kind}.password"), HIDDEN_VALUE, f"allowed only with ssl.{kind}.location"
+            )
+        return None
+    store = StoreSettings(
+        kind=kind, name=name, is_pem=store_type == "PEM", location=location, password=password, pem=pem
+    )
+    if store_type not in _STORE_TYPES:
+        raise store.error("type", store_type, _CONVERSION)
+    if pem is not None and not store.is_pem:
+        raise store.error("type", store_type, "allowed is PEM if the certificates are in the configuration")
+    if pem is not None and location is not None:
+        raise store.error(
+            "location", location, "allowed is this or certificates in the configuration, not both"
+        )
+    if store.is_pem and password is not None:
+        raise store.error("password", HIDDEN_VALUE, "not allowed with the type PEM")
+    return store
