@@ -1,43 +1,18 @@
-"""SCRAM credentials in the metadata: mechanisms, keys, and descriptions without secrets.
+"""Descriptions of the SCRAM credentials in the metadata, without secrets.
 
-    stored key = H(HMAC(salted password, "Client Key"))
-    server key = HMAC(salted password, "Server Key")
-
-Source: RFC 5802, KIP-554; ScramControlManager and ScramImage of Apache Kafka 4.3.
+Source: KIP-554; ScramImage of Apache Kafka 4.3.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections import Counter
 from collections.abc import Sequence
-from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode, shortened
 from tidelog.protocol.steps import Steps, each
-
-ITERATIONS_MIN: Final = 4096
-ITERATIONS_MAX: Final = 16_384
-
-
-class ScramMechanism(IntEnum):
-    """The SCRAM mechanisms; the numbers of requests and records."""
-
-    SCRAM_SHA_256 = 1
-    SCRAM_SHA_512 = 2
-
-
-_HASHES: Final = {ScramMechanism.SCRAM_SHA_256: "sha256", ScramMechanism.SCRAM_SHA_512: "sha512"}
-
-
-class ScramKeys(NamedTuple):
-    """The keys that are stored instead of a password."""
-
-    stored_key: bytes
-    server_key: bytes
+from tidelog.security.scram.credentials import ScramMechanism
 
 
 class Credential(NamedTuple):
@@ -54,15 +29,6 @@ class UserCredentials(NamedTuple):
     code: ErrorCode
     text: str | None
     credentials: tuple[Credential, ...]
-
-
-def keys_of(mechanism: ScramMechanism, salted_password: bytes) -> ScramKeys:
-    """Return the keys that replace the salted password."""
-    name = _HASHES[mechanism]
-    client_key = hmac.digest(salted_password, b"Client Key", name)
-    return ScramKeys(
-        hashlib.new(name, client_key).digest(), hmac.digest(salted_password, b"Server Key", name)
-    )
 
 
 def describe_credentials(image: MetadataImage, users: Sequence[str]) -> Steps[tuple[UserCredentials, ...]]:

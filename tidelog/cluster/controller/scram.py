@@ -13,7 +13,6 @@ from typing import Final, TypeAlias
 from tidelog.cluster.controller.result import SUCCESS, ControllerResult, Outcome
 from tidelog.cluster.features import METADATA_VERSION
 from tidelog.cluster.image import MetadataImage
-from tidelog.cluster.scram import ITERATIONS_MAX, ITERATIONS_MIN, ScramMechanism, keys_of
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -25,6 +24,12 @@ from tidelog.protocol.metadata_records.remove_user_scram_credential_record impor
 )
 from tidelog.protocol.metadata_records.user_scram_credential_record import UserScramCredentialRecord
 from tidelog.protocol.steps import Steps
+from tidelog.security.scram.credentials import (
+    ITERATIONS_MAX,
+    ITERATIONS_MIN,
+    ScramMechanism,
+    derive_keys,
+)
 
 # metadata.version 3.5-IV2.
 _FIRST_WITH_SCRAM: Final = 11
@@ -82,7 +87,7 @@ def _record(image: MetadataImage, change: _Change) -> _Record:
         raise _unacceptable(f"Too many iterations: {change.iterations}, must be at most {ITERATIONS_MAX}")
     if not change.salt or not change.salted_password:
         raise _unacceptable("Salt and salted password must not be empty")
-    keys = keys_of(ScramMechanism(change.mechanism), change.salted_password)
+    keys = derive_keys(ScramMechanism(change.mechanism), change.salted_password)
     return UserScramCredentialRecord(
         name=change.name,
         mechanism=change.mechanism,

@@ -1,0 +1,1 @@
+"""The SASL mechanisms SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677) of clients and servers."""
