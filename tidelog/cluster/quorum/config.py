@@ -17,13 +17,13 @@ def _epoch_start() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaConfig:
-    """The identity of a replica, where it finds the quorum, its bounds and its sources of time and chance.
+    """The identity of a replica, the addresses of the quorum, its settings, and its time and random sources.
 
     `static_voters` apply until the log contains a voter set. They are empty if the voters come from the
     log or the replica finds the quorum through `bootstrap_servers`. `endpoints` are the controller
-    listeners of this node; if empty, the endpoints in the voter set apply. `random_below(n)` draws a number
-    from 0 to n - 1. `wall_ms` returns ms since the epoch for timestamps of records. Simulations replace
-    single `rules`.
+    listeners of this node; if empty, the endpoints in the voter set apply. `random_below(n)` returns a random
+    number from 0 to n - 1. `wall_ms` returns ms since the epoch for timestamps of records. Simulations
+    replace individual `rules`.
     """
 
     key: ReplicaKey
@@ -46,5 +46,5 @@ class ReplicaConfig:
         return cluster_id is None or cluster_id == self.cluster_id
 
     def is_same_replica(self, known: ReplicaKey, other: ReplicaKey) -> bool:
-        """Return whether `other` is the replica `known`, whose directory id may be unknown."""
+        """Return whether `other` is the replica `known`; the directory id of `known` may be unknown."""
         return known.id == other.id and self.rules.is_same_directory(known.directory_id, other.directory_id)

@@ -1,4 +1,4 @@
-"""Requests in flight to other nodes: one at a time to each, with a pause after a failure."""
+"""Requests in flight to other nodes: at most one to each node, with a backoff after a failure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidelog.protocol.schema import ApiMessage
 
 
 class PendingRequest(NamedTuple):
-    """A request without response yet."""
+    """A request that has no response yet."""
 
     node_id: BrokerId
     message: ApiMessage
@@ -45,7 +45,7 @@ class Connections:
         return connection is None or (connection.request_id is None and connection.ready_ms <= now_ms)
 
     def ready_at(self, node_id: BrokerId) -> int | None:
-        """Return when the backoff of a node ends; None if a request is pending or there was no backoff."""
+        """Return the end of a node's backoff; None if a request is pending or there was no backoff."""
         connection = self._by_node.get(node_id)
         return None if connection is None or connection.request_id is not None else connection.ready_ms
 
@@ -63,7 +63,7 @@ class Connections:
         *,
         wait_ms: int = 0,
     ) -> int:
-        """Send a request and return its id; `wait_ms` is how long the other node may delay its response."""
+        """Send a request and return its id; the node may delay its response for `wait_ms`."""
         request_id = self._outbox.send(node_id, endpoints, message)
         self._by_node.setdefault(node_id, _Connection()).request_id = request_id
         self._pending[request_id] = PendingRequest(
@@ -72,7 +72,7 @@ class Connections:
         return request_id
 
     def complete(self, request_id: int) -> PendingRequest | None:
-        """Remove and return the request that has its response; None if it is not pending any more."""
+        """Remove and return the request after its response; return None if it is no longer pending."""
         request = self._pending.pop(request_id, None)
         if request is not None:
             self._by_node[request.node_id].request_id = None
@@ -88,10 +88,10 @@ class Connections:
 
     @property
     def next_expiry_ms(self) -> int | None:
-        """When the next pending request times out; None without one."""
+        """The time at which the next pending request times out; None if no request is pending."""
         return min((each.expires_ms for each in self._pending.values()), default=None)
 
     def reset(self) -> None:
-        """Remove all pending requests and backoffs, because another state sends other requests."""
+        """Remove all pending requests and backoffs after a change of state."""
         self._pending.clear()
         self._by_node.clear()

@@ -27,7 +27,7 @@ from tidelog.protocol.record import BatchBuilder, iterate_records
 def control_messages(
     batches: bytes | bytearray | memoryview, from_offset: Offset = 0
 ) -> Iterator[tuple[Offset, ControlMessage]]:
-    """Yield the control records in whole batches, from `from_offset` on.
+    """Yield the control records at `from_offset` and above in whole batches.
 
     Errors: DecodeError for a malformed control record.
     """
@@ -41,13 +41,13 @@ def control_messages(
 
 
 def leader_change(
-    leader_id: BrokerId, voters: Iterable[BrokerId], granting: Iterable[BrokerId]
+    leader_id: BrokerId, voters: Iterable[BrokerId], granting_voters: Iterable[BrokerId]
 ) -> tuple[ControlRecordType, ControlMessage]:
     """Return the LeaderChange record, the first record of a new leader."""
     return ControlRecordType.LEADER_CHANGE, LeaderChangeMessage(
         leader_id=leader_id,
         voters=tuple(LeaderChangeVoter(voter_id=each) for each in voters),
-        granting_voters=tuple(LeaderChangeVoter(voter_id=each) for each in granting),
+        granting_voters=tuple(LeaderChangeVoter(voter_id=each) for each in granting_voters),
     )
 
 

@@ -31,7 +31,7 @@ from tidelog.protocol.schema import ZERO_UUID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaDescription:
-    """The position of a replica, known to its leader; times in ms since the epoch, None if unknown."""
+    """The position of a replica as its leader knows it; times in ms since the epoch, None if unknown."""
 
     replica_id: BrokerId
     directory_id: UUID | None
@@ -53,7 +53,7 @@ class QuorumDescription:
 
 
 def describe(replica: Replica, now_ms: int) -> QuorumDescription:
-    """Return the state of the quorum that `replica` knows; expired observers are removed first."""
+    """Remove expired observers, and return the state of the quorum as `replica` knows it."""
     state, role = replica.quorum_state, replica.quorum_state.role
     voters: tuple[ReplicaDescription, ...] = ()
     observers: tuple[ReplicaDescription, ...] = ()
@@ -164,11 +164,11 @@ def _replica_state(replica: ReplicaDescription, is_dynamic: bool) -> ReplicaStat
     return ReplicaState(
         replica_id=replica.replica_id,
         replica_directory_id=ZERO_UUID if directory_id is None else directory_id,
-        log_end_offset=_or_minus_one(replica.log_end_offset),
-        last_fetch_timestamp=_or_minus_one(replica.last_fetch_timestamp_ms),
-        last_caught_up_timestamp=_or_minus_one(replica.last_caught_up_timestamp_ms),
+        log_end_offset=_minus_one_if_none(replica.log_end_offset),
+        last_fetch_timestamp=_minus_one_if_none(replica.last_fetch_timestamp_ms),
+        last_caught_up_timestamp=_minus_one_if_none(replica.last_caught_up_timestamp_ms),
     )
 
 
-def _or_minus_one(number: int | None) -> int:
+def _minus_one_if_none(number: int | None) -> int:
     return -1 if number is None else number

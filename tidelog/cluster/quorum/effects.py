@@ -66,7 +66,7 @@ class RecordsAppended:
 
 @dataclass(slots=True)
 class AppendRejected:
-    """The records of an `Append` were not appended; `reason` says why."""
+    """The records of an `Append` were not appended because of `reason`."""
 
     context: object
     reason: str
@@ -82,7 +82,7 @@ class LeaderChanged:
 
 @dataclass(slots=True)
 class HighWatermark:
-    """The log is committed up to `offset` (exclusive), and its records may be applied up to there."""
+    """The log is committed up to `offset` (exclusive), so that its records up to there may be applied."""
 
     offset: Offset
 

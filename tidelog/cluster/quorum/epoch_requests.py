@@ -1,4 +1,4 @@
-"""BeginQuorumEpoch and EndQuorumEpoch, by which a leader announces the start and the end of its epoch.
+"""BeginQuorumEpoch and EndQuorumEpoch: a leader announces the start and the end of its epoch.
 
 Source: KIP-595, KIP-853 (endpoints, directory ids).
 """
@@ -78,7 +78,7 @@ class EpochRequests:
     def handle_begin_response(
         self, voter_id: BrokerId, message: BeginQuorumEpochResponse, now_ms: int
     ) -> bool:
-        """Note an acknowledgement; return whether the next request may be sent without a pause."""
+        """Record an acknowledgement; return whether the next request may be sent without a pause."""
         handled = self._handle_common_response(message, now_ms)
         leader = self._quorum_state.role
         if handled is None and isinstance(leader, LeaderState):
@@ -89,7 +89,7 @@ class EpochRequests:
         return bool(handled)
 
     def handle_end_response(self, voter_id: BrokerId, message: EndQuorumEpochResponse, now_ms: int) -> bool:
-        """Note an acknowledgement; return whether the next request may be sent without a pause."""
+        """Record an acknowledgement; return whether the next request may be sent without a pause."""
         handled = self._handle_common_response(message, now_ms)
         resigned = self._quorum_state.role
         if handled is None and isinstance(resigned, ResignedState):
@@ -100,7 +100,7 @@ class EpochRequests:
     def _handle_common_response(
         self, message: BeginQuorumEpochResponse | EndQuorumEpochResponse, now_ms: int
     ) -> bool | None:
-        """Return None if the voter acknowledged the request; else whether no pause is necessary."""
+        """Return None if the voter acknowledged the request; else whether the next request needs no pause."""
         partition = only_partition(message.topics, "topic_name", "partition_index")
         if message.error_code != ErrorCode.NONE or partition is None:
             return False
@@ -136,9 +136,9 @@ class EpochRequests:
         if partition is None:
             return
         error = self._follow_sender(request, partition, now_ms)
-        following = self._quorum_state.role
-        if error is ErrorCode.NONE and isinstance(following, FollowerState):
-            following.on_leader_resigned(now_ms + self._backoff_ms(partition))
+        follower_state = self._quorum_state.role
+        if error is ErrorCode.NONE and isinstance(follower_state, FollowerState):
+            follower_state.on_leader_resigned(now_ms + self._backoff_ms(partition))
         response = end_epoch_response(self._quorum_state.current_leader(received), error)
         self._outbox.respond(received, response)
 

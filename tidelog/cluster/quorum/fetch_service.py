@@ -101,7 +101,7 @@ class FetchService:
         )
 
     def complete_parked(self, now_ms: int) -> int | None:
-        """Respond to parked fetches that have expired or have data; return when the next one expires."""
+        """Respond to parked fetches that have expired or have data; return the next deadline, if any."""
         leader = self._quorum_state.role
         if not isinstance(leader, LeaderState):
             return None
@@ -114,7 +114,7 @@ class FetchService:
         return leader.parked_fetches.next_deadline_ms
 
     def _respond(self, received: RequestReceived, divergence: EpochEnd | SnapshotId | None = None) -> None:
-        """Respond with the records from the fetch offset on, if any, or with the point of divergence."""
+        """Respond with the records at the fetch offset and above, if any, or with the point of divergence."""
         request = received.message
         assert isinstance(request, FetchRequest)
         records: bytes | memoryview = b""

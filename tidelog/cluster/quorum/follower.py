@@ -1,7 +1,7 @@
-"""Replication by the follower: find the leader, fetch, append, truncate and load snapshots.
+"""Replication by the follower, which finds the leader, fetches, appends, truncates and loads snapshots.
 
 Source: KIP-595 (Fetch with diverging epochs), KIP-630 (snapshots), KIP-853 (bootstrap servers,
-UpdateRaftVoter), KIP-1186 (controllers that join the voter set by themselves).
+UpdateRaftVoter), KIP-1186 (controllers that join the voters automatically).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FIRST_BOOTSTRAP_ID: Final = -2
 
 
 class CommittedRecordsLost(AssertionError):
-    """The leader requires a truncation of committed records: the process must end, the log unchanged."""
+    """The leader requires a truncation of committed records; the process ends without changing the log."""
 
 
 class Follower:
@@ -52,7 +52,7 @@ class Follower:
         self._elections = elections
 
     def poll_unattached(self, unattached: UnattachedState, now_ms: int) -> int | None:
-        """Look for the leader, or start an election at the deadline; return when to poll again."""
+        """Search for the leader, or start an election at the deadline; return when to poll again."""
         if not self._membership.is_electable:
             return self._fetch_from_any(now_ms)
         if now_ms >= unattached.deadline_ms:
@@ -61,42 +61,46 @@ class Follower:
         poll_at_ms = self._fetch_from_any(now_ms)
         return unattached.deadline_ms if poll_at_ms is None else min(poll_at_ms, unattached.deadline_ms)
 
-    def poll_following(self, following: FollowerState, now_ms: int) -> int:
+    def poll_follower(self, follower_state: FollowerState, now_ms: int) -> int:
         """Fetch; start an election if no fetch succeeded until the deadline. Return when to poll again."""
         is_electable = self._membership.is_electable
-        if is_electable and now_ms >= following.deadline_ms:
+        if is_electable and now_ms >= follower_state.deadline_ms:
             self._elections.start(now_ms)
             return now_ms
-        if now_ms >= following.deadline_ms:
+        if now_ms >= follower_state.deadline_ms:
             # An observer does not wait longer for the leader's response: other nodes may know a new leader.
             # It also grants pre-votes again, because it may already be a voter for other replicas.
             self._connections.reset()
-            following.on_fetch_timeout(now_ms + self._config.settings.fetch_timeout_ms)
+            follower_state.on_fetch_timeout(now_ms + self._config.settings.fetch_timeout_ms)
         poll_at_ms: int | None = None
-        if not is_electable and following.has_leader_failed:
-            poll_at_ms = self._fetch_from_any(now_ms, excluded=following.leader_id)
-        elif self._connections.is_ready(following.leader_id, now_ms):
-            if now_ms < following.update_voter_at_ms or not self._request_voter_change(following, now_ms):
-                self._fetch_from_leader(following, now_ms)
+        if not is_electable and follower_state.has_leader_failed:
+            poll_at_ms = self._fetch_from_any(now_ms, excluded=follower_state.leader_id)
+        elif self._connections.is_ready(follower_state.leader_id, now_ms):
+            if now_ms < follower_state.update_voter_at_ms or not self._request_voter_change(
+                follower_state, now_ms
+            ):
+                self._fetch_from_leader(follower_state, now_ms)
         else:
-            poll_at_ms = self._connections.ready_at(following.leader_id)
-        return following.deadline_ms if poll_at_ms is None else min(poll_at_ms, following.deadline_ms)
+            poll_at_ms = self._connections.ready_at(follower_state.leader_id)
+        return (
+            follower_state.deadline_ms if poll_at_ms is None else min(poll_at_ms, follower_state.deadline_ms)
+        )
 
     def on_request_failed(self, node_id: BrokerId) -> None:
-        """Note a request that failed; an observer then sends its next request to another node."""
-        following = self._quorum_state.role
-        if isinstance(following, FollowerState):
-            following.on_request_failed(node_id)
+        """Handle a failed request; an observer then sends its next request to another node."""
+        follower_state = self._quorum_state.role
+        if isinstance(follower_state, FollowerState):
+            follower_state.on_request_failed(node_id)
 
     # ---- requests
 
-    def _fetch_from_leader(self, following: FollowerState, now_ms: int) -> None:
-        snapshot = following.snapshot
+    def _fetch_from_leader(self, follower_state: FollowerState, now_ms: int) -> None:
+        snapshot = follower_state.snapshot
         if snapshot is None:
-            self._fetch(following.leader_id, following.endpoints, now_ms)
+            self._fetch(follower_state.leader_id, follower_state.endpoints, now_ms)
             return
         request = fetch_snapshot_request(self._config, self._quorum_state.epoch, snapshot)
-        self._connections.send(following.leader_id, following.endpoints, request, now_ms)
+        self._connections.send(follower_state.leader_id, follower_state.endpoints, request, now_ms)
 
     def _fetch(self, node_id: BrokerId, endpoints: tuple[Endpoint, ...], now_ms: int) -> None:
         # A fetch at an offset acknowledges all records before it, so these must be durable.
@@ -128,31 +132,31 @@ class Follower:
             return None
         return min((connections.ready_at(node[0]) or now_ms + 1 for node in nodes), default=None)
 
-    def _request_voter_change(self, following: FollowerState, now_ms: int) -> bool:
+    def _request_voter_change(self, follower_state: FollowerState, now_ms: int) -> bool:
         """Request a change of the voter set if its entry of this replica is missing or outdated.
 
         Return whether a request was sent. This is checked every `update_voter_interval_ms`.
         """
-        following.schedule_voter_update(now_ms + self._config.settings.update_voter_interval_ms)
+        follower_state.schedule_voter_update(now_ms + self._config.settings.update_voter_interval_ms)
         if not self._membership.own_endpoints:
             return False
-        request = self._voter_change(following)
+        request = self._voter_change(follower_state)
         if request is None:
             return False
-        self._connections.send(following.leader_id, following.endpoints, request, now_ms)
+        self._connections.send(follower_state.leader_id, follower_state.endpoints, request, now_ms)
         return True
 
-    def _voter_change(self, following: FollowerState) -> ApiMessage | None:
+    def _voter_change(self, follower_state: FollowerState) -> ApiMessage | None:
         own = self._membership.own_voter
         is_static = self._membership.kraft_version == KRAFT_VERSION_STATIC
         known = self._membership.voters.by_id.get(self._config.id)
         if known is not None and self._membership.is_voter:
             # The leader stores the reports of static voters for the upgrade to dynamic voters (KIP-853).
-            if known == own or (is_static and following.has_reported_voter):
+            if known == own or (is_static and follower_state.has_reported_voter):
                 return None
-            following.on_voter_reported()
+            follower_state.on_voter_reported()
             return update_voter_request(self._config, self._quorum_state.epoch, own)
-        if is_static or not self._config.settings.auto_join or not following.has_fetched:
+        if is_static or not self._config.settings.auto_join or not follower_state.has_fetched:
             return None
         if known is not None:
             return remove_voter_request(self._config, known.key)
@@ -171,15 +175,15 @@ class Follower:
         )
         if handled is not None:
             return handled
-        following = self._quorum_state.role
-        if partition.error_code != ErrorCode.NONE or not isinstance(following, FollowerState):
+        follower_state = self._quorum_state.role
+        if partition.error_code != ErrorCode.NONE or not isinstance(follower_state, FollowerState):
             return False
-        if leader.leader_id != following.leader_id or not self._apply(following, partition):
+        if leader.leader_id != follower_state.leader_id or not self._apply(follower_state, partition):
             return False
-        self._on_fetched(following, now_ms)
+        self._on_fetched(follower_state, now_ms)
         return True
 
-    def _apply(self, following: FollowerState, partition: PartitionData) -> bool:
+    def _apply(self, follower_state: FollowerState, partition: PartitionData) -> bool:
         """Truncate to a diverging epoch, start a snapshot fetch, or append records; return the success."""
         if partition.diverging_epoch.epoch >= 0:
             end = EpochEnd(partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset)
@@ -188,12 +192,12 @@ class Follower:
             snapshot_id = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
             if snapshot_id.epoch < 0 or snapshot_id.end_offset <= self._log.high_watermark:
                 return False
-            following.start_snapshot(snapshot_id)
+            follower_state.start_snapshot(snapshot_id)
             return True
         return self._append(partition)
 
-    def _on_fetched(self, following: FollowerState, now_ms: int) -> None:
-        following.on_fetched(now_ms + self._config.settings.fetch_timeout_ms)
+    def _on_fetched(self, follower_state: FollowerState, now_ms: int) -> None:
+        follower_state.on_fetched(now_ms + self._config.settings.fetch_timeout_ms)
 
     def _truncate(self, leader_end: EpochEnd) -> bool:
         """Truncate to the largest offset known to be shared with the leader (KIP-279).
@@ -248,27 +252,27 @@ class Follower:
         )
         if handled is not None:
             return handled
-        following = self._quorum_state.role
-        if not isinstance(following, FollowerState) or following.snapshot is None:
+        follower_state = self._quorum_state.role
+        if not isinstance(follower_state, FollowerState) or follower_state.snapshot is None:
             return False
-        snapshot = following.snapshot
+        snapshot = follower_state.snapshot
         snapshot_id = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
         is_next = snapshot_id == snapshot.snapshot_id and partition.position == snapshot.position
         chunk = partition.unaligned_records
         if partition.error_code != ErrorCode.NONE or not is_next or not chunk:
             # The leader may have deleted the snapshot. The response to the next fetch contains a new id.
-            following.end_snapshot()
+            follower_state.end_snapshot()
             return False
         try:
             self._log_writer.append_snapshot_chunk(snapshot_id, snapshot.position, chunk)
         except KafkaError as error:
-            following.end_snapshot()
+            follower_state.end_snapshot()
             return _raise_unless_storage_error(error)
-        if following.advance_snapshot(len(chunk)).position >= partition.size:
-            following.end_snapshot()
+        if follower_state.advance_snapshot(len(chunk)).position >= partition.size:
+            follower_state.end_snapshot()
             if not self._load_snapshot(snapshot_id):
                 return False
-        self._on_fetched(following, now_ms)
+        self._on_fetched(follower_state, now_ms)
         return True
 
     def _load_snapshot(self, snapshot_id: SnapshotId) -> bool:

@@ -17,7 +17,7 @@ from tidelog.cluster.quorum.voter_changes import VoterChanges
 from tidelog.protocol.batch import BATCH_OVERHEAD
 
 RECORD_OVERHEAD = 24
-"""Upper bound of the bytes of a record without its value; the real overhead is at most about 20."""
+"""An upper bound of the bytes of a record without its value; the actual overhead is at most about 20."""
 
 
 class Leader:
@@ -57,7 +57,7 @@ class Leader:
         if state.state is not State.LEADER or event.epoch != state.epoch:
             return f"not the leader of epoch {event.epoch}: {state.state.value} in epoch {state.epoch}"
         if not event.records:
-            return "there are no records"
+            return "the append contains no records"
         size = BATCH_OVERHEAD + sum(len(record) + RECORD_OVERHEAD for record in event.records)
         bound = self._config.settings.append_max_bytes
         return f"a batch of {size} bytes exceeds the maximum of {bound}" if size > bound else None

@@ -18,7 +18,7 @@ from tidelog.protocol.messages.fetch import FetchPartition
 
 
 class ReplicaPosition:
-    """The fetch position of one replica, which its leader knows from the fetches."""
+    """The fetch position of one replica, which its leader derives from the replica's fetches."""
 
     def __init__(
         self, key: ReplicaKey, end_offset: Offset | None = None, last_fetch_ms: int | None = None
@@ -85,11 +85,11 @@ class ReplicaPosition:
         self._directory_id = directory_id
 
     def acknowledge_leader(self) -> None:
-        """Note that the replica knows the leader of this epoch."""
+        """Record that the replica knows the leader of this epoch."""
         self._has_acknowledged_leader = True
 
     def set_reported_voter(self, voter: Voter) -> None:
-        """Note the entry that a static voter reported."""
+        """Store the entry that a static voter reported."""
         self._reported_voter = voter
 
     def set_end_offset(self, offset: Offset) -> None:
@@ -200,7 +200,7 @@ class CheckQuorum:
 
     @property
     def deadline_ms(self) -> int:
-        """When the leader resigns unless a majority fetches before."""
+        """The time at which the leader resigns unless a majority fetches before."""
         return self._deadline_ms
 
     def on_fetch(self, voter_id: BrokerId, voters_needed: int, now_ms: int) -> None:
@@ -240,7 +240,7 @@ class ParkedFetches:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When the first fetch expires; None if there is none."""
+        """The time at which the first fetch expires; None if there is none."""
         return min((each.deadline_ms for each in self._fetches), default=None)
 
     def add(self, fetch: ParkedFetch) -> None:
@@ -320,12 +320,12 @@ class LeaderState:
 
     @property
     def high_watermark(self) -> Offset | None:
-        """The offset up to which the log is committed; None until a record of this epoch is."""
+        """The offset up to which the log is committed; None until a record of this epoch is committed."""
         return self._high_watermark
 
     @property
     def begin_epoch_at_ms(self) -> int:
-        """When BeginQuorumEpoch is sent next."""
+        """The time of the next BeginQuorumEpoch."""
         return self._begin_epoch_at_ms
 
     @property
@@ -344,15 +344,15 @@ class LeaderState:
         self.check_quorum.retain(self.positions.voters)
 
     def advance_high_watermark(self, offset: Offset) -> None:
-        """Note that the log is committed up to `offset`."""
+        """Set the high watermark: the log is committed up to `offset`."""
         self._high_watermark = offset
 
     def schedule_begin_epoch(self, at_ms: int) -> None:
-        """Set when BeginQuorumEpoch is sent next."""
+        """Set the time of the next BeginQuorumEpoch."""
         self._begin_epoch_at_ms = at_ms
 
     def on_flush_started(self, ticket: int, end_offset: Offset) -> None:
-        """Note that the `Persist` with `ticket` makes the log durable up to `end_offset`."""
+        """Record that the `Persist` with `ticket` makes the log durable up to `end_offset`."""
         self._flush_ends[ticket] = end_offset
 
     def on_flush_completed(self, ticket: int) -> bool:
@@ -364,9 +364,9 @@ class LeaderState:
         return True
 
     def start_change(self, change: VoterChange) -> None:
-        """Note a pending change of the voter set, or a further step of it."""
+        """Record a pending change of the voter set, or a further step of it."""
         self._change = change
 
     def end_change(self) -> None:
-        """Forget the pending change."""
+        """Remove the pending change."""
         self._change = None

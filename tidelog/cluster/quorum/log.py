@@ -12,7 +12,7 @@ from tidelog.protocol.ids import LeaderEpoch, Offset
 
 
 class SnapshotId(NamedTuple):
-    """The name of a snapshot of all records below `end_offset`; `epoch` is the last record's epoch."""
+    """The id of a snapshot of all records below `end_offset`; `epoch` is the last record's epoch."""
 
     end_offset: Offset
     epoch: LeaderEpoch
@@ -86,7 +86,7 @@ class RaftLog(ReadableRaftLog, Protocol):
         """
 
     def truncate_to(self, offset: Offset) -> None:
-        """Remove all records from `offset` on; a batch that contains `offset` is removed as a whole.
+        """Remove all records at `offset` and above; a batch that contains `offset` is removed as a whole.
 
         Errors: AssertionError if `offset` is below the high watermark. KafkaError KAFKA_STORAGE_ERROR if
         the log cannot be truncated now; the truncation is completed before the next append.

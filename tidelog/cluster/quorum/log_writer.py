@@ -19,7 +19,7 @@ class LogWriter:
         self._history = history
         self._outbox = outbox
         self._rules = rules
-        self._is_flushed_once = False
+        self._has_flushed = False
         history.load(log)
 
     def append(self, batches: bytes | bytearray | memoryview, epoch: LeaderEpoch) -> bool:
@@ -33,16 +33,16 @@ class LogWriter:
 
     def flush(self) -> int:
         """Make the log durable up to its end; return the ticket of the `Persist`."""
-        self._is_flushed_once = True
+        self._has_flushed = True
         return self._rules.persist_log(self._outbox, self._log.end_offset)
 
     def flush_recovered(self) -> None:
-        """Flush before the first fetch: the log as recovered at the start may not be durable."""
-        if not self._is_flushed_once:
+        """Flush the log before the first fetch, because the recovered log may not be durable."""
+        if not self._has_flushed:
             self.flush()
 
     def truncate(self, offset: Offset) -> None:
-        """Remove all records from `offset` on, and the voter sets in them.
+        """Remove all records at `offset` and above, and the voter sets in them.
 
         Errors: KafkaError KAFKA_STORAGE_ERROR if the log cannot be truncated now.
         """

@@ -16,7 +16,7 @@ from tidelog.protocol.ids import BrokerId
 
 
 class Membership:
-    """Answers questions about voters from the voter history and the high watermark; holds no state."""
+    """Derives the voters and this replica's membership from the voter history; it has no state of its own."""
 
     def __init__(self, config: ReplicaConfig, history: VoterHistory, log: ReadableRaftLog) -> None:
         self._config = config
@@ -30,7 +30,7 @@ class Membership:
 
     @property
     def kraft_version(self) -> int:
-        """The kraft.version in force."""
+        """The current kraft.version."""
         return self._history.kraft_version
 
     @property
@@ -76,6 +76,6 @@ class Membership:
         )
 
     def endpoints_of(self, node_id: BrokerId) -> tuple[Endpoint, ...]:
-        """Return the endpoints of a voter, also of one that the last change removed; else nothing."""
+        """Return the endpoints of a voter or of one that the last change removed; empty for other nodes."""
         voter = self.voters.by_id.get(node_id) or self._history.before_last.by_id.get(node_id)
         return () if voter is None else voter.endpoints

@@ -1,4 +1,4 @@
-"""The effects of one step, in order; durability comes before the effects that depend on it."""
+"""The effects of one step, in order; `Persist` precedes the effects that depend on it."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ caller must perform, in order (`tidelog.cluster.quorum.effects`). The caller cal
 `deadline_ms`.
 
 Errors: AssertionError (including `follower.CommittedRecordsLost`), and DecodeError for the content of the
-replica's own log, are final: the process ends.
+replica's own log, are fatal: the process ends.
 Source: KIP-595, KIP-630, KIP-853, KIP-996.
 """
 
@@ -62,7 +62,7 @@ from tidelog.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, 
 from tidelog.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from tidelog.protocol.messages.vote import VoteRequest, VoteResponse
 
-# The bound on the chain of transitions within one step.
+# The maximum number of transitions within one step.
 _TRANSITIONS_MAX: Final = 8
 
 
@@ -108,7 +108,7 @@ class Quorum:
 
     @property
     def deadline_ms(self) -> int | None:
-        """When `step` must be called with a `Tick`; None if only another event can have an effect."""
+        """The time at which `step` must be called with a `Tick`; None if only another event has an effect."""
         return self._deadline_ms
 
     @property
@@ -260,8 +260,8 @@ class Quorum:
                 return self._elections.poll(nominee, now_ms)
             case LeaderState() as leader:
                 return self._leader.poll(leader, now_ms)
-            case FollowerState() as following:
-                return self._follower.poll_following(following, now_ms)
+            case FollowerState() as follower_state:
+                return self._follower.poll_follower(follower_state, now_ms)
             case ResignedState() as resigned:
                 return self._epoch_requests.poll_resigned(resigned, now_ms)
 

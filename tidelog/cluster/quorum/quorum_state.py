@@ -74,7 +74,7 @@ class QuorumState:
 
     @property
     def leader_id(self) -> BrokerId | None:
-        """The leader of the epoch; None if it is unknown, or if it was this replica and is not any more."""
+        """The leader of the epoch; None if it is unknown, or if it was this replica, which has resigned."""
         leader_id = self._epoch_and_vote.leader_id
         return None if leader_id == self._config.id and self._state is not State.LEADER else leader_id
 
@@ -87,7 +87,7 @@ class QuorumState:
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
-        """The epoch, its leader and the leader's endpoints, as far as they are known."""
+        """The epoch, and the leader and its endpoints if they are known."""
         leader_id = self.leader_id
         if leader_id is None:
             endpoints: tuple[Endpoint, ...] = ()
@@ -141,7 +141,7 @@ class QuorumState:
         self._transition(State.CANDIDATE, self._nominee(now_ms))
 
     def become_leader(self, log_end_offset: Offset, now_ms: int) -> None:
-        """Become the leader after an election; the records of its epoch start at `log_end_offset`."""
+        """Move to LEADER after an election; the records of its epoch start at `log_end_offset`."""
         assert isinstance(self._role, NomineeState) and self._role.is_elected
         self._epoch_and_vote.set_leader(self._config.id)
         leader = LeaderState(
@@ -165,7 +165,7 @@ class QuorumState:
         self._transition(State.FOLLOWER, self._follower(leader_id, endpoints, now_ms))
 
     def resign(self, now_ms: int) -> None:
-        """End the leadership; the epoch stays until the other voters elect a leader."""
+        """End the leadership; the epoch does not change until the other voters elect a leader."""
         preferred = self.leader_state.positions.successors
         self._transition(State.RESIGNED, ResignedState(preferred, self._election_deadline_ms(now_ms)))
 
@@ -212,12 +212,12 @@ class QuorumState:
         )
 
     def _election_deadline_ms(self, now_ms: int) -> int:
-        """Return a random time, one to two election timeouts from now, so that elections do not collide."""
+        """Return a random time, one to two election timeouts from now, so that votes are rarely split."""
         timeout_ms = self._config.settings.election_timeout_ms
         return now_ms + timeout_ms + self._config.random_below(timeout_ms)
 
     def _transition(self, state: State, role: Role) -> None:
-        """Change the state; no other method does."""
+        """Change the state and the role; no other method changes them."""
         assert state in TRANSITIONS[self._state], f"illegal transition from {self._state} to {state}"
         before = self._role
         self._state, self._role = state, role

@@ -49,5 +49,5 @@ class Replica:
         )
 
     def reject(self, request: RequestReceived, error: ErrorCode) -> None:
-        """Respond with an error at the top level: a foreign cluster id, or another partition."""
+        """Respond with a top-level error to a request for another cluster or another partition."""
         self.outbox.respond(request, top_level_error(request.message, error))

@@ -1,4 +1,4 @@
-"""The rules that keep the quorum safe and stable, one method each.
+"""The rules that ensure safety and liveness of the quorum, one method each.
 
 The other modules of this package call a rule where the protocol requires it. A simulation replaces one
 rule at a time and expects that an invariant is violated, which proves that the rule is necessary.
@@ -84,7 +84,7 @@ class QuorumRules:
         return offset >= high_watermark
 
     def check_quorum_deadline_ms(self, deadline_ms: int, voters_needed: int) -> int | None:
-        """Return when a leader resigns unless a majority fetches; None if it needs no other voter.
+        """Return the time at which a leader resigns unless a majority fetches; None for the only voter.
 
         Source: KAFKA-15489.
         """

@@ -11,7 +11,10 @@ MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumSettings:
-    """Times in ms, sizes in bytes. The fields without a default are the keys `controller.quorum.*`."""
+    """The settings of the quorum, with times in ms and sizes in bytes.
+
+    The fields without a default are the values of `controller.quorum.*`.
+    """
 
     election_timeout_ms: int
     fetch_timeout_ms: int
@@ -28,14 +31,14 @@ class QuorumSettings:
     append_max_bytes: int = MAX_BATCH_BYTES
     """The largest batch that one `Append` creates."""
     max_wait_ms: int = 5_000
-    """The longest time that the leader delays a Fetch response, whatever the request allows."""
+    """The maximum time for which the leader delays a Fetch response, even if the request allows more."""
     parked_fetches_max: int = 1000
     observers_max: int = 1000
     observer_session_timeout_ms: int = 300_000
     """The time without a fetch after which the leader removes an observer."""
     voters_max: int = 63
     voter_change_timeout_ms: int = 30_000
-    """Upper bound of the time that AddRaftVoter and RemoveRaftVoter wait for their record to be committed."""
+    """The maximum time for which AddRaftVoter and RemoveRaftVoter wait until their record is committed."""
     update_voter_interval_ms: int = 3_000
 
     @property

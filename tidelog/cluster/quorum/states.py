@@ -28,7 +28,7 @@ from tidelog.protocol.ids import BrokerId
 
 
 class State(Enum):
-    """The state of a replica; the table at the head of the file describes each state."""
+    """The state of a replica; the table at the top of this file describes each state."""
 
     UNATTACHED = "unattached"
     VOTED = "voted"
@@ -129,7 +129,10 @@ class FollowerState:
         deadline_ms: int,
         update_voter_at_ms: int,
     ) -> None:
-        """`deadline_ms`: the fetch timeout. `update_voter_at_ms`: the next check of the own voter entry."""
+        """Start the state.
+
+        `deadline_ms`: the end of the fetch timeout. `update_voter_at_ms`: the next check of the voter entry.
+        """
         self.leader_id = leader_id
         self.endpoints = endpoints
         self._deadline_ms = deadline_ms
@@ -141,7 +144,7 @@ class FollowerState:
 
     @property
     def deadline_ms(self) -> int:
-        """The time at which a voter starts an election, and an observer looks for a new leader."""
+        """The time at which a voter starts an election, and an observer searches for a new leader."""
         return self._deadline_ms
 
     @property
@@ -187,7 +190,7 @@ class FollowerState:
         self._has_fetched = False
 
     def on_request_failed(self, node_id: BrokerId) -> None:
-        """Note a request that failed at the leader or at another node."""
+        """Record whether the leader failed: a request to `node_id` has failed."""
         self._has_leader_failed = node_id == self.leader_id
 
     def schedule_voter_update(self, at_ms: int) -> None:
@@ -195,7 +198,7 @@ class FollowerState:
         self._update_voter_at_ms = at_ms
 
     def on_voter_reported(self) -> None:
-        """Note that UpdateRaftVoter was sent."""
+        """Record that UpdateRaftVoter was sent."""
         self._has_reported_voter = True
 
     def start_snapshot(self, snapshot_id: SnapshotId) -> None:
@@ -223,11 +226,11 @@ class ResignedState:
         self._unacknowledged = {each.id for each in preferred}
 
     def is_acknowledged_by(self, voter_id: BrokerId) -> bool:
-        """Return whether a voter need not be notified (again) of the resignation."""
+        """Return whether a voter has acknowledged the resignation, or is not notified of it."""
         return voter_id not in self._unacknowledged
 
     def acknowledge(self, voter_id: BrokerId) -> None:
-        """Note that a voter has acknowledged the resignation."""
+        """Record that a voter has acknowledged the resignation."""
         self._unacknowledged.discard(voter_id)
 
 

@@ -39,7 +39,7 @@ _HOUR_MS: Final = 3_600_000
 _ENDPOINTS_MAX_BYTES: Final = 900
 _ENDPOINT_OVERHEAD_BYTES: Final = 8
 
-_Refusal = tuple[ErrorCode, str]
+_Rejection = tuple[ErrorCode, str]
 
 
 class VoterChanges:
@@ -61,9 +61,9 @@ class VoterChanges:
         """Request the versions that the new voter supports; `handle_versions` then appends the voter set."""
         request = received.message
         assert isinstance(request, AddRaftVoterRequest)
-        refusal = self._refuse_add(request, now_ms)
-        if refusal is not None:
-            error, message = refusal
+        rejection = self._add_rejection(request, now_ms)
+        if rejection is not None:
+            error, message = rejection
             response = AddRaftVoterResponse(error_code=error, error_message=message)
             self._outbox.respond(received, response)
             return
@@ -81,27 +81,39 @@ class VoterChanges:
         versions_request = ApiVersionsRequest(client_software_name="tidelog", client_software_version="1")
         self._connections.send(request.voter_id, endpoints, versions_request, now_ms)
 
-    def _refuse_add(self, request: AddRaftVoterRequest, now_ms: int) -> _Refusal | None:
-        refusal = self._refuse_request(request.cluster_id)
-        if refusal is not None:
-            return refusal
+    def _add_rejection(self, request: AddRaftVoterRequest, now_ms: int) -> _Rejection | None:
+        rejection = self._request_rejection(request.cluster_id)
+        if rejection is not None:
+            return rejection
         key = ReplicaKey.of(request.voter_id, request.voter_directory_id)
         if key.id < 0 or key.directory_id is None:
-            return ErrorCode.INVALID_REQUEST, "a new voter needs an id and a directory id"
+            return ErrorCode.INVALID_REQUEST, f"a new voter must have an id and a directory id: {key}"
         endpoints = _endpoints(request.listeners)
         if not self._has_default_listener(endpoints):
             name = self._config.settings.listener_name
-            return ErrorCode.INVALID_REQUEST, f"no endpoint for the default listener {name}"
+            return (
+                ErrorCode.INVALID_REQUEST,
+                f"the listeners of the voter do not contain a listener for {name}",
+            )
         if not _are_within_bound(endpoints):
-            return ErrorCode.INVALID_REQUEST, f"the {len(endpoints)} endpoints of the voter are too large"
-        refusal = self._refuse_change()
-        if refusal is not None:
-            return refusal
+            return (
+                ErrorCode.INVALID_REQUEST,
+                f"the {len(endpoints)} endpoints of the voter exceed {_ENDPOINTS_MAX_BYTES} bytes",
+            )
+        rejection = self._change_rejection()
+        if rejection is not None:
+            return rejection
         voters = self._membership.voters
         if key.id in voters.by_id:
-            return ErrorCode.DUPLICATE_VOTER, f"voter {key.id} is already among the voters {voters.ids}"
+            return (
+                ErrorCode.DUPLICATE_VOTER,
+                f"The voter id for {key.id} is already part of the set of voters {voters.ids}",
+            )
         if len(voters) >= self._config.settings.voters_max:
-            return ErrorCode.INVALID_REQUEST, f"the maximum of {len(voters)} voters is reached"
+            return (
+                ErrorCode.INVALID_REQUEST,
+                f"the set of voters {voters.ids} has the maximum size {len(voters)}",
+            )
         if not self._connections.is_ready(key.id, now_ms):
             return ErrorCode.REQUEST_TIMED_OUT, f"new voter {key.id} is not ready to receive requests"
         return None
@@ -117,9 +129,9 @@ class VoterChanges:
         change = leader.change
         if not isinstance(change, AddingVoter) or change.offset is not None or change.voter.id != voter_id:
             return
-        refusal = self._refuse_versions(leader, change, response, now_ms)
-        if refusal is not None:
-            self._quorum_state.end_voter_change(*refusal)
+        rejection = self._versions_rejection(leader, change, response, now_ms)
+        if rejection is not None:
+            self._quorum_state.end_voter_change(*rejection)
             return
         minimum, maximum = _supported_versions(response)
         voter = replace(change.voter, kraft_version_min=minimum, kraft_version_max=maximum)
@@ -128,18 +140,20 @@ class VoterChanges:
         if not change.ack_when_committed:
             self._quorum_state.end_voter_change(ErrorCode.NONE)
 
-    def _refuse_versions(
+    def _versions_rejection(
         self, leader: LeaderState, change: AddingVoter, response: object, now_ms: int
-    ) -> _Refusal | None:
+    ) -> _Rejection | None:
         if not isinstance(response, ApiVersionsResponse) or response.error_code != ErrorCode.NONE:
-            message = f"new voter {change.voter.id} did not report its supported versions"
+            message = (
+                f"Aborted add voter operation for {change.voter.id}: it did not report its supported versions"
+            )
             return ErrorCode.REQUEST_TIMED_OUT, message
         minimum, maximum = _supported_versions(response)
         version = self._history.kraft_version
         if not minimum <= version <= maximum:
             message = (
-                f"voter {change.voter.id} supports {KRAFT_VERSION_FEATURE} {minimum} to {maximum}, "
-                f"not {version}"
+                f"Aborted add voter operation for {change.voter.id} since the {KRAFT_VERSION_FEATURE} range "
+                f"{minimum} to {maximum} doesn't support the finalized version {version}"
             )
             return ErrorCode.INVALID_REQUEST, message
         position = leader.positions.observers.get(change.voter.key)
@@ -149,7 +163,10 @@ class VoterChanges:
             or position.last_caught_up_ms is None
             or position.last_fetch_ms <= now_ms - _HOUR_MS
         ):
-            return ErrorCode.REQUEST_TIMED_OUT, f"new voter {change.voter.key} is lagging behind"
+            return (
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"Aborted add voter operation for {change.voter.key} since it is lagging behind",
+            )
         return None
 
     # ---- RemoveRaftVoter
@@ -159,9 +176,9 @@ class VoterChanges:
         request = received.message
         assert isinstance(request, RemoveRaftVoterRequest)
         key = ReplicaKey.of(request.voter_id, request.voter_directory_id)
-        refusal = self._refuse_remove(request, key)
-        if refusal is not None:
-            error, message = refusal
+        rejection = self._remove_rejection(request, key)
+        if rejection is not None:
+            error, message = rejection
             response = RemoveRaftVoterResponse(error_code=error, error_message=message)
             self._outbox.respond(received, response)
             return
@@ -169,21 +186,21 @@ class VoterChanges:
         deadline_ms = now_ms + self._config.settings.voter_change_timeout_ms
         self._quorum_state.leader_state.start_change(RemovingVoter(received, deadline_ms, offset))
 
-    def _refuse_remove(self, request: RemoveRaftVoterRequest, key: ReplicaKey) -> _Refusal | None:
-        refusal = self._refuse_request(request.cluster_id)
-        if refusal is not None:
-            return refusal
+    def _remove_rejection(self, request: RemoveRaftVoterRequest, key: ReplicaKey) -> _Rejection | None:
+        rejection = self._request_rejection(request.cluster_id)
+        if rejection is not None:
+            return rejection
         if key.id < 0 or key.directory_id is None:
-            return ErrorCode.INVALID_REQUEST, "a voter needs an id and a directory id"
-        refusal = self._refuse_change()
-        if refusal is not None:
-            return refusal
+            return ErrorCode.INVALID_REQUEST, f"a voter must have an id and a directory id: {key}"
+        rejection = self._change_rejection()
+        if rejection is not None:
+            return rejection
         voters = self._membership.voters
         voter = voters.by_id.get(key.id)
         if voter is None or not self._config.is_same_replica(voter.key, key):
-            return ErrorCode.VOTER_NOT_FOUND, f"{key} is not among the voters {voters.ids}"
+            return ErrorCode.VOTER_NOT_FOUND, f"Cannot remove voter {key} from the set of voters {voters.ids}"
         if len(voters) == 1:
-            return ErrorCode.INVALID_REQUEST, "the last voter cannot be removed"
+            return ErrorCode.INVALID_REQUEST, f"Cannot remove voter {key}, which is the last voter"
         return None
 
     # ---- UpdateRaftVoter
@@ -192,7 +209,7 @@ class VoterChanges:
         """Append or store new endpoints or versions of a voter; respond at once."""
         request = received.message
         assert isinstance(request, UpdateRaftVoterRequest)
-        error = self._refuse_update(request)
+        error = self._update_error(request)
         if error is ErrorCode.NONE:
             feature = request.k_raft_version_feature
             voter = Voter(
@@ -212,7 +229,7 @@ class VoterChanges:
         elif voters.by_id[voter.id] != voter:
             self._leader_log.append_control([voters_record(voters.with_voter(voter))])
 
-    def _refuse_update(self, request: UpdateRaftVoterRequest) -> ErrorCode:
+    def _update_error(self, request: UpdateRaftVoterRequest) -> ErrorCode:
         if not self._config.accepts_cluster_id(request.cluster_id):
             return ErrorCode.INCONSISTENT_CLUSTER_ID
         error = self._quorum_state.leader_error(request.current_leader_epoch)
@@ -229,9 +246,9 @@ class VoterChanges:
         ):
             return ErrorCode.INVALID_REQUEST
         version = self._history.kraft_version
-        refusal = None if version == KRAFT_VERSION_STATIC else self._refuse_change()
-        if refusal is not None:
-            return refusal[0]
+        rejection = None if version == KRAFT_VERSION_STATIC else self._change_rejection()
+        if rejection is not None:
+            return rejection[0]
         if not feature.min_supported_version <= version <= feature.max_supported_version:
             return ErrorCode.INVALID_REQUEST
         voter = self._membership.voters.by_id.get(key.id)
@@ -243,9 +260,9 @@ class VoterChanges:
 
     def upgrade(self, event: UpgradeVoters) -> None:
         """Write the static voters to the log; from then on their directory ids are checked."""
-        refusal = self.upgrade_refusal(event.epoch)
-        if refusal is not None:
-            self._outbox.add(AppendRejected(event.context, refusal))
+        rejection = self.upgrade_refusal(event.epoch)
+        if rejection is not None:
+            self._outbox.add(AppendRejected(event.context, rejection))
             return
         voters = VoterSet.of(self._dynamic_voters(self._quorum_state.leader_state))
         base_offset = self._replica.log.end_offset
@@ -299,7 +316,7 @@ class VoterChanges:
             self._quorum_state.resign(now_ms)
 
     def poll(self, leader: LeaderState, now_ms: int) -> int | None:
-        """End a change that has timed out; return the deadline of the pending change, None without one."""
+        """End a change that has timed out; return the deadline of the pending change, if any."""
         change = leader.change
         if change is None:
             return None
@@ -311,18 +328,23 @@ class VoterChanges:
 
     # ---- common checks
 
-    def _refuse_request(self, cluster_id: str | None) -> _Refusal | None:
+    def _request_rejection(self, cluster_id: str | None) -> _Rejection | None:
         if not self._config.accepts_cluster_id(cluster_id):
-            message = shortened(f"{cluster_id!r} is not the cluster id {self._config.cluster_id!r}")
+            message = shortened(
+                f"Expected cluster ID {self._config.cluster_id!r}, but got cluster ID {cluster_id!r}"
+            )
             return ErrorCode.INCONSISTENT_CLUSTER_ID, message
         error = self._quorum_state.leader_error(self._quorum_state.epoch)
         return None if error is ErrorCode.NONE else (error, error.text)
 
-    def _refuse_change(self) -> _Refusal | None:
+    def _change_rejection(self) -> _Rejection | None:
         """Return why this leader cannot change the voter set now; None if it can."""
         leader, rules = self._quorum_state.leader_state, self._config.rules
         if self._history.kraft_version == KRAFT_VERSION_STATIC:
-            message = f"{KRAFT_VERSION_FEATURE} is {KRAFT_VERSION_STATIC}: voters are static"
+            message = (
+                f"Cluster doesn't support changes of voters because the {KRAFT_VERSION_FEATURE} feature is "
+                f"{KRAFT_VERSION_STATIC}"
+            )
             return ErrorCode.UNSUPPORTED_VERSION, message
         if rules.is_change_pending(leader.change):
             return ErrorCode.REQUEST_TIMED_OUT, "another change of the voter set is pending"
@@ -352,6 +374,6 @@ def _endpoints(listeners: Sequence[Any]) -> tuple[Endpoint, ...]:
 
 
 def _are_within_bound(endpoints: tuple[Endpoint, ...]) -> bool:
-    """Return whether the head of a snapshot has room for `voters_max` voters with such endpoints."""
+    """Return whether the header of a snapshot can contain `voters_max` voters with such endpoints."""
     size_bytes = sum(len(name.encode()) + len(host.encode()) for name, host, _ in endpoints)
     return size_bytes + _ENDPOINT_OVERHEAD_BYTES * len(endpoints) <= _ENDPOINTS_MAX_BYTES

@@ -37,7 +37,7 @@ class VoterHistory:
 
     @property
     def last(self) -> VoterSet:
-        """The voter set in force."""
+        """The current voter set."""
         return self._voters[-1][1] if self._voters else self._static
 
     @property
@@ -54,7 +54,7 @@ class VoterHistory:
 
     @property
     def kraft_version(self) -> int:
-        """The kraft.version in force."""
+        """The current kraft.version."""
         return self._versions[-1][1] if self._versions else KRAFT_VERSION_STATIC
 
     def at(self, end_offset: Offset) -> tuple[int, VoterSet | None]:
