@@ -119,6 +119,11 @@ class Request:
         return self.connection.listener
 
     @property
+    def client_address(self) -> str:
+        """The address of the client without its port."""
+        return self.connection.address
+
+    @property
     def principal(self) -> str:
         """The authenticated principal, for example User:ANONYMOUS."""
         return self.connection.principal

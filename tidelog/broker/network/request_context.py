@@ -26,4 +26,9 @@ class RequestContext:
     @property
     def client_host(self) -> str:
         """The peer's address as Kafka shows it in group descriptions: /10.0.0.1."""
-        return "/" + self.peer.rpartition(":")[0].strip("[]")
+        return "/" + self.client_address
+
+    @property
+    def client_address(self) -> str:
+        """The peer's address without its port: 10.0.0.1."""
+        return self.peer.rpartition(":")[0].strip("[]")

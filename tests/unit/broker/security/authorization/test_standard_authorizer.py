@@ -1,0 +1,184 @@
+"""Decisions of the StandardAuthorizer, as Apache Kafka 4.3 makes them."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from tests.support.messages.access_control_entries import Client, by_id, entry
+from tidelog.broker.security.authorization import standard_authorizer
+from tidelog.broker.security.authorization.standard_authorizer import StandardAuthorizer
+from tidelog.protocol.access_control import AclOperation, AclResourceType, PatternType, PermissionType
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
+
+READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
+TOPIC = AclResourceType.TOPIC
+DENY = PermissionType.DENY
+PREFIXED = PatternType.PREFIXED
+
+
+def authorizer(*entries: AccessControlEntryRecord, **options: Any) -> StandardAuthorizer:
+    created = StandardAuthorizer(
+        options.pop("super_users", frozenset()),
+        allows_without_entry=options.pop("allows_without_entry", False),
+        is_loaded=options.pop("is_loaded", lambda: True),
+    )
+    created.update(by_id(entries))
+    return created
+
+
+def allows(
+    of: StandardAuthorizer, operation: AclOperation = READ, name: str = "orders", client: Client | None = None
+) -> bool:
+    return of.is_authorized(client or Client(), operation, TOPIC, name)
+
+
+def test_nothing_is_allowed_without_an_entry() -> None:
+    assert not allows(authorizer())
+
+
+def test_an_entry_allows_its_operation_on_its_resource_to_its_principal_only() -> None:
+    found = authorizer(entry(1))
+    assert allows(found)
+    assert not allows(found, WRITE)
+    assert not allows(found, name="orders2")
+    assert not allows(found, client=Client("User:bob"))
+    assert not found.is_authorized(Client(), READ, AclResourceType.GROUP, "orders")
+
+
+def test_a_denial_precedes_every_permission() -> None:
+    found = authorizer(
+        entry(1, operation=AclOperation.ALL), entry(2, name="ord", pattern_type=PREFIXED, permission=DENY)
+    )
+    assert not allows(found)
+    assert allows(found, WRITE)
+
+
+@pytest.mark.parametrize("implied_by", [READ, WRITE, AclOperation.DELETE, AclOperation.ALTER])
+def test_operations_imply_describe_but_their_denial_does_not_deny_it(implied_by: AclOperation) -> None:
+    assert allows(authorizer(entry(1, operation=implied_by)), DESCRIBE)
+    denied = authorizer(entry(1, operation=DESCRIBE), entry(2, operation=implied_by, permission=DENY))
+    assert allows(denied, DESCRIBE)
+
+
+def test_alter_configs_implies_describe_configs_only() -> None:
+    found = authorizer(entry(1, operation=AclOperation.ALTER_CONFIGS))
+    assert allows(found, AclOperation.DESCRIBE_CONFIGS)
+    assert not allows(found, DESCRIBE)
+
+
+def test_prefixes_and_the_wildcard_apply_to_many_names() -> None:
+    found = authorizer(
+        entry(1, name="ord", pattern_type=PREFIXED), entry(2, name="*", operation=WRITE, principal="User:*")
+    )
+    assert allows(found) and allows(found, name="ord")
+    assert not allows(found, name="or")
+    assert allows(found, WRITE, "anything", Client("User:bob"))
+
+
+def test_the_wildcard_is_no_prefix() -> None:
+    found = authorizer(entry(1, name="*", pattern_type=PREFIXED))
+    assert not allows(found)
+    assert allows(found, name="*a")
+
+
+@pytest.mark.parametrize(
+    ("host", "address", "is_allowed"),
+    [
+        ("10.0.0.1", "10.0.0.1", True),
+        ("10.0.0.1", "10.0.0.2", False),
+        ("0:0:0:0:0:0:0:1", "::1", True),
+        ("10.0.0.1", "::ffff:10.0.0.1", True),
+        ("a.example.org", "10.0.0.1", False),
+    ],
+)
+def test_hosts_are_compared_as_addresses(host: str, address: str, is_allowed: bool) -> None:
+    assert allows(authorizer(entry(1, host=host)), client=Client(client_address=address)) is is_allowed
+
+
+def test_a_super_user_is_allowed_everything_even_if_an_entry_denies_it_or_none_is_loaded() -> None:
+    found = authorizer(
+        entry(1, permission=DENY), super_users=frozenset({"User:alice"}), is_loaded=lambda: False
+    )
+    assert allows(found)
+
+
+def test_there_is_no_decision_before_the_entries_are_loaded() -> None:
+    with pytest.raises(KafkaError, match="not loaded yet"):
+        allows(authorizer(is_loaded=lambda: False, allows_without_entry=True))
+
+
+def test_everyone_is_allowed_only_on_resources_without_any_entry() -> None:
+    found = authorizer(entry(1, principal="User:bob"), allows_without_entry=True)
+    assert allows(found, name="payments")
+    assert not allows(found)
+
+
+def test_removing_one_entry_of_a_resource_keeps_the_others_cve_2024_27309() -> None:
+    first, second = entry(1), entry(2, principal="User:bob", permission=DENY)
+    found = authorizer(first, second, entry(3, principal="User:bob"))
+    found.update(by_id([second, entry(3, principal="User:bob")]))
+    assert not allows(found, client=Client("User:bob"))
+    assert not allows(found)
+
+
+def test_a_changed_entry_invalidates_cached_decisions() -> None:
+    found = authorizer(entry(1))
+    assert allows(found)
+    found.update(by_id([entry(1, permission=DENY)]))
+    assert not allows(found)
+
+
+def test_the_cache_of_decisions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standard_authorizer, "CACHED_MAX", 10)
+    found = authorizer(entry(1, name="t", pattern_type=PREFIXED))
+    assert all(allows(found, name=f"t{number}") for number in range(100))
+    assert not allows(found, name="x" * 30_000)
+    assert len(found._decisions) <= 10
+
+
+def test_access_to_some_resource_of_a_type() -> None:
+    def is_allowed(*entries: AccessControlEntryRecord) -> bool:
+        return authorizer(*entries).is_authorized_by_type(Client(), READ, TOPIC)
+
+    wildcard_denied = entry(9, name="*", permission=DENY)
+    prefix_denied = entry(8, name="ord", pattern_type=PREFIXED, permission=DENY)
+    assert not is_allowed()
+    assert is_allowed(entry(1))
+    assert not is_allowed(entry(1, operation=WRITE))
+    assert not is_allowed(entry(1), wildcard_denied)
+    assert not is_allowed(entry(1), entry(2, permission=DENY))
+    assert not is_allowed(entry(1), prefix_denied)
+    assert is_allowed(entry(1, name="o", pattern_type=PREFIXED), prefix_denied)
+    assert is_allowed(entry(1, name="*"), prefix_denied)
+    assert not is_allowed(entry(1, host="10.0.0.2"))
+
+
+def test_authorized_operations_are_a_bit_field() -> None:
+    found = authorizer(entry(1, operation=READ))
+    assert found.authorized_operations(Client(), TOPIC, "orders") == 1 << READ | 1 << DESCRIBE
+
+
+def test_the_audit_log_has_denials_at_info_and_permissions_at_debug(caplog: pytest.LogCaptureFixture) -> None:
+    found = authorizer(entry(1))
+    with caplog.at_level(logging.DEBUG, logger="kafka.authorizer.logger"):
+        allows(found)
+        allows(found, WRITE)
+        found.is_authorized(Client(), WRITE, TOPIC, "orders", logs_denial=False)
+    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
+        (
+            "DEBUG",
+            "Principal = User:alice is Allowed operation = READ from host = 10.0.0.1 on resource = "
+            "Topic:LITERAL:orders for request = Produce with resourceRefCount = 1 based on rule "
+            "MatchingAcl(acl=StandardAcl(resourceType=TOPIC, resourceName=orders, patternType=LITERAL, "
+            "principal=User:alice, host=*, operation=READ, permissionType=ALLOW))",
+        ),
+        (
+            "INFO",
+            "Principal = User:alice is Denied operation = WRITE from host = 10.0.0.1 on resource = "
+            "Topic:LITERAL:orders for request = Produce with resourceRefCount = 1 based on rule DefaultDeny",
+        ),
+    ]

@@ -1,0 +1,1 @@
+"""Authorization: which principal may perform which operation on which resource."""

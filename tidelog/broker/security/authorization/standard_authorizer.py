@@ -1,0 +1,244 @@
+"""Kafka's StandardAuthorizer: decides by the access control entries of the metadata.
+
+    principal is in super.users         allowed
+    entries are not loaded yet          AuthorizerNotReady
+    an entry denies the operation       denied
+    an entry allows the operation       allowed
+    the resource has no entry           allowed if allow.everyone.if.no.acl.found, else denied
+    the resource has other entries      denied
+
+An entry that allows READ, WRITE, DELETE or ALTER also allows DESCRIBE, and one that allows ALTER_CONFIGS also
+allows DESCRIBE_CONFIGS. Entries that deny imply nothing.
+
+Bounds: `CACHED_MAX` decisions are cached, for names of at most `CACHED_NAME_MAX` characters. A change of the
+entries removes all of them. Source: StandardAuthorizerData and Authorizer of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias
+from uuid import UUID
+
+from tidelog.broker.security.authorization.acl_index import AclIndex, IndexedEntry
+from tidelog.broker.security.authorization.addresses import comparable_address
+from tidelog.broker.security.authorization.audit_log import TRACE, audit_logger, entry_text, log_decision
+from tidelog.broker.security.authorization.authorizer import Requester
+from tidelog.broker.security.authorization.supported_operations import SUPPORTED_OPERATIONS, operation_bits
+from tidelog.cluster.acls import WILDCARD_RESOURCE
+from tidelog.protocol.access_control import AclOperation, AclResourceType, PatternType, PermissionType
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
+
+CACHED_MAX: Final = 10_000
+CACHED_NAME_MAX: Final = 255
+WILDCARD_PRINCIPAL: Final = "User:*"
+WILDCARD_HOST: Final = "*"
+_ANY_NAME: Final = "hardcode"
+"""The name with which Kafka asks whether a principal may access resources that no entry names."""
+
+_IMPLIES_DESCRIBE: Final = frozenset(
+    {AclOperation.DESCRIBE, AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER}
+)
+_IMPLIES_DESCRIBE_CONFIGS: Final = frozenset({AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS})
+
+
+class Decision(NamedTuple):
+    """Whether an access is allowed; `entry` is the access control entry that decided, if any."""
+
+    is_allowed: bool
+    rule: str
+    entry: AccessControlEntryRecord | None = None
+
+    @property
+    def text(self) -> str:
+        """The rule for the audit log."""
+        return self.rule if self.entry is None else entry_text(self.entry)
+
+
+SUPER_USER: Final = Decision(True, "SuperUser")
+DEFAULT_ALLOW: Final = Decision(True, "DefaultAllow")
+DEFAULT_DENY: Final = Decision(False, "DefaultDeny")
+
+_CacheKey: TypeAlias = tuple[str, str, int, int, str | None]
+
+
+class StandardAuthorizer:
+    """Decides by the entries of `update`; `is_loaded` returns whether they are complete after the start."""
+
+    is_enabled = True
+
+    def __init__(
+        self,
+        super_users: frozenset[str],
+        *,
+        allows_without_entry: bool,
+        is_loaded: Callable[[], bool],
+    ) -> None:
+        """`allows_without_entry` is allow.everyone.if.no.acl.found."""
+        self._super_users = super_users
+        self._default = DEFAULT_ALLOW if allows_without_entry else DEFAULT_DENY
+        self._is_loaded = is_loaded
+        self._has_loaded = False
+        self._index = AclIndex()
+        self._decisions: dict[_CacheKey, Decision] = {}
+
+    def update(self, entries: Mapping[UUID, AccessControlEntryRecord]) -> None:
+        """Use `entries` from now on."""
+        if self._index.update(entries):
+            self._decisions.clear()
+
+    def is_authorized(
+        self,
+        requester: Requester,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        name: str,
+        *,
+        logs_denial: bool = True,
+    ) -> bool:
+        """Return whether the client may perform `operation` on the resource `name`."""
+        key = (requester.principal, requester.client_address, operation, resource_type, name)
+        decision = self._decisions.get(key)
+        if decision is None:
+            decision = self._decide_and_cache(key, name)
+        level = logging.DEBUG if decision.is_allowed else logging.INFO if logs_denial else TRACE
+        if audit_logger.isEnabledFor(level):
+            log_decision(
+                requester,
+                operation,
+                (resource_type, name),
+                is_allowed=decision.is_allowed,
+                rule=decision.text,
+                level=level,
+            )
+        return decision.is_allowed
+
+    def authorized_names(
+        self,
+        requester: Requester,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        names: Iterable[str],
+        *,
+        logs_denial: bool = True,
+    ) -> set[str]:
+        """Return the names of the resources on which the client may perform `operation`."""
+        return {
+            name
+            for name in set(names)
+            if self.is_authorized(requester, operation, resource_type, name, logs_denial=logs_denial)
+        }
+
+    def is_authorized_by_type(
+        self, requester: Requester, operation: AclOperation, resource_type: AclResourceType
+    ) -> bool:
+        """Return whether the client may perform `operation` on at least one resource of a type."""
+        if self.is_authorized(requester, operation, resource_type, _ANY_NAME, logs_denial=False):
+            return True
+        key = (requester.principal, requester.client_address, operation, resource_type, None)
+        decision = self._decisions.get(key)
+        if decision is None:
+            is_allowed = self._is_any_allowed(
+                requester.principal, comparable_address(requester.client_address), operation, resource_type
+            )
+            decision = self._cache(key, DEFAULT_ALLOW if is_allowed else DEFAULT_DENY)
+        return decision.is_allowed
+
+    def authorized_operations(self, requester: Requester, resource_type: AclResourceType, name: str) -> int:
+        """Return all operations that the client may perform on a resource, as a bit field (KIP-430)."""
+        return operation_bits(
+            operation
+            for operation in SUPPORTED_OPERATIONS[resource_type]
+            if self.decision(requester.principal, requester.client_address, operation, resource_type, name)
+        )
+
+    def decision(
+        self, principal: str, address: str, operation: AclOperation, resource_type: AclResourceType, name: str
+    ) -> bool:
+        """Return whether an access is allowed, without an entry in the audit log."""
+        key = (principal, address, operation, resource_type, name)
+        decision = self._decisions.get(key)
+        return (decision or self._decide_and_cache(key, name)).is_allowed
+
+    def _decide_and_cache(self, key: _CacheKey, name: str) -> Decision:
+        principal, address, operation, resource_type, _ = key
+        if principal in self._super_users:
+            return self._cache(key, SUPER_USER)
+        self._require_loaded()
+        host = comparable_address(address)
+        return self._cache(key, self._decide(principal, host, operation, resource_type, name))
+
+    def _cache(self, key: _CacheKey, decision: Decision) -> Decision:
+        name = key[-1]
+        if name is None or len(name) <= CACHED_NAME_MAX:
+            if len(self._decisions) >= CACHED_MAX:
+                self._decisions.clear()
+            self._decisions[key] = decision
+        return decision
+
+    def _require_loaded(self) -> None:
+        if self._has_loaded:
+            return
+        if not self._is_loaded():
+            text = "the access control entries are not loaded yet"
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+        self._has_loaded = True
+
+    def _decide(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> Decision:
+        patterns = self._index.patterns(resource_type, name)
+        if not patterns:
+            return self._default
+        decision = DEFAULT_DENY
+        for by_principal in patterns:
+            for wanted in _principals(principal):
+                for indexed in by_principal.get(wanted, {}).values():
+                    entry = indexed.record
+                    if not (_is_host(indexed, host) and _covers(entry, operation)):
+                        continue
+                    if entry.permission_type != PermissionType.ALLOW:
+                        return Decision(False, "MatchingAcl", entry)
+                    decision = Decision(True, "MatchingAcl", entry)
+        return decision
+
+    def _is_any_allowed(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
+        """Return whether an entry allows the operation on a name that no other entry denies."""
+        allowed: set[tuple[int, str]] = set()
+        denied: set[tuple[int, str]] = set()
+        for indexed in self._index.entries_of_type(resource_type, _principals(principal)):
+            entry = indexed.record
+            if _is_host(indexed, host) and entry.operation in (operation, AclOperation.ALL):
+                is_allow = entry.permission_type == PermissionType.ALLOW
+                (allowed if is_allow else denied).add((entry.pattern_type, entry.resource_name))
+        wildcard = (PatternType.LITERAL, WILDCARD_RESOURCE)
+        if wildcard in denied:
+            return False
+        return wildcard in allowed or any(not _is_dominated(pattern, denied) for pattern in allowed)
+
+
+def _is_dominated(pattern: tuple[int, str], denied: set[tuple[int, str]]) -> bool:
+    """Return whether all names of an allowed pattern are denied."""
+    pattern_type, name = pattern
+    if pattern_type == PatternType.LITERAL and pattern in denied:
+        return True
+    return any((PatternType.PREFIXED, name[:length]) in denied for length in range(1, len(name) + 1))
+
+
+def _principals(principal: str) -> tuple[str, ...]:
+    return (principal,) if principal == WILDCARD_PRINCIPAL else (principal, WILDCARD_PRINCIPAL)
+
+
+def _is_host(entry: IndexedEntry, host: str) -> bool:
+    return entry.host in (WILDCARD_HOST, host)
+
+
+def _covers(entry: AccessControlEntryRecord, operation: int) -> bool:
+    """Return whether an entry is about `operation`."""
+    if entry.operation in (operation, AclOperation.ALL):
+        return True
+    if entry.permission_type != PermissionType.ALLOW:
+        return False
+    if operation == AclOperation.DESCRIBE:
+        return entry.operation in _IMPLIES_DESCRIBE
+    return operation == AclOperation.DESCRIBE_CONFIGS and entry.operation in _IMPLIES_DESCRIBE_CONFIGS
