@@ -31,7 +31,7 @@ class LeaderLog:
         except KafkaError as error:
             if error.code is not ErrorCode.KAFKA_STORAGE_ERROR or self._membership.is_only_voter:
                 raise
-            # Another voter may have room on its disk.
+            # The disk of another voter may not be full.
             self._quorum_state.resign(now_ms)
 
     def append_control(self, records: Iterable[tuple[ControlRecordType, ControlMessage]]) -> Offset:

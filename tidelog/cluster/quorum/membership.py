@@ -16,7 +16,7 @@ from tidelog.protocol.ids import BrokerId
 
 
 class Membership:
-    """Derives the voters and this replica's membership from the voter history; it has no state of its own."""
+    """Derives the voters and this replica's membership from the voter history; it stores no state."""
 
     def __init__(self, config: ReplicaConfig, history: VoterHistory, log: ReadableRaftLog) -> None:
         self._config = config

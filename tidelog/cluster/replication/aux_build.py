@@ -32,7 +32,7 @@ class RemoteSegment(Protocol):
 
     @property
     def end_offset(self) -> Offset:
-        """Its last offset, inclusive."""
+        """The last offset of the segment, inclusive."""
 
     @property
     def segment_leader_epochs(self) -> Sequence[tuple[LeaderEpoch, Offset]]:

@@ -139,7 +139,7 @@ class FollowerFetcher:
 
     @property
     def _compares_epochs(self) -> bool:
-        """Whether each fetch lets the leader compare the epochs of the two logs."""
+        """Whether the leader compares the epochs of the two logs at each fetch."""
         return self.fetch_version >= FIRST_FETCH_VERSION_WITH_DIVERGING_EPOCH
 
     def _has_epochs(self, log: LocalLog) -> bool:

@@ -209,7 +209,7 @@ class LeaderState:
 
     @property
     def effective_min_insync_replicas(self) -> int:
-        """min.insync.replicas, at most the number of replicas."""
+        """The value of min.insync.replicas, but at most the number of replicas."""
         return min(self.min_insync_replicas, len(self.followers) + 1)
 
     @property
