@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from tests.support.configs import listener_config, network_config
 from tidelog.base.clock import Clock
 from tidelog.broker.network.config import NetworkConfig
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.server import NetworkServer
+from tidelog.security.tls.server import TlsServer
 
 
 def frame(body: bytes) -> bytes:
@@ -79,14 +82,20 @@ class Served:
         self.port = port
         self._clients: list[Client] = []
 
-    async def connect(self, receive_buffer_bytes: int | None = None, limit: int = 2**16) -> Client:
+    async def connect(
+        self,
+        receive_buffer_bytes: int | None = None,
+        limit: int = 2**16,
+        tls: ssl.SSLContext | None = None,
+    ) -> Client:
         """A new connection; a small `receive_buffer_bytes` makes a reader that the server must wait for."""
         own = socket.socket()
         own.setblocking(False)
         if receive_buffer_bytes is not None:
             own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         await asyncio.get_running_loop().sock_connect(own, ("127.0.0.1", self.port))
-        client = Client(*await asyncio.open_connection(sock=own, limit=limit))
+        host = None if tls is None else "localhost"
+        client = Client(*await asyncio.open_connection(sock=own, limit=limit, ssl=tls, server_hostname=host))
         self._clients.append(client)
         return client
 
@@ -103,14 +112,13 @@ async def serving(
     *,
     clock: Clock | None = None,
     max_connections: int | None = None,
+    tls: TlsServer | None = None,
 ) -> AsyncIterator[Served]:
     """A server on a free port of 127.0.0.1; closed at the end, whatever the test left open."""
     server = NetworkServer(config or network_config(), clock=clock)
-    listener = listener_config(name="PLAINTEXT", host="127.0.0.1", port=0)
+    listener = listener_config(name="PLAINTEXT", host="127.0.0.1", port=0, tls=tls)
     if max_connections is not None:
-        listener = listener_config(
-            name="PLAINTEXT", host="127.0.0.1", port=0, max_connections=max_connections
-        )
+        listener = replace(listener, max_connections=max_connections)
     server.bind(listener, on_request)
     await server.start()
     served = Served(server, server.port("PLAINTEXT"))

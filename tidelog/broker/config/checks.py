@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.broker.config.listener_tls import listener_principal_mapper, listener_tls_settings
 from tidelog.broker.config.listeners import SecurityProtocol
 from tidelog.broker.config.settings import BrokerSettings
 from tidelog.storage.config.topic_configs import TOPIC_CONFIGS, log_config_from
@@ -38,10 +39,7 @@ def check_listeners(config: BrokerSettings) -> None:
     listed = ",".join(config.listeners)
     if config.is_broker and not config.broker_listeners:
         raise ConfigError("listeners", listed, "allowed is at least one that is not a controller's")
-    for listener in config.own_listeners:
-        if listener.security_protocol is not SecurityProtocol.PLAINTEXT:
-            allowed = "allowed is PLAINTEXT, the only security protocol that is supported"
-            raise ConfigError("listeners", listener, f"{listener.security_protocol.name}: {allowed}")
+    _listener_security(config)
     names = [listener.name for listener in config.advertised("", {})]
     for listener in config.advertised("localhost", {}):
         if listener.host in ("0.0.0.0", "::"):
@@ -56,6 +54,26 @@ def check_listeners(config: BrokerSettings) -> None:
     if config.is_broker and config.remote_log_storage_system_enable and config.metadata_listener not in names:
         allowed = f"allowed is one of the advertised listeners: {', '.join(names)}"
         raise ConfigError("remote.log.metadata.manager.listener.name", config.metadata_listener, allowed)
+
+
+def _listener_security(config: BrokerSettings) -> None:
+    """Raise ConfigError for a protocol that is not supported, and for TLS settings that are not allowed."""
+    for listener in config.own_listeners:
+        protocol = listener.security_protocol
+        if protocol not in (SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL):
+            raise ConfigError("listeners", listener, f"{protocol.name}: allowed is PLAINTEXT or SSL")
+        if protocol is SecurityProtocol.PLAINTEXT:
+            continue
+        if listener in config.controller_listeners:
+            allowed = "SSL: allowed for a listener of controllers is PLAINTEXT"
+            raise ConfigError("listeners", listener, allowed)
+        if listener.name in (config.inter_broker_listener, config.metadata_listener):
+            allowed = (
+                "SSL: allowed for the listener between brokers, inter.broker.listener.name, is PLAINTEXT"
+            )
+            raise ConfigError("listeners", listener, allowed)
+        listener_tls_settings(config, listener)
+        listener_principal_mapper(config, listener)
 
 
 def _node(config: BrokerSettings) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,6 +10,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.security.tls.server import TlsServer
 
 UNLIMITED: Final = 2**31 - 1
 _OVERRIDES: Final = "max.connections.per.ip.overrides"
@@ -47,15 +47,15 @@ class ListenerConfig:
     """One address to listen on.
 
     `host` "" means all addresses of the machine, including IPv6 if available. With `port` 0 the operating
-    system selects a port. `max_connections` is `listener.name.<name>.max.connections`. A listener with an
-    `ssl_context` uses TLS.
+    system selects a port. `max_connections` is `listener.name.<name>.max.connections`. A listener with `tls`
+    uses TLS.
     """
 
     name: str
     host: str
     port: int
     max_connections: int
-    ssl_context: ssl.SSLContext | None = None
+    tls: TlsServer | None = None
 
 
 def parse_address_limits(text: str) -> dict[str, int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Callable, Iterable
 from typing import cast
 
@@ -123,10 +124,13 @@ class Connection(asyncio.BufferedProtocol):
         self._serve()
 
     def eof_received(self) -> bool:
-        """Handle the frames before the end of the stream; return whether the transport stays open."""
+        """Handle the frames before the end of the stream; return whether the transport stays open.
+
+        With TLS it is closed: the transport of TLS cannot stay open for writing only.
+        """
         self._abandon(self.core.on_end_of_stream())
         self._serve()
-        return self.core.state < _CLOSING
+        return self.core.state < _CLOSING and self._tls is None
 
     def pause_writing(self) -> None:
         """Handle no further frame: the transport is above its high-water mark."""
@@ -209,6 +213,18 @@ class Connection(asyncio.BufferedProtocol):
         return self.core.can_respond_to(request)
 
     # ---- called by the listener and its server
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The verified certificate of the peer in DER encoding; None if it has none, and without TLS."""
+        tls = self._tls
+        return None if tls is None else tls.getpeercert(binary_form=True)
+
+    @property
+    def _tls(self) -> ssl.SSLObject | None:
+        """The TLS state of the transport; None without TLS."""
+        found = None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        return cast("ssl.SSLObject | None", found)
 
     @property
     def unsent_bytes(self) -> int:

@@ -13,6 +13,7 @@ class NetworkCounters:
         "connections_closed",
         "connections_expired",
         "connections_refused",
+        "handshakes_failed",
     )
 
     def __init__(self) -> None:
@@ -22,3 +23,4 @@ class NetworkCounters:
         self.connections_closed = 0
         self.connections_expired = 0
         self.connections_refused = 0
+        self.handshakes_failed = 0

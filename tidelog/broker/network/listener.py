@@ -4,7 +4,7 @@ When max.connections is reached, Kafka does not accept further connections. Tide
 wait: the first request of each is handled when the connection gets a slot. At most socket.listen.backlog.size
 connections wait; further ones are refused.
 
-A task creates the transport of each accepted socket, because TLS needs a handshake.
+A task creates the transport of each accepted socket; with TLS, it completes the handshake (`TlsHandshakes`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.connection_quota import ConnectionQuota
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.resources import NetworkResources
+from tidelog.broker.network.tls_handshakes import TlsHandshakes
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +65,8 @@ class Listener:
         self._waiting_connections: dict[Connection, Request | None] = {}
         """Connections without a slot in the order of arrival, each with its first request."""
         self._opening_tasks: set[asyncio.Task[object]] = set()
-        """Tasks that create transports for accepted sockets."""
+        """Tasks that create transports for accepted sockets, without TLS."""
+        self._handshakes = None if config.tls is None else TlsHandshakes(config.name, config.tls, resources)
         self._accept_queue_size = accept_queue_size(resources.config.socket_listen_backlog_size)
         bound = _bind(config, resources.config)
         self.port: int = bound.getsockname()[1]
@@ -88,10 +90,11 @@ class Listener:
             logger.debug("Listener %s: a connection failed when it was accepted: %s", self.name, error)
             accepted.close()
             return
+        if self._handshakes is not None:
+            self._handshakes.start(accepted, lambda: self._create_connection(accepted))
+            return
         opening = self._loop.create_task(
-            self._loop.connect_accepted_socket(
-                lambda: self._create_connection(accepted), accepted, ssl=self._config.ssl_context
-            )
+            self._loop.connect_accepted_socket(lambda: self._create_connection(accepted), accepted)
         )
         self._opening_tasks.add(opening)
         opening.add_done_callback(self._on_opened)
@@ -99,7 +102,8 @@ class Listener:
     @property
     def socket_count(self) -> int:
         """The number of accepted sockets: with a slot, waiting for a slot, and being opened."""
-        return len(self.connections) + len(self._waiting_connections) + len(self._opening_tasks)
+        opening = len(self._opening_tasks if self._handshakes is None else self._handshakes)
+        return len(self.connections) + len(self._waiting_connections) + opening
 
     def _on_opened(self, opening: asyncio.Task[object]) -> None:
         self._opening_tasks.discard(opening)
@@ -126,11 +130,13 @@ class Listener:
         self._acceptor.stop()
         for opening in self._opening_tasks:
             opening.cancel()
+        if self._handshakes is not None:
+            self._handshakes.stop()
 
     def _admit(self, connection: Connection) -> bool:
         """Assign a slot to a new connection, let it wait, or refuse it; return False if it is refused."""
         quota = self._quota
-        reason = quota.admit(connection.address)
+        reason = self._authenticate(connection) or quota.admit(connection.address)
         if reason is None:
             connection.core.restart_idle_time(self._resources.clock.monotonic_ms())
             if not self._waiting_connections and quota.take_slot(self.name):
@@ -150,6 +156,18 @@ class Listener:
         self._resources.counters.connections_refused += 1
         self._log(logging.WARNING, "Refusing connection from %s: %s", connection.peer, reason)
         return False
+
+    def _authenticate(self, connection: Connection) -> str | None:
+        """Set the principal from the certificate of the client; return the reason if this is impossible."""
+        tls = self._config.tls
+        if tls is None or (certificate := connection.peer_certificate) is None:
+            return None
+        try:
+            connection.principal = tls.principal(certificate)
+        except ValueError as error:
+            self._resources.counters.handshakes_failed += 1
+            return f"its certificate has no principal: {error}"
+        return None
 
     def _log(self, level: int, message: str, *arguments: object) -> None:
         self._resources.log_limit.log(logger, level, message, *arguments)

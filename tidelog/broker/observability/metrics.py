@@ -79,6 +79,7 @@ class BrokerMetrics:
             ("connection_creation", "Connections accepted.", lambda: counters.connections_accepted),
             ("connection_close", "Connections closed.", lambda: counters.connections_closed),
             ("connection_refused", "Connections over a limit.", lambda: counters.connections_refused),
+            ("failed_authentication", "Failed TLS handshakes.", lambda: counters.handshakes_failed),
             ("expired_connections_killed", "Idle connections closed.", lambda: counters.connections_expired),
             ("incoming_byte", "Bytes received.", lambda: counters.bytes_in),
             ("outgoing_byte", "Bytes of responses.", server.bytes_out),

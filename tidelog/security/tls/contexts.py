@@ -38,7 +38,7 @@ def server_context(settings: TlsSettings) -> tuple[ssl.SSLContext, x509.Certific
     """Return the context of a listener, and the certificate that it presents."""
     if settings.key_store is None:
         key = settings.name("ssl.keystore.location")
-        allowed = "required for a listener with TLS: a key store file, or PEM text in ssl.keystore.key"
+        allowed = "a listener with TLS needs a key store file, or PEM text in ssl.keystore.key"
         raise ConfigError(key, None, allowed)
     context = _context(settings, ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
@@ -47,7 +47,7 @@ def server_context(settings: TlsSettings) -> tuple[ssl.SSLContext, x509.Certific
         _load_trust_store(context, settings)
     elif settings.client_auth is not ClientAuth.NONE:
         key = settings.name("ssl.truststore.location")
-        allowed = f"required with ssl.client.auth={settings.client_auth.value}"
+        allowed = f"needed with ssl.client.auth={settings.client_auth.value}"
         raise ConfigError(key, None, allowed)
     return context, _load_key_store(context, settings)
 

@@ -6,8 +6,8 @@ Source: SslConfigs, BrokerSecurityConfigs and DefaultSslEngineFactory of Apache 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -67,22 +67,41 @@ class ClientAuth(Enum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
+class KeyNames:
+    """The names of keys as the operator has written them, for error texts: with a prefix, or without."""
+
+    prefix: str
+    prefixed_keys: frozenset[str]
+
+    def __call__(self, key: str) -> str:
+        """Return the name of `key`."""
+        return self.prefix + key if key in self.prefixed_keys else key
+
+
+PLAIN_NAMES: Final = KeyNames("", frozenset())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class StoreSettings:
     """A key store or a trust store: a file at `location`, or PEM text in the configuration.
 
     `kind` is keystore or truststore, as in the keys. `pem` is the text of the certificates; `key_pem` and
-    `key_password` belong to key stores only. `name` returns the key as the operator has written it.
+    `key_password` belong to key stores only.
     """
 
     kind: str
-    name: Callable[[str], str] = field(compare=False, repr=False)
+    name: KeyNames
     is_pem: bool
     location: str | None
-    password: str | None = field(repr=False)
-    pem: str | None = field(repr=False)
-    key_pem: str | None = field(default=None, repr=False)
-    key_password: str | None = field(default=None, repr=False)
+    password: str | None
+    pem: str | None
+    key_pem: str | None
+    key_password: str | None
+
+    def __repr__(self) -> str:
+        """Return a text without secrets."""
+        return f"StoreSettings({self.kind}, {self.location or 'in the configuration'})"
 
     def error(self, part: str, value: object, allowed: str) -> ConfigError:
         """Return the error for the key `ssl.<kind>.<part>`."""
@@ -106,7 +125,7 @@ class TlsSettings:
     versions: tuple[str, ...]
     cipher_suites: tuple[str, ...]
     verifies_host_name: bool
-    name: Callable[[str], str] = field(compare=False, repr=False)
+    name: KeyNames
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -115,13 +134,8 @@ class TlsSettings:
         return tuple(store.location for store in stores if store is not None and store.location is not None)
 
 
-def parse_tls_settings(
-    texts: Mapping[str, str | None], name: Callable[[str], str] = lambda key: key
-) -> TlsSettings:
-    """Return the settings of `texts`, by key; keys that are missing or None have Kafka's defaults.
-
-    `name` returns the name of a key for error texts, for example with the prefix of a listener.
-    """
+def parse_tls_settings(texts: Mapping[str, str | None], name: KeyNames = PLAIN_NAMES) -> TlsSettings:
+    """Return the settings of `texts`, by key; keys that are missing or None have Kafka's defaults."""
     given = {key: text for key, text in texts.items() if text is not None}
     _reject_unsupported(given, name)
     return TlsSettings(
@@ -137,7 +151,7 @@ def parse_tls_settings(
     )
 
 
-def _reject_unsupported(given: Mapping[str, str], name: Callable[[str], str]) -> None:
+def _reject_unsupported(given: Mapping[str, str], name: KeyNames) -> None:
     for key in sorted(UNSUPPORTED_KEYS & given.keys()):
         if given[key].strip() and given[key].strip() not in _DEFAULT_ALGORITHMS.get(key, ()):
             raise ConfigError(name(key), given[key], "not supported; remove this key")
@@ -145,7 +159,7 @@ def _reject_unsupported(given: Mapping[str, str], name: Callable[[str], str]) ->
 
 def _one_of(
     given: Mapping[str, str],
-    name: Callable[[str], str],
+    name: KeyNames,
     key: str,
     default: str,
     allowed: tuple[str, ...],
@@ -156,7 +170,7 @@ def _one_of(
     return text
 
 
-def _versions(given: Mapping[str, str], name: Callable[[str], str]) -> tuple[str, ...]:
+def _versions(given: Mapping[str, str], name: KeyNames) -> tuple[str, ...]:
     protocol = _one_of(given, name, "ssl.protocol", "TLSv1.3", _PROTOCOLS)
     key = "ssl.enabled.protocols"
     text = given.get(key)
@@ -169,7 +183,7 @@ def _versions(given: Mapping[str, str], name: Callable[[str], str]) -> tuple[str
     return versions or tuple(each for each in TLS_VERSIONS if protocol in ("TLS", "TLSv1.3", each))
 
 
-def _verifies_host_name(given: Mapping[str, str], name: Callable[[str], str]) -> bool:
+def _verifies_host_name(given: Mapping[str, str], name: KeyNames) -> bool:
     key = "ssl.endpoint.identification.algorithm"
     text = given.get(key, "https").strip()
     if text.lower() not in ("https", ""):
@@ -177,63 +191,58 @@ def _verifies_host_name(given: Mapping[str, str], name: Callable[[str], str]) ->
     return bool(text)
 
 
-def _key_store(given: Mapping[str, str], name: Callable[[str], str]) -> StoreSettings | None:
+def _key_store(given: Mapping[str, str], name: KeyNames) -> StoreSettings | None:
     key, chain = given.get("ssl.keystore.key"), given.get("ssl.keystore.certificate.chain")
-    store = _store(given, name, "keystore", chain if chain is not None else key)
+    store = _store(given, name, "keystore", chain, key)
     if store is None:
         return None
     if store.location is None:
         for part, value in (("key", key), ("certificate.chain", chain)):
             if value is None:
-                raise store.error(
-                    part, None, "required, because the other one of key and certificate.chain is set"
-                )
+                allowed = "a private key and its certificate chain are allowed only together"
+                raise store.error(part, None, allowed)
     elif not store.is_pem and store.password is None:
-        raise store.error("password", None, "required for a key store file of the type PKCS12")
-    key_password = given.get("ssl.key.password")
-    if not store.is_pem and key_password not in (None, store.password):
+        raise store.error("password", None, "a key store file of the type PKCS12 needs a password")
+    if not store.is_pem and store.key_password not in (None, store.password):
         allowed = "allowed for PKCS12 is the value of ssl.keystore.password"
         raise ConfigError(name("ssl.key.password"), HIDDEN_VALUE, allowed)
-    return StoreSettings(
-        kind=store.kind,
-        name=name,
-        is_pem=store.is_pem,
-        location=store.location,
-        password=store.password,
-        pem=chain,
-        key_pem=key,
-        key_password=key_password,
-    )
+    return store
 
 
-def _trust_store(given: Mapping[str, str], name: Callable[[str], str]) -> StoreSettings | None:
-    return _store(given, name, "truststore", given.get("ssl.truststore.certificates"))
+def _trust_store(given: Mapping[str, str], name: KeyNames) -> StoreSettings | None:
+    return _store(given, name, "truststore", given.get("ssl.truststore.certificates"), None)
 
 
 def _store(
-    given: Mapping[str, str], name: Callable[[str], str], kind: str, pem: str | None
+    given: Mapping[str, str], name: KeyNames, kind: str, pem: str | None, key_pem: str | None
 ) -> StoreSettings | None:
-    """Return a store without its private key; None if neither a file nor `pem` is configured."""
-    location = given.get(f"ssl.{kind}.location")
-    password = given.get(f"ssl.{kind}.password")
-    store_type = given.get(f"ssl.{kind}.type", "JKS").strip().upper()
-    if location is None and pem is None:
-        if password is not None:
-            raise ConfigError(
-                name(f"ssl.{kind}.password"), HIDDEN_VALUE, f"allowed only with ssl.{kind}.location"
-            )
-        return None
+    """Return the settings of a store; None if neither a file nor PEM text is configured."""
     store = StoreSettings(
-        kind=kind, name=name, is_pem=store_type == "PEM", location=location, password=password, pem=pem
+        kind=kind,
+        name=name,
+        is_pem=given.get(f"ssl.{kind}.type", "JKS").strip().upper() == "PEM",
+        location=given.get(f"ssl.{kind}.location"),
+        password=given.get(f"ssl.{kind}.password"),
+        pem=pem,
+        key_pem=key_pem,
+        key_password=given.get("ssl.key.password") if kind == "keystore" else None,
     )
-    if store_type not in _STORE_TYPES:
-        raise store.error("type", store_type, _CONVERSION)
-    if pem is not None and not store.is_pem:
-        raise store.error("type", store_type, "allowed is PEM if the certificates are in the configuration")
-    if pem is not None and location is not None:
-        raise store.error(
-            "location", location, "allowed is this or certificates in the configuration, not both"
-        )
-    if store.is_pem and password is not None:
+    has_text = pem is not None or key_pem is not None
+    if store.location is None and not has_text:
+        if store.password is not None:
+            raise store.error("password", HIDDEN_VALUE, f"allowed only with ssl.{kind}.location")
+        return None
+    _check_type(store, given.get(f"ssl.{kind}.type", "JKS").strip(), has_text=has_text)
+    if has_text and store.location is not None:
+        allowed = "allowed is this or certificates in the configuration, not both"
+        raise store.error("location", store.location, allowed)
+    if store.is_pem and store.password is not None:
         raise store.error("password", HIDDEN_VALUE, "not allowed with the type PEM")
     return store
+
+
+def _check_type(store: StoreSettings, store_type: str, *, has_text: bool) -> None:
+    if store_type.upper() not in _STORE_TYPES:
+        raise store.error("type", store_type, _CONVERSION)
+    if has_text and not store.is_pem:
+        raise store.error("type", store_type, "allowed is PEM if the certificates are in the configuration")

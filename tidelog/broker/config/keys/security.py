@@ -35,7 +35,7 @@ class SecurityKeys:
     principal_builder_class = class_name(
         "principal.builder.class",
         "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
-        "The class that determines the principal of a connection. Has no effect yet.",
+        "The class that determines the principal of a connection. Only the default is allowed.",
     )
     security_providers = optional_text(
         "security.providers",
@@ -318,14 +318,12 @@ class SecurityKeys:
     ssl_cipher_suites = text_list(
         "ssl.cipher.suites",
         (),
-        "The enabled cipher suites, as a comma-separated list. An empty list enables all that are "
-        "available. Has no effect yet.",
+        "The enabled cipher suites, as a comma-separated list. An empty list enables all that are available.",
     )
     ssl_client_auth = text(
         "ssl.client.auth",
         "none",
-        "Whether clients must authenticate with a certificate: required, requested or none. Has no effect "
-        "yet.",
+        "Whether clients must authenticate with a certificate: required, requested or none.",
         valid_values=(
             "required",
             "requested",
@@ -335,65 +333,57 @@ class SecurityKeys:
     ssl_enabled_protocols = text_list(
         "ssl.enabled.protocols",
         ("TLSv1.2", "TLSv1.3"),
-        "The enabled TLS versions, as a comma-separated list. Has no effect yet.",
+        "The enabled TLS versions, as a comma-separated list.",
     )
     ssl_endpoint_identification_algorithm = text(
         "ssl.endpoint.identification.algorithm",
         "https",
         "The algorithm that verifies the host name in a server's certificate. An empty text disables the "
-        "verification. Has no effect yet.",
+        "verification.",
     )
     ssl_engine_factory_class = optional_class_name(
-        "ssl.engine.factory.class", "The class that creates SSL engines. Has no effect yet."
+        "ssl.engine.factory.class", "The class that creates SSL engines. Not supported."
     )
-    ssl_key_password = password("ssl.key.password", "The password of the private key. Has no effect yet.")
+    ssl_key_password = password("ssl.key.password", "The password of the private key.")
     ssl_keymanager_algorithm = text(
-        "ssl.keymanager.algorithm", "SunX509", "The algorithm of the key manager. Has no effect yet."
+        "ssl.keymanager.algorithm",
+        "SunX509",
+        "The algorithm of the key manager. Only the default is allowed.",
     )
     ssl_keystore_certificate_chain = password(
         "ssl.keystore.certificate.chain",
-        "The certificate chain of this node, in PEM format. Has no effect yet.",
+        "The certificate chain of this node, in PEM format.",
     )
-    ssl_keystore_key = password(
-        "ssl.keystore.key", "The private key of this node, in PEM format. Has no effect yet."
-    )
-    ssl_keystore_location = optional_text(
-        "ssl.keystore.location", "The path of the key store file. Has no effect yet."
-    )
-    ssl_keystore_password = password(
-        "ssl.keystore.password", "The password of the key store file. Has no effect yet."
-    )
+    ssl_keystore_key = password("ssl.keystore.key", "The private key of this node, in PEM format.")
+    ssl_keystore_location = optional_text("ssl.keystore.location", "The path of the key store file.")
+    ssl_keystore_password = password("ssl.keystore.password", "The password of the key store file.")
     ssl_keystore_type = text(
-        "ssl.keystore.type", "JKS", "The format of the key store file: JKS, PKCS12 or PEM. Has no effect yet."
+        "ssl.keystore.type", "JKS", "The format of the key store file: JKS, PKCS12 or PEM."
     )
     ssl_principal_mapping_rules = text(
         "ssl.principal.mapping.rules",
         "DEFAULT",
         "The rules that map the distinguished name of a client's certificate to a short name. The first "
-        "rule that matches applies. Has no effect yet.",
+        "rule that matches applies.",
     )
-    ssl_protocol = text("ssl.protocol", "TLSv1.3", "The preferred TLS version. Has no effect yet.")
-    ssl_provider = optional_text(
-        "ssl.provider", "The security provider for TLS connections. Has no effect yet."
-    )
+    ssl_protocol = text("ssl.protocol", "TLSv1.3", "The preferred TLS version.")
+    ssl_provider = optional_text("ssl.provider", "The security provider for TLS connections. Not supported.")
     ssl_secure_random_implementation = optional_text(
         "ssl.secure.random.implementation",
-        "The implementation of the random number generator for TLS. Has no effect yet.",
+        "The implementation of the random number generator for TLS. Not supported.",
     )
     ssl_trustmanager_algorithm = text(
-        "ssl.trustmanager.algorithm", "PKIX", "The algorithm of the trust manager. Has no effect yet."
+        "ssl.trustmanager.algorithm",
+        "PKIX",
+        "The algorithm of the trust manager. Only the default is allowed.",
     )
     ssl_truststore_certificates = password(
-        "ssl.truststore.certificates", "The trusted certificates, in PEM format. Has no effect yet."
+        "ssl.truststore.certificates", "The trusted certificates, in PEM format."
     )
-    ssl_truststore_location = optional_text(
-        "ssl.truststore.location", "The path of the trust store file. Has no effect yet."
-    )
-    ssl_truststore_password = password(
-        "ssl.truststore.password", "The password of the trust store file. Has no effect yet."
-    )
+    ssl_truststore_location = optional_text("ssl.truststore.location", "The path of the trust store file.")
+    ssl_truststore_password = password("ssl.truststore.password", "The password of the trust store file.")
     ssl_truststore_type = text(
         "ssl.truststore.type",
         "JKS",
-        "The format of the trust store file: JKS, PKCS12 or PEM. Has no effect yet.",
+        "The format of the trust store file: JKS, PKCS12 or PEM.",
     )

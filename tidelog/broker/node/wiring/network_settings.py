@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from tidelog.broker.config.listener_tls import listener_principal_mapper, listener_tls_settings, uses_tls
 from tidelog.broker.config.listeners import Listener
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.config.projection import projection
 from tidelog.broker.network.config import UNLIMITED, ListenerConfig, NetworkConfig, parse_address_limits
+from tidelog.security.tls.server import TlsServer, load_server_identity
 
 
 def listener_config(config: BrokerConfig, listener: Listener) -> ListenerConfig:
-    """Return the address and the connection limit of one listener."""
+    """Return the address, the connection limit and the TLS identity of one listener.
+
+    I/O: reads key stores. Errors: ConfigError if a key store cannot be used.
+    """
     return ListenerConfig(
         name=listener.name,
         host=listener.host,
         port=listener.port,
         max_connections=listener_limit(config, listener.name),
+        tls=_tls_server(config, listener) if uses_tls(listener) else None,
     )
+
+
+def _tls_server(config: BrokerConfig, listener: Listener) -> TlsServer:
+    identity = load_server_identity(listener_tls_settings(config, listener))
+    return TlsServer(identity, listener_principal_mapper(config, listener))
 
 
 def listener_limit(config: BrokerConfig, listener: str) -> int:

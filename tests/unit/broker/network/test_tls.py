@@ -1,0 +1,314 @@
+"""Listeners with TLS: requests, large responses, principals, and handshakes that are slow or wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+import socket
+import ssl
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.support.loops.both_loops import on_both_loops
+from tests.support.network.loopback_server import Client, Served, frame, serving
+from tests.support.security.certificates import Authority, Identity
+from tests.support.waiting import eventually
+from tidelog.base.log_limit import LINES_MAX
+from tidelog.broker.logs.descriptor_budget import raise_open_file_limit
+from tidelog.broker.network import tls_handshakes
+from tidelog.broker.network.request import Request
+from tidelog.security.tls.contexts import client_context
+from tidelog.security.tls.principal_mapping import PrincipalMapper
+from tidelog.security.tls.server import TlsServer, load_server_identity
+from tidelog.security.tls.settings import parse_tls_settings
+from tidelog.storage.disk.files import OsFileSystem
+from tidelog.storage.segment.file_slice import FileSlice
+
+AUTHORITY = Authority.create()
+SERVER = AUTHORITY.issue("broker")
+TRUSTED = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": AUTHORITY.pem()}
+
+
+def keys_of(identity: Identity) -> dict[str, str]:
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": identity.key_pem(),
+        "ssl.keystore.certificate.chain": identity.chain_pem(),
+    }
+
+
+def tls_server(rules: str = "DEFAULT", **texts: str) -> TlsServer:
+    given = {key.replace("_", "."): text for key, text in texts.items()}
+    settings = parse_tls_settings({**keys_of(SERVER), **TRUSTED, **given})
+    return TlsServer(load_server_identity(settings), PrincipalMapper(rules))
+
+
+def trusting(identity: Identity | None = None, authority: Authority = AUTHORITY) -> ssl.SSLContext:
+    own = {} if identity is None else keys_of(identity)
+    trusted = {**TRUSTED, "ssl.truststore.certificates": authority.pem()}
+    return client_context(parse_tls_settings({**own, **trusted}))
+
+
+def tell_principal(request: Request) -> None:
+    request.respond(frame(request.principal.encode()))
+
+
+def failures(served: Served) -> int:
+    return served.server.counters.handshakes_failed
+
+
+@on_both_loops
+async def test_requests_and_responses_are_encrypted() -> None:
+    async with serving(tls=tls_server()) as served:
+        client = await served.connect(tls=trusting())
+        for size in (0, 1, 100_000, 3_000_000):
+            body = bytes(range(256)) * (size // 256)
+            assert await client.ask(body) == body
+
+
+@on_both_loops
+async def test_pipelined_requests_get_their_responses_in_order() -> None:
+    async with serving(tls=tls_server()) as served:
+        client = await served.connect(tls=trusting())
+        await client.send(b"".join(frame(b"%d" % number) for number in range(500)))
+        assert [await client.receive() for _ in range(500)] == [b"%d" % number for number in range(500)]
+
+
+@on_both_loops
+async def test_large_slices_of_files_are_sent(tmp_path: Path) -> None:
+    data = bytes(range(251)) * 40_000
+    path = tmp_path / "slice"
+    path.write_bytes(data)
+    with closing(OsFileSystem().open(str(path), create=False)) as file:
+
+        def respond(request: Request) -> None:
+            size = len(data).to_bytes(4, "big")
+            request.respond([size, FileSlice(file, 0, len(data))])
+
+        async with serving(respond, tls=tls_server()) as served:
+            client = await served.connect(tls=trusting())
+            for _ in range(3):
+                assert await client.ask(b"") == data
+
+
+@on_both_loops
+async def test_without_client_authentication_the_principal_is_anonymous() -> None:
+    async with serving(tell_principal, tls=tls_server()) as served:
+        client = await served.connect(tls=trusting(AUTHORITY.issue("alice")))
+        assert await client.ask(b"") == b"User:ANONYMOUS"
+
+
+@pytest.mark.parametrize(
+    "rules, principal",
+    [("DEFAULT", b"User:CN=alice"), ("RULE:^CN=(.*)$/$1/U,DEFAULT", b"User:ALICE")],
+)
+@on_both_loops
+async def test_the_principal_is_that_of_the_certificate(rules: str, principal: bytes) -> None:
+    tls = tls_server(rules, ssl_client_auth="required")
+    async with serving(tell_principal, tls=tls) as served:
+        client = await served.connect(tls=trusting(AUTHORITY.issue("alice")))
+        assert await client.ask(b"") == principal
+
+
+@on_both_loops
+async def test_a_requested_certificate_may_be_missing() -> None:
+    async with serving(tell_principal, tls=tls_server(ssl_client_auth="requested")) as served:
+        client = await served.connect(tls=trusting())
+        assert await client.ask(b"") == b"User:ANONYMOUS"
+
+
+@on_both_loops
+async def test_a_certificate_that_no_rule_matches_is_refused() -> None:
+    tls = tls_server("RULE:^CN=b.*$/x/", ssl_client_auth="required")
+    async with serving(tell_principal, tls=tls) as served:
+        client = await served.connect(tls=trusting(AUTHORITY.issue("alice")))
+        assert await is_refused(client)
+        assert failures(served) == 1 and served.server.quota.count == 0
+
+
+@pytest.mark.parametrize("kind", ["missing", "untrusted", "expired"])
+@on_both_loops
+async def test_a_wrong_certificate_of_a_client_is_refused(kind: str) -> None:
+    identity = {
+        "missing": None,
+        "untrusted": Authority.create("Another CA").issue("alice"),
+        "expired": AUTHORITY.issue("alice", lifetime=-datetime.timedelta(hours=1)),
+    }[kind]
+    async with serving(tell_principal, tls=tls_server(ssl_client_auth="required")) as served:
+        # With TLS 1.3 the client learns of the refusal only after its own part of the handshake.
+        try:
+            client = await served.connect(tls=trusting(identity))
+        except (ssl.SSLError, ConnectionError):
+            pass
+        else:
+            assert await is_refused(client)
+        await eventually(lambda: failures(served) == 1)
+
+
+async def is_refused(client: Client) -> bool:
+    try:
+        await client.send(frame(b""))
+        return await client.reader.read(1) == b""
+    except (ssl.SSLError, ConnectionError):
+        return True
+
+
+@on_both_loops
+async def test_a_client_without_tls_is_refused_with_a_clear_log_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with serving(tls=tls_server()) as served:
+        client = await served.connect()
+        await client.send(frame(b"\x00\x12\x00\x03 a request of Kafka"))
+        assert await client.is_closed()
+        await eventually(lambda: "the client does not use TLS" in caplog.text)
+        assert failures(served) == 1
+
+
+@on_both_loops
+async def test_log_lines_of_failed_handshakes_are_limited(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with serving(tls=tls_server()) as served:
+        for _ in range(3 * LINES_MAX):
+            client = await served.connect()
+            await client.send(b"garbage, not TLS")
+            assert await client.is_closed()
+        lines = [one for one in caplog.records if "TLS handshake" in one.message]
+        assert len(lines) == LINES_MAX
+
+
+@on_both_loops
+async def test_a_handshake_is_bounded_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tls_handshakes, "TIMEOUT_S", 0.2)
+    async with serving(tls=tls_server()) as served:
+        silent, slow, half = [await served.connect() for _ in range(3)]
+        await slow.send(client_hello()[:50])
+        await half.send(client_hello())
+        assert await silent.is_closed() and await slow.is_closed()
+        await half.reader.read()
+        await eventually(lambda: served.server.listeners["PLAINTEXT"].socket_count == 0)
+        assert failures(served) == 3
+
+
+def client_hello() -> bytes:
+    """The first bytes of a client that uses TLS."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    side = trusting().wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        side.do_handshake()
+    return outgoing.read()
+
+
+@on_both_loops
+async def test_a_client_hello_may_arrive_in_pieces() -> None:
+    async with serving(tls=tls_server()) as served:
+        hello = client_hello()
+        client = await served.connect()
+        for start in range(0, len(hello), 100):
+            await client.send(hello[start : start + 100])
+            await asyncio.sleep(0)
+        assert (await client.reader.readexactly(1)) == b"\x16"
+
+
+@on_both_loops
+async def test_over_the_limit_the_oldest_incomplete_handshake_of_the_busiest_address_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tls_handshakes, "PENDING_MAX", 5)
+    async with serving(tls=tls_server()) as served:
+        other = socket.socket()
+        other.bind(("127.0.0.2", 0))
+        other.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(other, ("127.0.0.1", served.port))
+        silent = [await served.connect() for _ in range(8)]
+        await eventually(lambda: failures(served) == 4)
+        for client in silent[:4]:
+            assert await client.is_closed()
+        good = await served.connect(tls=trusting())
+        assert await good.ask(b"good") == b"good"
+        with pytest.raises(BlockingIOError):
+            other.recv(1)
+        other.close()
+
+
+@on_both_loops
+async def test_a_thousand_half_open_and_garbage_handshakes_cost_other_clients_little() -> None:
+    raise_open_file_limit()
+    async with serving(tls=tls_server()) as served:
+        good = [await served.connect(tls=trusting()) for _ in range(50)]
+
+        async def seconds_of_rounds() -> float:
+            before = time.process_time()
+            for _ in range(10):
+                answers = await asyncio.gather(*(client.ask(b"good") for client in good))
+                assert answers == [b"good"] * len(good)
+            return time.process_time() - before
+
+        await seconds_of_rounds()
+        alone = min([await seconds_of_rounds() for _ in range(3)])
+        hello = client_hello()
+        silent = [await served.connect() for _ in range(400)]
+        torn = [await served.connect() for _ in range(400)]
+        for client in torn:
+            await client.send(hello[:100])
+        half = [await served.connect() for _ in range(200)]
+        for client in half:
+            await client.send(hello)
+        for _ in range(200):
+            client = await served.connect()
+            await client.send(b"garbage, not TLS")
+        together = min([await seconds_of_rounds() for _ in range(3)])
+        assert together <= 2 * alone, (together, alone)
+        newcomer = await served.connect(tls=trusting())
+        assert await newcomer.ask(b"good") == b"good"
+        for client in silent + torn + half:
+            client.reset()
+        await eventually(lambda: served.server.listeners["PLAINTEXT"].socket_count == len(good) + 1)
+
+
+@on_both_loops
+async def test_a_close_notify_closes_the_connection_without_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving(tls=tls_server()) as served:
+        client = await served.connect(tls=trusting())
+        assert await client.ask(b"x") == b"x"
+        client.writer.close()
+        await eventually(lambda: served.server.quota.count == 0)
+    assert caplog.text == ""
+
+
+@on_both_loops
+async def test_closing_the_server_closes_incomplete_handshakes() -> None:
+    async with serving(tls=tls_server()) as served:
+        client = await served.connect()
+        await eventually(lambda: served.server.listeners["PLAINTEXT"].socket_count == 1)
+        await served.server.close(0)
+        assert await client.is_closed()
+
+
+@on_both_loops
+async def test_a_slow_reader_does_not_hold_more_than_the_high_water_mark(tmp_path: Path) -> None:
+    data = bytes(20_000_000)
+    path = tmp_path / "slice"
+    path.write_bytes(data)
+    with closing(OsFileSystem().open(str(path), create=False)) as file:
+
+        def respond(request: Request) -> None:
+            request.respond([len(data).to_bytes(4, "big"), FileSlice(file, 0, len(data))])
+
+        async with serving(respond, tls=tls_server()) as served:
+            client = await served.connect(receive_buffer_bytes=4096, tls=trusting())
+            await client.send(frame(b""))
+            await eventually(lambda: served.server.quota.count == 1)
+            (connection,) = served.server.connections()
+            await eventually(lambda: connection.unsent_bytes > 0)
+            await asyncio.sleep(0.1)
+            writer = connection._writer
+            assert writer is not None and writer.memory_bytes <= 1_000_000
+            assert await client.receive() == data
