@@ -9,7 +9,7 @@ from typing import Final
 
 from tidelog.protocol.errors import ErrorCode
 
-EXPECTED_OF_PRODUCE: Final = frozenset(
+EXPECTED_PRODUCE_ERRORS: Final = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,
         ErrorCode.KAFKA_STORAGE_ERROR,
@@ -21,7 +21,7 @@ EXPECTED_OF_PRODUCE: Final = frozenset(
     }
 )
 """Errors that do not count as failed requests: client errors, leader changes, errors with own metrics."""
-EXPECTED_OF_FETCH: Final = frozenset(
+EXPECTED_FETCH_ERRORS: Final = frozenset(
     {
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.INCONSISTENT_TOPIC_ID,

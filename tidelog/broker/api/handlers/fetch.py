@@ -29,7 +29,7 @@ from tidelog.broker.fetching.fetch_read import (
 )
 from tidelog.broker.fetching.fetch_sessions import FetchContext, FetchSessionCache, distinct_in_steps
 from tidelog.broker.network.request import Request, ResponsePart
-from tidelog.broker.observability.topic_traffic import EXPECTED_OF_FETCH, TopicTraffic
+from tidelog.broker.observability.topic_traffic import EXPECTED_FETCH_ERRORS, TopicTraffic
 from tidelog.broker.partitions.current_leaders import (
     ERRORS_THAT_NAME_THE_LEADER,
     CurrentLeader,
@@ -324,7 +324,7 @@ class FetchHandler:
         if not read.is_final:
             return []
         traffic.failed_fetch_requests += sum(
-            1 for _, r in results if r.error_code and r.error_code not in EXPECTED_OF_FETCH
+            1 for _, r in results if r.error_code and r.error_code not in EXPECTED_FETCH_ERRORS
         )
         return self._set_current_leaders(request, results)
 

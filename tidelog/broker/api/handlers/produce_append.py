@@ -15,7 +15,7 @@ from typing import Final
 from tidelog.base.log_limit import LogLimit
 from tidelog.broker.coordinators.verification.produce import ProduceVerifications
 from tidelog.broker.network.request import Request
-from tidelog.broker.observability.topic_traffic import EXPECTED_OF_PRODUCE, TopicTraffic
+from tidelog.broker.observability.topic_traffic import EXPECTED_PRODUCE_ERRORS, TopicTraffic
 from tidelog.broker.partitions.delayed_produce import PartitionAppend
 from tidelog.broker.partitions.partition import ACKS_ALL, Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
@@ -176,7 +176,7 @@ class ProduceAppender:
                 request.peer, requested.partition, requested.topic or requested.topic_id,
                 error.code.name, error,
             )  # fmt: skip
-        if error.code not in EXPECTED_OF_PRODUCE:
+        if error.code not in EXPECTED_PRODUCE_ERRORS:
             self._traffic.failed_produce_requests += 1
         return ProducePartitionResult(error_code=error.code, error_message=str(error))
 

@@ -33,7 +33,7 @@ from tidelog.broker.coordinators.groups.restore import restore
 from tidelog.broker.coordinators.groups.states import GroupState
 from tidelog.broker.coordinators.groups.transactional_offsets import TransactionalOffsetCommit
 from tidelog.broker.coordinators.shared.moment import Moment
-from tidelog.broker.coordinators.shared.outcome import NOTHING
+from tidelog.broker.coordinators.shared.outcome import NO_WRITES
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import NO_PRODUCER_ID, Offset, ProducerId
 from tidelog.protocol.messages.join_group import JoinGroupResponse
@@ -103,7 +103,7 @@ class GroupCoordinator:
             if len(group.members) > self._config.group_max_size:
                 reason = f"{len(group.members)} members, group.max.size is {self._config.group_max_size}"
                 writes.append(self._rebalance.start(group, reason, now))
-        return [write for write in writes if write is not NOTHING]
+        return [write for write in writes if write is not NO_WRITES]
 
     # Deadlines
 
@@ -119,7 +119,7 @@ class GroupCoordinator:
             if key is None:
                 break
             writes.append(self._on_deadline(key, now))
-        return [write for write in writes if write is not NOTHING]
+        return [write for write in writes if write is not NO_WRITES]
 
     def _on_deadline(self, key: DeadlineKey, now: Moment) -> Writes:
         group = self._groups.get(key.group_id)

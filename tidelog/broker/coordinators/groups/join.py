@@ -23,7 +23,7 @@ from tidelog.broker.coordinators.groups.registry import GroupRegistry
 from tidelog.broker.coordinators.groups.states import GroupState
 from tidelog.broker.coordinators.groups.static_join import StaticJoin
 from tidelog.broker.coordinators.shared.moment import Moment
-from tidelog.broker.coordinators.shared.outcome import NOTHING, Outcome, error_of_append
+from tidelog.broker.coordinators.shared.outcome import NO_WRITES, Outcome, error_of_append
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -138,7 +138,7 @@ class JoinCommand:
                         member, JoinGroupResponse(error_code=error_of_append(error))
                     )
                 self._groups.remove(group)
-            return NOTHING
+            return NO_WRITES
 
         return Writes((record,), follow_up)
 
@@ -167,7 +167,7 @@ class JoinCommand:
         group.add_pending(member_id)
         self._rebalance.set_session_deadline(group, member_id, now, request.session_timeout_ms)
         reply.complete(JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED))
-        return NOTHING
+        return NO_WRITES
 
     def _rejoin(
         self, group: Group, client: Client, request: JoinGroupRequest, reply: JoinReply, now: Moment
@@ -191,10 +191,10 @@ class JoinCommand:
         if group.state is GroupState.COMPLETING_REBALANCE and not changed:
             # The first response may have been lost.
             reply.complete(group.generation_reply(member))
-            return NOTHING
+            return NO_WRITES
         if group.state is GroupState.STABLE and not changed and not is_leader:
             reply.complete(group.generation_reply(member))
-            return NOTHING
+            return NO_WRITES
         # A leader that rejoins a stable group requests a new assignment, for example because topics changed.
         group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         group.parked_requests.park_join(member, reply)

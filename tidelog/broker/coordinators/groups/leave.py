@@ -17,7 +17,7 @@ from tidelog.broker.coordinators.groups.rebalance import Rebalance
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
 from tidelog.broker.coordinators.groups.states import GroupState
 from tidelog.broker.coordinators.shared.moment import Moment
-from tidelog.broker.coordinators.shared.outcome import NOTHING, Outcome
+from tidelog.broker.coordinators.shared.outcome import NO_WRITES, Outcome
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.leave_group import (
     LeaveGroupRequest,
@@ -93,7 +93,7 @@ class LeaveCommand:
         results = prepared.results
         for position, identity in prepared.members.items():
             results[position] = self._remove(group, identity, left)
-        writes = NOTHING if group is None or not left else self._rebalance_without(group, left, now)
+        writes = NO_WRITES if group is None or not left else self._rebalance_without(group, left, now)
         if version < BATCH_FROM_VERSION:
             return Outcome(LeaveGroupResponse(error_code=results[0].error_code), writes)
         return Outcome(LeaveGroupResponse(members=tuple(results)), writes)

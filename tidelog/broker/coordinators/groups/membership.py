@@ -14,7 +14,7 @@ from tidelog.broker.coordinators.groups.rebalance import Rebalance
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
 from tidelog.broker.coordinators.groups.sync import SyncCommand, SyncReply
 from tidelog.broker.coordinators.shared.moment import Moment
-from tidelog.broker.coordinators.shared.outcome import NOTHING, Outcome
+from tidelog.broker.coordinators.shared.outcome import NO_WRITES, Outcome
 from tidelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tidelog.protocol.messages.join_group import JoinGroupRequest
 from tidelog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -45,7 +45,7 @@ class Membership:
     def abandon_join(self, group_id: str, reply: JoinReply, now: Moment) -> Writes:
         """Note that the client that waits for this reply to its JoinGroup has disconnected."""
         group = self._groups.get(group_id)
-        return NOTHING if group is None else self._rebalance.on_join_abandoned(group, reply, now)
+        return NO_WRITES if group is None else self._rebalance.on_join_abandoned(group, reply, now)
 
     def sync(self, request: SyncGroupRequest, now: Moment) -> Outcome[SyncReply]:
         """Return a reply that completes with the leader's assignment; see `SyncCommand.sync`."""

@@ -20,7 +20,7 @@ from tidelog.broker.coordinators.groups.pending import Pending
 from tidelog.broker.coordinators.groups.records import group_metadata
 from tidelog.broker.coordinators.groups.states import CAN_START_REBALANCE, GroupState
 from tidelog.broker.coordinators.shared.moment import Moment
-from tidelog.broker.coordinators.shared.outcome import NOTHING
+from tidelog.broker.coordinators.shared.outcome import NO_WRITES
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.join_group import JoinGroupResponse
 from tidelog.protocol.messages.sync_group import SyncGroupResponse
@@ -79,7 +79,7 @@ class Rebalance:
         """
         member = group.parked_requests.member_of_join(reply)
         if member is None or not member.is_new or member.is_static:
-            return NOTHING
+            return NO_WRITES
         logger.info("Removing new member %s of group %s: disconnected", member.member_id, group.group_id)
         self.evict(group, member.member_id)
         return self.complete_if_all_joined(group, now)
@@ -121,11 +121,11 @@ class Rebalance:
             delay_ms = self._config.group_initial_rebalance_delay_ms
             remaining_ms = max(group.rebalance_timeout_ms() - delay_ms, 0)
             self._wait_for_joins(group, now, delay_ms, remaining_ms)
-            return NOTHING
+            return NO_WRITES
         if group.all_members_joined:
             return self.complete(group, now)
         self._wait_for_joins(group, now, group.rebalance_timeout_ms(), None)
-        return NOTHING
+        return NO_WRITES
 
     def complete_if_all_joined(self, group: Group, now: Moment) -> Writes:
         """Complete the join phase if all members have joined; the initial one always lasts its full time."""
@@ -135,18 +135,18 @@ class Rebalance:
             and group.all_members_joined
         ):
             return self.complete(group, now)
-        return NOTHING
+        return NO_WRITES
 
     def on_join_deadline(self, group: Group, now: Moment) -> Writes:
         """Extend the initial delay if a member has joined, or complete the join phase."""
         if group.state is not GroupState.PREPARING_REBALANCE:
-            return NOTHING
+            return NO_WRITES
         remaining_ms = group.join_phase.remaining_ms
         if group.join_phase.has_new_member and remaining_ms:
             group.join_phase.has_new_member = False
             delay_ms = min(self._config.group_initial_rebalance_delay_ms, remaining_ms)
             self._wait_for_joins(group, now, delay_ms, max(remaining_ms - group.join_phase.delay_ms, 0))
-            return NOTHING
+            return NO_WRITES
         return self.complete(group, now)
 
     def complete(self, group: Group, now: Moment) -> Writes:
@@ -163,13 +163,13 @@ class Rebalance:
                 "Group %s could not complete its rebalance: no member rejoined; waiting", group.group_id
             )
             self._wait_for_joins(group, now, group.rebalance_timeout_ms(), None)
-            return NOTHING
+            return NO_WRITES
         group.start_next_generation(now)
         if group.state is GroupState.EMPTY:
             logger.info("Group %s with generation %s is now empty", group.group_id, group.generation)
             return Writes((group_metadata(group, {}),), _log_failure(group))
         self._complete_joins(group, now)
-        return NOTHING
+        return NO_WRITES
 
     def _complete_joins(self, group: Group, now: Moment) -> None:
         logger.info(
@@ -206,7 +206,7 @@ class Rebalance:
     def on_sync_deadline(self, group: Group, now: Moment) -> Writes:
         """Remove the members that have not sent SyncGroup, and rebalance."""
         if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_sync:
-            return NOTHING
+            return NO_WRITES
         late = list(group.pending_sync)
         for member_id in late:
             self.evict(group, member_id)
@@ -231,10 +231,10 @@ class Rebalance:
             )
             if group.state is GroupState.PREPARING_REBALANCE and group.all_members_joined:
                 return self.complete(group, now)
-            return NOTHING
+            return NO_WRITES
         member = group.members.get(member_id)
         if member is None or member.is_excused_from_heartbeat:
-            return NOTHING
+            return NO_WRITES
         self.evict(group, member_id)
         reason = f"the session of {member_id} has expired"
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
@@ -242,7 +242,7 @@ class Rebalance:
         logger.info("Removed a member of group %s: %s", group.group_id, reason)
         if group.state is GroupState.PREPARING_REBALANCE and group.all_members_joined:
             return self.complete(group, now)
-        return NOTHING
+        return NO_WRITES
 
 
 def _session(group: Group, member_id: str) -> DeadlineKey:
@@ -263,6 +263,6 @@ def _log_failure(group: Group) -> FollowUp:
         # their sessions would just expire.
         if error is not ErrorCode.NONE:
             logger.warning("Cannot write the empty generation of group %s: %s", group.group_id, error.name)
-        return NOTHING
+        return NO_WRITES
 
     return follow_up

@@ -18,7 +18,7 @@ from tidelog.broker.coordinators.groups.rebalance import Rebalance
 from tidelog.broker.coordinators.groups.records import group_metadata
 from tidelog.broker.coordinators.groups.states import GroupState
 from tidelog.broker.coordinators.shared.moment import Moment
-from tidelog.broker.coordinators.shared.outcome import NOTHING, error_of_append
+from tidelog.broker.coordinators.shared.outcome import NO_WRITES, error_of_append
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from tidelog.protocol.messages.sync_group import SyncGroupResponse
@@ -68,7 +68,7 @@ class StaticJoin:
 
         def follow_up(error: ErrorCode, then: Moment) -> Writes:
             if member.awaiting_join is not reply:
-                return NOTHING
+                return NO_WRITES
             if error is not ErrorCode.NONE:
                 response = _error_response(group, leader_before, error_of_append(error))
                 group.parked_requests.complete_join(member, response)
@@ -79,7 +79,7 @@ class StaticJoin:
                 group.parked_requests.complete_join(member, response)
                 # The session may have expired while the member waited for the commit.
                 self._rebalance.keep_alive(group, member, then)
-            return NOTHING
+            return NO_WRITES
 
         assignments = {other.member_id: other.assignment for other in group.members.values()}
         return Writes((group_metadata(group, assignments),), follow_up)

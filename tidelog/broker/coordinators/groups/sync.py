@@ -19,7 +19,7 @@ from tidelog.broker.coordinators.groups.records import group_metadata
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
 from tidelog.broker.coordinators.groups.states import GroupState
 from tidelog.broker.coordinators.shared.moment import Moment
-from tidelog.broker.coordinators.shared.outcome import NOTHING, Outcome, error_of_append
+from tidelog.broker.coordinators.shared.outcome import NO_WRITES, Outcome, error_of_append
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -84,12 +84,12 @@ class SyncCommand:
 
         def follow_up(error: ErrorCode, now: Moment) -> Writes:
             if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != generation:
-                return NOTHING
+                return NO_WRITES
             if error is not ErrorCode.NONE:
                 self._rebalance.reset_assignments(group, error_of_append(error), now)
                 return self._rebalance.start(group, f"the assignment cannot be written: {error.name}", now)
             self._publish(group, assignments, now)
-            return NOTHING
+            return NO_WRITES
 
         return Writes((group_metadata(group, assignments),), follow_up)
 

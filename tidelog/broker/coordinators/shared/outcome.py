@@ -29,14 +29,14 @@ class Writes(NamedTuple, Generic[RecordT]):
     encoded: Sequence[tuple[bytes, bytes | None]] | None = None
 
 
-NOTHING: Final[Writes[Any]] = Writes()
+NO_WRITES: Final[Writes[Any]] = Writes()
 
 
 class Outcome(NamedTuple, Generic[R]):
     """A reply that may be sent when `writes` are committed."""
 
     reply: R
-    writes: Writes[Any] = NOTHING
+    writes: Writes[Any] = NO_WRITES
 
 
 def error_of_append(code: ErrorCode) -> ErrorCode:

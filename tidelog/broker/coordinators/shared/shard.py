@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from tidelog.base.clock import Clock
 from tidelog.broker.coordinators.shared.moment import Moment
-from tidelog.broker.coordinators.shared.outcome import NOTHING, FollowUp, Writes
+from tidelog.broker.coordinators.shared.outcome import NO_WRITES, FollowUp, Writes
 from tidelog.broker.coordinators.shared.state_log import AppendedRecords, StateLog
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset
@@ -232,7 +232,7 @@ class Shard(Generic[CoordinatorT]):
 
         `replay` gets the offset of the first record and must not fail.
         """
-        error = self._append_and_replay(append, replay, count, NOTHING, on_completed)
+        error = self._append_and_replay(append, replay, count, NO_WRITES, on_completed)
         if error is not ErrorCode.NONE:
             on_completed(error)
 
@@ -291,7 +291,7 @@ class Shard(Generic[CoordinatorT]):
     def _follow_up(self, follow_up: FollowUp[Any] | None, error: ErrorCode) -> None:
         if follow_up is not None:
             writes = follow_up(error, self.now())
-            if writes is not NOTHING:
+            if writes is not NO_WRITES:
                 self.perform(writes)
 
     @property

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from tidelog.broker.coordinators.shared.moment import Moment
-from tidelog.broker.coordinators.shared.outcome import NOTHING, Writes
+from tidelog.broker.coordinators.shared.outcome import NO_WRITES, Writes
 from tidelog.broker.coordinators.transactions.add_partitions import AddPartitionsCommand
 from tidelog.broker.coordinators.transactions.administration import Administration
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
@@ -133,12 +133,12 @@ class TransactionCoordinator:
         """
         entry = self.registry.get(transaction.transactional_id)
         if self._prepared_transactions.get(transaction.transactional_id) is not transaction or entry is None:
-            return NOTHING
+            return NO_WRITES
         without_marker = entry.partitions_without_marker
         if not without_marker:
-            return NOTHING
+            return NO_WRITES
         without_marker.difference_update(partitions)
-        return NOTHING if without_marker else self._complete(transaction.transactional_id, now)
+        return NO_WRITES if without_marker else self._complete(transaction.transactional_id, now)
 
     def _complete(self, transactional_id: str, now: Moment) -> Writes[TransactionRecord]:
         metadata = self.registry.committed_metadata(transactional_id)
@@ -152,7 +152,7 @@ class TransactionCoordinator:
                 # The next leader of the partition completes it; until then this node retries.
                 self._completable[transactional_id] = None
                 self._retry_deadline_ms = now.monotonic_ms + COMPLETION_RETRY_MS
-            return NOTHING
+            return NO_WRITES
 
         return Writes(
             (TransactionRecord(transactional_id, metadata.prepare_complete(now.wall_ms)),), follow_up
@@ -171,7 +171,7 @@ class TransactionCoordinator:
         def follow_up(error: ErrorCode, _: Moment) -> Writes[TransactionRecord]:
             if error is not ErrorCode.NONE:
                 self._abort_deadline_ms = now.monotonic_ms + ABORT_RETRY_MS
-            return NOTHING
+            return NO_WRITES
 
         self._abort_deadline_ms = None
         return [Writes((record,), follow_up) for record in self._timeouts.aborts_of_timed_out(now)]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tidelog.broker.coordinators.shared.moment import Moment
-from tidelog.broker.coordinators.shared.outcome import NOTHING, Writes
+from tidelog.broker.coordinators.shared.outcome import NO_WRITES, Writes
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.metadata import TransactionMetadata
 from tidelog.broker.coordinators.transactions.records import TransactionRecord
@@ -61,7 +61,7 @@ class TransactionTimeouts:
             and entry.committed_metadata.state in STATES_WITHOUT_TRANSACTION
             and entry.committed_metadata.last_update_wall_ms <= oldest_ms
         )
-        return Writes(records, may_split=True) if records else NOTHING
+        return Writes(records, may_split=True) if records else NO_WRITES
 
 
 def _has_timed_out(metadata: TransactionMetadata, now_wall_ms: int) -> bool:
