@@ -1,4 +1,4 @@
-"""Which segments of a leader's log are copied to remote storage next: pure decisions.
+"""Which segments of a leader's log are copied to remote storage next. Pure.
 
 A segment may be copied if it is sealed and completely below the last stable offset. Remote records are
 therefore committed and their transactions decided, and never have to be removed again. Segments are copied in
@@ -23,7 +23,7 @@ from tidelog.storage.config.log_config import LogConfig
 
 @dataclass(frozen=True, slots=True)
 class CopyLag:
-    """How long copies wait; 0 is no wait, None is a limit that is never reached."""
+    """The lag of copies behind the log; 0 means no wait, None means that the limit is never reached."""
 
     lag_ms: int | None = 0
     lag_bytes: int | None = 0
@@ -35,7 +35,7 @@ class CopyLag:
         return cls(lag_ms if lag_ms >= 0 else None, lag_bytes if lag_bytes >= 0 else None)
 
     def allows_copy(self, segment: LocalSegment, newer_bytes: int, now_ms: int) -> bool:
-        """Return whether a segment that `newer_bytes` of the log follow has waited long enough."""
+        """Return whether `segment` has waited long enough; `newer_bytes` of the log follow it."""
         lag_ms, lag_bytes = self.lag_ms, self.lag_bytes
         if lag_ms == 0 or lag_bytes == 0:
             return True
@@ -53,17 +53,17 @@ def segments_to_copy(
     lag: CopyLag,
     now_ms: int,
 ) -> list[LocalSegment]:
-    """Return those of a log's `segments` (the last one is active) that are copied now, in their order.
+    """Return the segments of a log that are copied now, in order; the last one of `segments` is active.
 
     `copied_offset` is the last offset in remote storage, -1 if there is none. A segment that begins before it
     and ends after it is copied completely: another leader's segments had other boundaries.
     """
-    wanted_from = max(copied_offset + 1, log_start_offset)
+    first_offset = max(copied_offset + 1, log_start_offset)
     newer_bytes = sum(segment.size_bytes for segment in segments)
     chosen = []
     for segment in segments[:-1]:
         newer_bytes -= segment.size_bytes
-        if segment.end_offset <= wanted_from:
+        if segment.end_offset <= first_offset:
             continue
         if segment.end_offset > last_stable_offset or not lag.allows_copy(segment, newer_bytes, now_ms):
             break
@@ -79,6 +79,6 @@ class CopyBacklog(NamedTuple):
 
 
 def copy_backlog(segments: Sequence[LocalSegment], copied_offset: Offset) -> CopyBacklog:
-    """Return the segments that wait to be copied, for any reason (KIP-963: copy lag)."""
+    """Return the number and size of the segments that wait to be copied (KIP-963: copy lag)."""
     waiting = [segment.size_bytes for segment in segments[:-1] if segment.end_offset > copied_offset + 1]
     return CopyBacklog(len(waiting), sum(waiting))

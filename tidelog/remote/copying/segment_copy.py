@@ -48,7 +48,7 @@ class CustomMetadataTooLarge(Exception):
 
 
 class LeadershipLost(Exception):
-    """Another replica may be leader now; nothing was finished."""
+    """Another replica may be leader now; the copy was not finished."""
 
 
 def describe_segment(
@@ -56,8 +56,8 @@ def describe_segment(
 ) -> tuple[RemoteLogSegmentMetadata, LogSegmentData]:
     """Return the metadata of a copy, and the files to copy.
 
-    Errors: SegmentNotCopyable. Apache Kafka does not copy such a segment either, but fails after
-    COPY_SEGMENT_STARTED, repeatedly.
+    Errors: SegmentNotCopyable. Apache Kafka does not copy such a segment either: it fails repeatedly, after
+    COPY_SEGMENT_STARTED.
     """
     log = role.replica.log
     end_offset = planned.end_offset
@@ -86,9 +86,11 @@ def _files_of(log: PartitionLog, segment: LogSegment, end_offset: Offset) -> Log
 
     snapshot = log.producers.snapshots.path(end_offset)
     required = [path(LOG_SUFFIX), path(OFFSET_INDEX_SUFFIX), path(TIME_INDEX_SUFFIX), snapshot]
-    missing = [each for each in required if not log.fs.exists(each)]
+    missing = [file for file in required if not log.fs.exists(file)]
     if missing:
-        raise SegmentNotCopyable(f"files of the segment are missing: {', '.join(missing)}")
+        raise SegmentNotCopyable(
+            f"{log.directory}: segment {segment.base_offset} lacks files {', '.join(missing)}"
+        )
     return LogSegmentData(
         log=required[0],
         offset_index=required[1],
@@ -100,8 +102,9 @@ def _files_of(log: PartitionLog, segment: LogSegment, end_offset: Offset) -> Log
 
 
 class SegmentCopy:
-    """One attempt to copy one segment: `store` once, then `publish` until it succeeds or the copy is
-    abandoned.
+    """One attempt to copy one segment.
+
+    Call `store` once, then `publish` until it succeeds or the copy is abandoned.
     """
 
     __slots__ = ("_context", "_data", "_role", "metadata")
@@ -109,14 +112,14 @@ class SegmentCopy:
     def __init__(
         self, context: RemoteLogContext, role: Role, segment: LogSegment, planned: LocalSegment
     ) -> None:
-        """Describe the copy. Errors: SegmentNotCopyable."""
+        """Prepare the copy of `segment`. Errors: SegmentNotCopyable."""
         self._context = context
         self._role = role
         self.metadata, self._data = describe_segment(context, role, segment, planned)
 
     @property
     def id(self) -> RemoteLogSegmentId:
-        """Return the id of this attempt."""
+        """The id of this attempt."""
         return self.metadata.remote_log_segment_id
 
     async def store(self) -> None:
@@ -144,7 +147,10 @@ class SegmentCopy:
         limit = context.settings.remote_log_metadata_custom_metadata_max_bytes
         if custom is not None and len(custom) > limit:
             await discard_copy(context, self.metadata)
-            raise CustomMetadataTooLarge(f"the custom metadata has {len(custom)} bytes; allowed are {limit}")
+            raise CustomMetadataTooLarge(
+                f"the custom metadata of {self.id} has {len(custom)} bytes; "
+                f"remote.log.metadata.custom.metadata.max.bytes is {limit}"
+            )
         await self._stop_unless_leader()
 
     async def publish(self) -> None:

@@ -56,10 +56,10 @@ class CopyTask:
             for planned in self._plan():
                 if not await self._copy(planned):
                     return
-        except LeadershipLost as lost:
-            _log.info("Stopped a copy because leadership was lost: %s", lost)
+        except LeadershipLost as error:
+            _log.info("Stopped a copy because this node is no longer leader: %s", error)
         except CustomMetadataTooLarge as error:
-            _log.error("Stopped copying %s: %s", role.replica.topic_id_partition, error)
+            _log.error("Disabled copying of %s to remote storage: %s", role.replica.topic_id_partition, error)
             self._count_error()
             self._is_disabled = True
         except RemoteMetadataNotReady:
@@ -70,7 +70,7 @@ class CopyTask:
             raise
 
     def release(self) -> None:
-        """Give up the unfinished copy after the end of the role; the next leader decides about it.
+        """Release the unfinished copy after the end of the role; the next leader decides about it.
 
         If another node has deleted the copy, this node keeps it for deletion: no other node knows of its
         objects.
@@ -154,8 +154,7 @@ class CopyTask:
             await self._publish(copy)
 
     def _is_abandoned(self, copy: SegmentCopy) -> bool:
-        """Return whether another node considered the copy abandoned and deleted it, perhaps before its
-        objects existed.
+        """Return whether another node deleted `copy` as abandoned, perhaps before its objects existed.
 
         Errors: RemoteMetadataError.
         """
@@ -165,7 +164,7 @@ class CopyTask:
         listed = self._context.metadata.list_remote_log_segments(
             copy.id.topic_id_partition, copy.metadata.segment_leader_epochs[0].epoch
         )
-        return next((each.state for each in listed if each.remote_log_segment_id == copy.id), None)
+        return next((segment.state for segment in listed if segment.remote_log_segment_id == copy.id), None)
 
     def _clear_unfinished(self, copy: SegmentCopy) -> None:
         self._unfinished = None

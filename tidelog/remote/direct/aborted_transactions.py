@@ -21,10 +21,10 @@ from tidelog.storage.segment.txn_index import AbortedTransaction, AbortedTransac
 def aborted_transactions(
     storage: RemoteStorageManager, tier: PartitionTier, start_offset: Offset, end_offset: Offset
 ) -> AbortedTransactions:
-    """Return those that overlap [`start_offset`, `end_offset`) and whose marker is in remote storage, in
-    their order.
+    """Return the aborted transactions that overlap [`start_offset`, `end_offset`), in order.
 
-    `complete` is False if the markers of others may be after all records in remote storage.
+    Their markers are in remote storage. `complete` is False if the markers of others may be after all records
+    in remote storage.
     """
     indexes = FetchedIndexes(storage)
 
@@ -35,8 +35,8 @@ def aborted_transactions(
     candidates = parts_with_aborted_transactions(
         tier.known, tier.partition, tier.epochs, start_offset, ENDLESS
     )
-    while some := list(islice(candidates, THREADS)):
-        for transactions, complete in in_threads(read_index, some):
+    while parts := list(islice(candidates, THREADS)):
+        for transactions, complete in in_threads(read_index, parts):
             found.update(dict.fromkeys(transactions))
             if complete:
                 return AbortedTransactions(list(found), True)

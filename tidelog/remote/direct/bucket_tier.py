@@ -45,12 +45,12 @@ class BucketPartition:
 
     @property
     def end_offset(self) -> Offset:
-        """Return the offset after the last record."""
+        """The offset after the last record."""
         return self.newest.end_offset + 1
 
 
 class BucketTier:
-    """Reads `bucket` on each call; a manifest is read once."""
+    """Remote storage as described by `bucket`, which every call lists; a manifest is read once."""
 
     def __init__(self, bucket: Bucket) -> None:
         self.bucket = bucket
@@ -73,7 +73,7 @@ class BucketTier:
         names: dict[str, ObjectName] = {}
         for topic in topics:
             names |= self._of_one_id(topic, self._manifests(topic), (topic_ids or {}).get(topic))
-        self._described = {key: one for key, one in self._described.items() if key in names}
+        self._described = {key: segment for key, segment in self._described.items() if key in names}
         segments: dict[TopicIdPartition, list[RemoteLogSegmentMetadata]] = {}
         for segment in self._read(names):
             segments.setdefault(segment.topic_id_partition, []).append(segment)
@@ -84,7 +84,7 @@ class BucketTier:
         }
 
     def last_stable_offset(self, partition: BucketPartition) -> Offset:
-        """Return the offset up to which aborted transactions are known: the start of the first open one."""
+        """Return the start of the first open transaction; aborted transactions are known up to it."""
         newest = partition.newest
         try:
             stream = self.bucket.storage.fetch_index(newest, IndexType.PRODUCER_SNAPSHOT)
@@ -93,8 +93,8 @@ class BucketTier:
             )
         except CorruptSnapshot as error:
             raise RemoteStorageError(str(error)) from error
-        open_since = [one.transaction_first_offset for one in producers]
-        return min([partition.end_offset, *(offset for offset in open_since if offset is not None)])
+        first_offsets = [producer.transaction_first_offset for producer in producers]
+        return min([partition.end_offset, *(offset for offset in first_offsets if offset is not None)])
 
     # --- private --------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class BucketTier:
     ) -> dict[str, ObjectName]:
         ids = {name.partition.topic_id for name in names.values()}
         if requested is None and len(ids) > 1:
-            newest = [max(some, key=lambda key: names[key].start_offset) for some in _by_partition(names)]
+            newest = [max(keys, key=lambda key: names[key].start_offset) for keys in _by_partition(names)]
             copied = self._read({key: names[key] for key in newest})
             requested = max(
                 copied, key=lambda segment: segment.event_timestamp_ms
@@ -121,7 +121,8 @@ class BucketTier:
         elif requested is not None and requested not in ids:
             present = ", ".join(sorted(map(uuid_text, ids))) or "none"
             raise RemoteStorageError(
-                f"topic {topic} has no segment of id {uuid_text(requested)} in the bucket; it has {present}"
+                f"topic {topic} has no segment with topic id {uuid_text(requested)} in the bucket; "
+                f"it has segments with topic ids: {present}"
             )
         return {key: name for key, name in names.items() if requested in (None, name.partition.topic_id)}
 
@@ -140,10 +141,12 @@ class BucketTier:
         except RemoteResourceNotFound:
             return None
         except DecodeError as error:
-            raise RemoteStorageError(f"{self.bucket.display_name(key)}: {error}") from error
+            raise RemoteStorageError(f"invalid manifest {self.bucket.display_name(key)}: {error}") from error
         described = segment.remote_log_segment_id
         if (described.id, described.topic_id_partition) != (name.segment_id, name.partition):
-            raise RemoteStorageError(f"{self.bucket.display_name(key)}: it describes {described}")
+            raise RemoteStorageError(
+                f"the manifest {self.bucket.display_name(key)} describes another segment: {described}"
+            )
         return segment
 
     def _partition(

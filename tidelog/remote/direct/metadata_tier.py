@@ -1,5 +1,4 @@
-"""Remote storage as known to brokers: the records of `__remote_log_metadata`, read once and then followed
-(shell).
+"""Remote storage as known to brokers, from the records of `__remote_log_metadata` (shell).
 
 First the leaders' epochs are requested, then the metadata is read to its end: metadata of segments is never
 older than the lineage that selects among them. The epochs of a partition are requested again only after its
@@ -36,17 +35,17 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class _MetadataPartition:
-    """The position up to which a partition of the metadata topic was read, and the user partitions it was
-    read for.
-    """
+    """The read position in a metadata partition, and the user partitions for which it was read."""
 
     next_offset: Offset = 0
     partitions: set[TopicIdPartition] = field(default_factory=set)
 
 
 class MetadataTier:
-    """Sends requests through `admin`; reads the metadata topic with clients with `reader_options` (of
-    ConsumerConfig).
+    """Reads the remote metadata of partitions and the epochs of their leaders.
+
+    Requests are sent through `admin`. The metadata topic is read by clients with `reader_options`, which are
+    those of ConsumerConfig.
     """
 
     def __init__(self, admin: Admin, reader_options: Mapping[str, Any]) -> None:
@@ -59,7 +58,7 @@ class MetadataTier:
         """The number of records of the metadata topic that were read."""
 
     async def tiers(self, names: Collection[TopicPartition]) -> dict[TopicPartition, PartitionTier]:
-        """Return the present remote data of those of `names` that exist."""
+        """Return the current remote data of those of `names` that exist."""
         if not names:
             return {}
         described = await self._admin.describe_topics(sorted({name.topic for name in names}))
@@ -178,7 +177,7 @@ class MetadataTier:
                 try:
                     event = decode_event(record.value or b"")
                 except DecodeError as error:
-                    _log.error("Ignoring the record of %s at offset %d: %s", name, record.offset, error)
+                    _log.error("Ignoring the record at offset %d of %s: %s", record.offset, name, error)
                     continue
                 if partition_of(event) in into.partitions:
                     self._store.apply(event)

@@ -35,19 +35,17 @@ class PartitionTier:
 
     @property
     def epochs(self) -> LeaderEpochCache:
-        """Return the lineage as a cache for queries."""
+        """The lineage as a cache for queries."""
         return LeaderEpochCache.of(self.lineage)
 
     @property
     def segments(self) -> list[RemoteLogSegmentMetadata]:
-        """Return every finished segment that is not being deleted, by start offset, of any lineage."""
+        """Every finished segment that is not being deleted, by start offset, of any lineage."""
         listed = self.known.list_remote_log_segments(self.partition)
         return [segment for segment in listed if segment.state is _FINISHED]
 
     def parts(self, start_offset: Offset, end_offset: Offset) -> list[SegmentPart]:
-        """Return the parts that serve `start_offset` and the following offsets without a gap, up to
-        `end_offset` (exclusive).
-        """
+        """Return the parts without a gap from `start_offset` up to `end_offset` (exclusive) or less."""
         return served_parts(self.known, self.partition, self.lineage, start_offset, end_offset)
 
     def next_served(self, offset: Offset) -> Offset | None:

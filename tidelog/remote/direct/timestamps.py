@@ -17,8 +17,9 @@ from tidelog.remote.reading.timestamp_search import TimestampReader
 def first_at_or_after(
     storage: RemoteStorageManager, tier: PartitionTier, timestamp_ms: int, starting_offset: Offset
 ) -> Offset | None:
-    """Return the offset of the first record at or after `timestamp_ms` from `starting_offset`; None if there
-    is none.
+    """Return the offset of the first record at or after `timestamp_ms`, from `starting_offset`.
+
+    None if there is none.
     """
     reader = TimestampReader(storage, FetchedIndexes(storage), SYSTEM_CLOCK)
     parts = parts_with_timestamp(tier.known, tier.partition, tier.epochs, timestamp_ms, starting_offset)

@@ -55,9 +55,9 @@ _log = logging.getLogger(__name__)
 async def remove_partition(
     context: RemoteLogContext, partition: TopicIdPartition, *, may_begin: bool = True
 ) -> None:
-    """Delete all data of `partition`; without `begins`, only if its deletion has begun already.
+    """Delete all data of `partition`; without `may_begin`, only if its deletion has begun already.
 
-    Errors: RemoteMetadataError and errors of the storage manager; call it again then.
+    Errors: RemoteMetadataError and errors of the storage manager; the caller retries.
     """
     metadata, faults = context.metadata, context.faults
     if not metadata.is_ready(partition):
@@ -69,7 +69,8 @@ async def remove_partition(
     if state is None:
         if not context.is_confirmed():
             raise RemoteMetadataError(
-                "the controller has not responded recently: the topic may be tiered again"
+                f"cannot begin the deletion of {partition}: the controller has not responded recently, so "
+                "the topic may be tiered again"
             )
         faults(FaultPoint.BEFORE_PARTITION_MARKED)
         await _put(context, partition, _MARKED)
@@ -85,7 +86,7 @@ async def remove_partition(
         if not await _delete_all(context, partition, segments):
             return  # another node has ended it: the present segments were copied afterwards
     if next(metadata.list_remote_log_segments(partition), None) is not None:
-        raise RemoteMetadataError(f"{partition}: a copy is still in progress")
+        raise RemoteMetadataError(f"cannot finish the deletion of {partition}: a copy is still in progress")
     faults(FaultPoint.AFTER_PARTITION_EMPTIED)
     await _put(context, partition, _FINISHED)
     faults(FaultPoint.AFTER_PARTITION_FINISHED)
@@ -96,11 +97,11 @@ async def _delete_all(
 ) -> bool:
     """Delete `segments`; return False if the deletion of `partition` has ended meanwhile.
 
-    Errors: the last one, after all were tried or several have failed consecutively.
+    Errors: the last error, after all were tried or FAILURES_IN_A_ROW_MAX have failed consecutively.
     """
     failures_in_a_row, last_error = 0, None
     # Unfinished deletions come last: segments that can never be deleted do not delay the others.
-    for segment in sorted(segments, key=lambda each: each.state is _DELETING):
+    for segment in sorted(segments, key=lambda segment: segment.state is _DELETING):
         if _has_ended(context, partition):
             return False
         try:
@@ -140,7 +141,7 @@ async def _put(
 
 
 class RemotePartitionRemover:
-    """The deletions of partitions on which this node works; one task each, a few at a time.
+    """Runs the deletions of partitions on this node, each in its own task, a few at a time.
 
     `is_assigned` returns whether this node has a replica of a partition: then its metadata is kept after the
     deletion.
@@ -163,7 +164,7 @@ class RemotePartitionRemover:
 
     @property
     def partitions(self) -> frozenset[TopicIdPartition]:
-        """Return the partitions that this node is deleting."""
+        """The partitions that this node is deleting."""
         return frozenset(self._jobs)
 
     def is_pending(self, partition: TopicIdPartition) -> bool:
@@ -180,7 +181,7 @@ class RemotePartitionRemover:
     ) -> None:
         """Delete all data of `partition`, `delay_ms` after `after` has returned; one job for each partition.
 
-        Without `begins`, finish a deletion that has begun already, but begin none.
+        Without `may_begin`, only finish a deletion that has begun already.
         """
         if partition not in self._jobs:
             job = asyncio.get_running_loop().create_task(
@@ -201,16 +202,16 @@ class RemotePartitionRemover:
         self._cancel(partition)
 
     def resume_deletions(self) -> None:
-        """Resume deletions that this node began, and those of other nodes without progress."""
+        """Resume deletions that this node began, and those of other nodes that make no progress."""
         context = self._context
-        waited_ms = TAKEOVER_INTERVALS * context.settings.remote_log_manager_task_interval_ms
+        takeover_ms = TAKEOVER_INTERVALS * context.settings.remote_log_manager_task_interval_ms
         now_ms = context.clock.wall_ms()
         for deletion in context.metadata.partition_deletions():
             partition = deletion.topic_id_partition
-            began_here = deletion.broker_id == context.broker_id
+            is_own = deletion.broker_id == context.broker_id
             if self._is_assigned(partition):
                 continue  # its leader resumes it
-            if began_here or now_ms - deletion.event_timestamp_ms >= waited_ms:
+            if is_own or now_ms - deletion.event_timestamp_ms >= takeover_ms:
                 self.remove(partition)
 
     async def close(self) -> None:
@@ -262,9 +263,7 @@ class RemotePartitionRemover:
                 break
             except Exception as error:
                 level = logging.DEBUG if isinstance(error, RemoteMetadataNotReady) else logging.WARNING
-                _log.log(
-                    level, "Cannot delete %s from remote storage yet, trying again: %s", partition, error
-                )
+                _log.log(level, "Cannot delete %s from remote storage yet; retrying: %s", partition, error)
             await context.pause(self._backoff.delay_ms(attempt, context.randomness))
             attempt += 1
         if not self._is_assigned(partition):

@@ -1,4 +1,4 @@
-"""Which remote segments a leader deletes, and where the log starts afterwards: pure decisions.
+"""Which remote segments a leader deletes, and where the log starts afterwards. Pure.
 
     time, size       the oldest segments of the log, up to the first that may stay; the log start moves first
     log start        segments completely below it (DeleteRecords, or a former leader's unfinished deletion)
@@ -35,7 +35,7 @@ _DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 
 
 class Reason(Enum):
-    """The reason of a deletion; see the module."""
+    """The reason of a deletion; the value is the text of the log line."""
 
     RETENTION_TIME = "it is older than retention.ms"
     RETENTION_SIZE = "the log is larger than retention.bytes"
@@ -54,7 +54,7 @@ class Deletion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The limits of a log in total; None is no limit."""
+    """The retention limits of a log in total; None means no limit."""
 
     retention_ms: int | None = None
     retention_bytes: int | None = None
@@ -72,7 +72,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpirationView:
-    """The input of a decision, all of it of the same moment.
+    """The input of a plan, all of it of the same moment.
 
     Invariant: `segments` are those in the metadata in any state but DELETE_SEGMENT_FINISHED.
     """
@@ -94,17 +94,18 @@ class ExpirationView:
 
 @dataclass(frozen=True, slots=True)
 class IdleBounds:
-    """How far time and the log may advance until there may be something to delete, if nothing else changes.
+    """Bounds of the time and of the log within which there is nothing to delete.
 
-    These must not change: the segments, the log's epochs, its start, its local start, and its retention.
+    They hold only while these do not change: the segments, the log's epochs, its start, its local start, and
+    its retention.
     """
 
     segments_end_offset: Offset
     """The offset after the last segment; the log must not be truncated below it."""
     expires_ms: int | None
-    """When the oldest segment becomes too old; None is never."""
+    """The time when the oldest segment becomes too old; None means never."""
     local_only_bytes_max: int | None
-    """The maximum of bytes on local disk only with which the log is not too large; None is no limit."""
+    """The maximum number of local-only bytes with which the log is not too large; None means no limit."""
 
     def contains(
         self, now_ms: int, local_only_bytes: int, high_watermark: Offset, log_end_offset: Offset
@@ -119,13 +120,13 @@ class IdleBounds:
 
 @dataclass(frozen=True, slots=True)
 class ExpirationPlan:
-    """A plan: first the log start moves, then the segments are deleted, in this order."""
+    """The steps of an expiration: first the log start advances, then the segments are deleted in order."""
 
     log_start_offset: Offset | None
     """The new log start; None if it does not change."""
     deletions: tuple[Deletion, ...]
     idle: IdleBounds | None = field(default=None, compare=False)
-    """Until when there is nothing to delete; None if that is not known, or if there is something now."""
+    """The bounds within which there is nothing to delete; None if unknown, or if there are deletions."""
 
 
 def plan_expiration(view: ExpirationView) -> ExpirationPlan:
@@ -133,7 +134,7 @@ def plan_expiration(view: ExpirationView) -> ExpirationPlan:
     lineage = EpochLineage(view.epochs)
     chosen: dict[UUID, Deletion] = {}
     kept: list[RemoteLogSegmentMetadata] = []
-    for segment in sorted(view.segments, key=lambda each: (each.start_offset, each.end_offset)):
+    for segment in sorted(view.segments, key=lambda segment: (segment.start_offset, segment.end_offset)):
         reason = None
         if segment.remote_log_segment_id.id not in view.in_progress:
             reason = _reason_besides_retention(segment, view, lineage)
@@ -154,8 +155,9 @@ def plan_expiration(view: ExpirationView) -> ExpirationPlan:
 def _idle_bounds(
     segments: Sequence[RemoteLogSegmentMetadata], view: ExpirationView, lineage: EpochLineage
 ) -> IdleBounds | None:
-    """Return until when none of `segments`, none of which is deleted now, is deleted: until its oldest one
-    is.
+    """Return the bounds within which none of `segments` is deleted: those of the oldest segment.
+
+    `segments` are not deleted now. None if the bounds are not known.
     """
     if any(
         segment.state is not _FINISHED or segment.remote_log_segment_id.id in view.in_progress
@@ -195,11 +197,11 @@ def _reason_besides_retention(
 def _is_of_unreachable_epochs(
     segment: RemoteLogSegmentMetadata, view: ExpirationView, lineage: EpochLineage
 ) -> bool:
-    """Return whether all epochs of the segment are older than those of a log that knows the epochs of all its
-    records.
+    """Return whether all epochs of `segment` are older than those of the log.
 
-    A replica that was created recently may know its newest epochs only. Then its oldest epoch starts after
-    the log start, and older segments are in use.
+    This requires that the log knows the epochs of all its records. A replica that was created recently may
+    know its newest epochs only. Then its oldest epoch starts after the log start, and older segments are in
+    use.
     """
     first_epoch, first_offset = lineage.first_epoch, lineage.first_offset
     if first_epoch is None or first_offset is None or first_offset > view.log_start_offset:
@@ -256,10 +258,10 @@ def _remote_bytes_bound(
 def _with_counted_bytes(
     segments: Sequence[RemoteLogSegmentMetadata], view: ExpirationView, lineage: EpochLineage
 ) -> Iterator[tuple[RemoteLogSegmentMetadata, int]]:
-    """Return the finished segments of the log, each with the number of its bytes that no earlier one
-    contains.
+    """Return the finished segments of the log, each with the bytes that no earlier segment contains.
 
-    Where two overlap, the share is that of the offsets, rounded down: rather too few bytes than too many.
+    Where two segments overlap, the bytes are estimated from the number of offsets and rounded down: too few
+    bytes are better than too many.
     """
     counted_up_to = -1
     for segment in segments:

@@ -39,7 +39,7 @@ async def delete_segment(context: RemoteLogContext, segment: RemoteLogSegmentMet
 
 
 async def discard_copy(context: RemoteLogContext, segment: RemoteLogSegmentMetadata) -> None:
-    """Delete the objects of an unfinished copy of this node, as far as possible now.
+    """Delete the objects of an unfinished copy of this node as far as possible.
 
     They are deleted even if the metadata cannot be written: no other node knows whether they exist. The
     metadata that remains is a dangling copy, which the leader deletes.
@@ -60,19 +60,20 @@ async def discard_copy(context: RemoteLogContext, segment: RemoteLogSegmentMetad
             context.faults(FaultPoint.AFTER_DELETE_FINISHED)
     except Exception as error:
         context.undeleted_copies[segment_id.id] = segment
-        _log.warning("Cannot delete the unfinished copy %s, trying again later: %s", segment_id, error)
+        _log.warning("Cannot delete the unfinished copy %s; retrying later: %s", segment_id, error)
 
 
 async def delete_undeleted_copies(context: RemoteLogContext) -> None:
-    """Try again to delete the objects of unfinished copies of this node; failed ones wait for the
-    next call.
+    """Retry the deletion of the objects of unfinished copies of this node.
+
+    After the first failure, the others wait for the next call.
     """
     for segment_id, segment in list(context.undeleted_copies.items()):
         try:
             await _delete_objects(context, segment)
         except Exception as error:
             _log.warning(
-                "Cannot delete the objects of the unfinished copy %s, trying again later: %s",
+                "Cannot delete the objects of the unfinished copy %s; retrying later: %s",
                 segment.remote_log_segment_id,
                 error,
             )
@@ -100,6 +101,6 @@ def is_unchanged(context: RemoteLogContext, segment: RemoteLogSegmentMetadata) -
     epoch = segment.segment_leader_epochs[0].epoch
     listed = context.metadata.list_remote_log_segments(segment.topic_id_partition, epoch)
     return any(
-        each.remote_log_segment_id == segment.remote_log_segment_id and each.state is segment.state
-        for each in listed
+        other.remote_log_segment_id == segment.remote_log_segment_id and other.state is segment.state
+        for other in listed
     )

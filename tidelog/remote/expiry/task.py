@@ -61,7 +61,7 @@ class ExpirationTask:
         if not role.is_current:
             return
         if plan.log_start_offset is not None:
-            # Before any deletion, so that no reader is directed to a deleted segment (KAFKA-15352).
+            # Before any deletion, so that no reader requests a deleted segment (KAFKA-15352).
             self._context.faults(FaultPoint.BEFORE_LOG_START_MOVED)
             role.replica.log.advance_log_start_offset_from_remote(plan.log_start_offset)
             self._context.faults(FaultPoint.AFTER_LOG_START_MOVED)
@@ -82,7 +82,7 @@ class ExpirationTask:
         )
 
     def _is_idle(self, inputs: object) -> bool:
-        """Return whether the last run found nothing to delete, and nothing has changed that."""
+        """Return whether the last run found nothing to delete, and there is still nothing."""
         if self._idle is None or self._idle[0] != inputs:
             return False
         log = self._role.replica.log
@@ -91,9 +91,7 @@ class ExpirationTask:
         return self._idle[1].contains(now_ms, local_bytes, log.high_watermark, log.log_end_offset)
 
     async def _list_segments(self) -> list[RemoteLogSegmentMetadata]:
-        """Return all segments of the partition; yield to the event loop meanwhile, as there may be
-        very many.
-        """
+        """Return all segments of the partition; yield to the event loop after every SEGMENTS_PER_SLICE."""
         segments = []
         for segment in self._context.metadata.list_remote_log_segments(self._role.replica.topic_id_partition):
             segments.append(segment)
@@ -131,9 +129,10 @@ class ExpirationTask:
     async def _delete(self, deletions: Sequence[Deletion]) -> None:
         failures_in_a_row, last_error = 0, None
         # Unfinished deletions come last: segments that can never be deleted do not delay the others.
-        deletions = sorted(deletions, key=lambda each: each.reason is Reason.UNFINISHED_DELETION)
-        left, left_bytes = len(deletions), sum(each.segment.segment_size_bytes for each in deletions)
-        self._update_lag(left, left_bytes)
+        deletions = sorted(deletions, key=lambda deletion: deletion.reason is Reason.UNFINISHED_DELETION)
+        remaining = len(deletions)
+        remaining_bytes = sum(deletion.segment.segment_size_bytes for deletion in deletions)
+        self._update_lag(remaining, remaining_bytes)
         for deletion in deletions:
             if not self._role.is_current:
                 return
@@ -148,8 +147,9 @@ class ExpirationTask:
                 )
             else:
                 failures_in_a_row = 0
-                left, left_bytes = left - 1, left_bytes - deletion.segment.segment_size_bytes
-                self._update_lag(left, left_bytes)
+                remaining -= 1
+                remaining_bytes -= deletion.segment.segment_size_bytes
+                self._update_lag(remaining, remaining_bytes)
         if last_error is not None:
             raise last_error
 

@@ -70,12 +70,12 @@ class RemoteIndexCache:
 
     @property
     def directory(self) -> str:
-        """Return the directory of the files."""
+        """The directory of the files."""
         return self._files.directory
 
     @property
     def size_bytes(self) -> int:
-        """Return the size of all files in bytes."""
+        """The size of all files in bytes."""
         return self._total_bytes
 
     def __len__(self) -> int:

@@ -1,6 +1,6 @@
 """The file names of the index cache: `<start offset>_<segment id>.index`, `.timeindex`, `.txnindex`.
 
-They are Apache Kafka's names, so that its brokers can use our cache and we can use theirs.
+They are Apache Kafka's names, so that Kafka and Tidelog brokers can use each other's cache.
 Source: RemoteIndexCache.generateFileNamePrefixForIndex of Apache Kafka 4.3.
 """
 
@@ -29,7 +29,7 @@ class CachedIndex(Enum):
 
     @property
     def remote_type(self) -> IndexType:
-        """Return the index type of the storage manager."""
+        """The index type of the storage manager."""
         return _REMOTE_TYPES[self]
 
 
@@ -52,7 +52,7 @@ class CachedFile(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return its name in the directory."""
+        """The name of the file in the directory."""
         return f"{self.start_offset}_{uuid_text(self.segment_id)}{self.kind.value}"
 
     @classmethod

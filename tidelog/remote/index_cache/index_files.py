@@ -1,5 +1,4 @@
-"""Opens an index of a remote segment: from the cache's directory if the file is valid, else from remote
-storage.
+"""Opening of the index of a remote segment, from the cache's directory or from remote storage.
 
 A fetched index is written to a temporary file and renamed, so that a file with its final name is complete
 unless the disk lost data; then it is fetched again. A disk that cannot store the file does not prevent
@@ -70,7 +69,7 @@ class IndexFiles:
         except FileNotFoundError:
             return self._fetch(path, file, metadata)
         except (CorruptIndex, OSError) as damage:
-            _log.warning("Fetching damaged index %s again: %s", path, damage)
+            _log.warning("Cached index %s is damaged; fetching it again: %s", path, damage)
             return self._fetch(path, file, metadata)
         # A crash may leave an empty file, or zeros after the entries.
         is_empty = not index.size_bytes and not _is_empty_in_remote_storage(file, metadata)
@@ -89,7 +88,7 @@ class IndexFiles:
             self._write(path, data)
             opened = self._fs.open(path, create=False)
         except (OSError, StorageFailure) as error:
-            _log.warning("Cannot write index %s to disk, keeping it in memory: %s", path, error)
+            _log.warning("Cannot write index %s to disk; keeping it in memory: %s", path, error)
             opened = MemoryFile(path, data)
         try:
             return _validated_index(opened, file, metadata)

@@ -56,7 +56,7 @@ class Bucket:
 
     @property
     def prefix(self) -> str:
-        """Return the common prefix of all keys."""
+        """The common prefix of all keys."""
         return self._keys.prefix
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class Bucket:
             raise RemoteStorageError(f"{metadata.remote_log_segment_id}: {error}") from error
 
     def display_name(self, key: str) -> str:
-        """Return `key` as output may show it."""
+        """Return `key` in the form that output may show."""
         return SegmentKeys(self.prefix, "", self._keys.masks_prefix).display_name(key)
 
     def objects(self, prefix: str | None = None) -> Iterator[ObjectInfo]:
@@ -96,8 +96,9 @@ class Bucket:
     def findings(
         self, view: PartitionView, sizes: Mapping[str, int], on_segment: Callable[[], None] = lambda: None
     ) -> list[Finding]:
-        """Return findings about the objects of the finished segments of `view`, and orphans in the listing
-        `sizes`.
+        """Return findings about the objects of the finished segments of `view`, and orphans.
+
+        `sizes` are the listed objects of the partition with their sizes.
         """
         segments = view.segments
         named: set[str] = set()
@@ -112,8 +113,8 @@ class Bucket:
         def inspect(segment: RemoteLogSegmentMetadata) -> list[Finding]:
             return self._segment_findings(segment, sizes)
 
-        for each in in_threads(inspect, visible):
-            found += each
+        for segment_findings in in_threads(inspect, visible):
+            found += segment_findings
             on_segment()
         return found + orphan_findings(
             sizes,

@@ -1,6 +1,6 @@
-"""The position in the bucket of the batch with an offset: offset index, batch headers, chunks of the
-manifest.
+"""The position in the bucket of the batch with an offset.
 
+It is found by the offset index, the batch headers and the chunks of the manifest.
 I/O: blocks. Errors: RemoteStorageError.
 """
 

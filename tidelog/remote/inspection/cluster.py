@@ -64,7 +64,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """The gathered data: views of the requested partitions, in order, and their metadata."""
+    """The views of the requested partitions, in order, and their metadata."""
 
     partitions: tuple[PartitionView, ...]
     history: MetadataHistory
@@ -225,7 +225,9 @@ class Gatherer:
                 return history  # nothing was ever copied
             raise found
         count = len(found.partitions)
-        numbers = range(count) if whole else {metadata_partition(each, count) for each in partitions}
+        numbers = (
+            range(count) if whole else {metadata_partition(partition, count) for partition in partitions}
+        )
         await _run_concurrently([partial(self._read, number, history) for number in sorted(numbers)])
         return history
 

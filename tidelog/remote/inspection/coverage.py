@@ -53,27 +53,27 @@ def pieces(view: PartitionView, segment: RemoteLogSegmentMetadata) -> Iterator[P
                 yield piece
 
 
-def stretches(held: Iterable[Piece], start_offset: Offset, end_offset: Offset) -> Iterator[Stretch]:
-    """Return [`start_offset`, `end_offset`) in order, divided where the segments change."""
+def stretches(parts: Iterable[Piece], start_offset: Offset, end_offset: Offset) -> Iterator[Stretch]:
+    """Return [`start_offset`, `end_offset`) in order, divided where the segments of `parts` change."""
     begins: dict[Offset, list[Piece]] = {}
     boundaries = {start_offset, end_offset}
-    for piece in held:
+    for piece in parts:
         first, end = max(piece.start_offset, start_offset), min(piece.end_offset, end_offset)
         if first < end:
             begins.setdefault(first, []).append(piece)
             boundaries.update((first, end))
-    holding: list[Piece] = []
+    current: list[Piece] = []
     ordered = sorted(boundaries)
     for start, end in pairwise(ordered):
-        holding = [piece for piece in holding if piece.end_offset > start] + begins.get(start, [])
-        yield Stretch(start, end, tuple(piece.segment for piece in holding))
+        current = [piece for piece in current if piece.end_offset > start] + begins.get(start, [])
+        yield Stretch(start, end, tuple(piece.segment for piece in current))
 
 
 def coverage_findings(view: PartitionView) -> list[Finding]:
     """Return gaps, overlaps, and segments that do not belong to the log."""
     offsets, name = view.offsets, view.partition.topic_partition
     visible = finished(view.segments)
-    held = {segment.remote_log_segment_id: list(pieces(view, segment)) for segment in visible}
+    pieces_by_id = {segment.remote_log_segment_id: list(pieces(view, segment)) for segment in visible}
     start, local_start = offsets.log_start_offset, offsets.local_log_start_offset
     known_from = view.lineage[0].start_offset if view.lineage else offsets.log_end_offset
     found = []
@@ -81,14 +81,14 @@ def coverage_findings(view: PartitionView) -> list[Finding]:
     if start < unknown_end:
         found.append(Finding(Kind.UNKNOWN_EPOCH, name, offsets_text(start, unknown_end - 1)))
         start = unknown_end
-    remote_end = max((piece.end_offset for each in held.values() for piece in each), default=0)
-    all_held = [piece for each in held.values() for piece in each]
-    for stretch in _joined(stretches(all_held, start, max(start, local_start, remote_end))):
+    all_pieces = [piece for segment_pieces in pieces_by_id.values() for piece in segment_pieces]
+    remote_end = max((piece.end_offset for piece in all_pieces), default=0)
+    for stretch in _joined(stretches(all_pieces, start, max(start, local_start, remote_end))):
         found += _stretch_findings(view, stretch, local_start)
     for segment in visible:
         if segment.end_offset < offsets.log_start_offset:
             found.append(_segment_finding(Kind.BELOW_START, view, segment))
-        elif not held[segment.remote_log_segment_id]:
+        elif not pieces_by_id[segment.remote_log_segment_id]:
             found.append(_segment_finding(Kind.UNREACHABLE, view, segment))
     return found
 
@@ -123,10 +123,10 @@ def _stretch_findings(view: PartitionView, stretch: Stretch, local_start: Offset
             yield Finding(Kind.GAP_AHEAD, name, offsets_text(max(start, local_start), end - 1))
 
 
-def _joined(cut: Iterator[Stretch]) -> Iterator[Stretch]:
+def _joined(divided: Iterator[Stretch]) -> Iterator[Stretch]:
     """Join consecutive stretches with the same segments."""
     last: Stretch | None = None
-    for stretch in cut:
+    for stretch in divided:
         if last is not None and _ids(last) == _ids(stretch):
             last = last._replace(end_offset=stretch.end_offset)
             continue

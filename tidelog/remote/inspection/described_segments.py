@@ -39,7 +39,7 @@ def events_of(
 
     The order of events decides which of two copies serves readers: it is that of the brokers' clocks.
     """
-    for segment in sorted(segments, key=lambda each: each.event_timestamp_ms):
+    for segment in sorted(segments, key=lambda segment: segment.event_timestamp_ms):
         yield replace(segment, state=_STARTED)
         yield RemoteLogSegmentMetadataUpdate(
             segment.remote_log_segment_id, segment.event_timestamp_ms, segment.state, segment.broker_id
@@ -52,9 +52,7 @@ def log_start_in(lineage: Sequence[EpochEntry], segments: Iterable[RemoteLogSegm
 
 
 def lineage_in(bucket: Bucket, segments: Iterable[RemoteLogSegmentMetadata]) -> tuple[EpochEntry, ...]:
-    """Return the epochs of the newest readable checkpoint; if there is none, the epochs of the newest
-    segment.
-    """
+    """Return the epochs of the newest readable checkpoint, or else those of the newest segment."""
     newest_first = sorted(segments, key=place_in_log, reverse=True)
     for segment in newest_first:
         try:

@@ -65,12 +65,12 @@ class Kind(Enum):
 
     @property
     def severity(self) -> Severity:
-        """Return the severity."""
+        """The severity."""
         return self.value[0]
 
     @property
     def meaning(self) -> str:
-        """Return the meaning in one line."""
+        """The meaning in one line."""
         return self.value[1]
 
 

@@ -42,16 +42,17 @@ def deep_findings(
     shallow: Sequence[Finding],
     on_bytes: Callable[[int], None] = lambda size: None,
 ) -> list[Finding]:
-    """Return findings about every byte of the finished segments, except those whose objects are known to be
-    damaged.
+    """Return findings about every byte of the finished segments.
+
+    Segments whose objects are damaged according to the `shallow` findings are not read.
     """
     found: list[Finding] = []
-    for each in in_threads(
+    for segment_findings in in_threads(
         lambda segment: inspect_segment(bucket.storage, segment, on_bytes),
         segments_to_read(views, shallow),
         _DEEP_THREADS,
     ):
-        found += each
+        found += segment_findings
     return found
 
 
@@ -71,10 +72,10 @@ def segments_to_read(
 def confirmed(
     first: Iterable[Finding], second: Iterable[Finding], views: Iterable[PartitionView]
 ) -> list[Finding]:
-    """Return the findings of the `first` pass that the `second` one has too, and deep ones of segments that
-    still exist.
+    """Return the findings of the `first` pass that the `second` pass has too.
 
-    `views` are those of the second pass.
+    Findings of the deep check are returned if their segment still exists. `views` are those of the second
+    pass.
     """
     repeated = {(finding.kind, finding.partition, finding.place) for finding in second}
     existing = {segment.remote_log_segment_id.id for view in views for segment in finished(view.segments)}

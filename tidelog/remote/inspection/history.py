@@ -42,7 +42,7 @@ class RecordPlace(NamedTuple):
 
 
 class FailedCopies(NamedTuple):
-    """Consecutive attempts to copy a segment that were given up, without a later success."""
+    """Consecutive failed attempts to copy a segment, without a later success."""
 
     start_offset: Offset
     end_offset: Offset
@@ -58,7 +58,7 @@ class PartitionHistory:
     illegal: list[tuple[RecordPlace, RemoteLogEvent]] = field(default_factory=list)
     deletion: RemotePartitionDeleteMetadata | None = None
     failed: dict[Offset, FailedCopies] = field(default_factory=dict)
-    """By start offset."""
+    """The failed copies by start offset."""
 
     @classmethod
     def empty(cls, partition: TopicIdPartition) -> PartitionHistory:
@@ -89,7 +89,9 @@ class PartitionHistory:
     def _on_copy_end(self, segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState) -> None:
         start, end = segment.start_offset, segment.end_offset
         if state is _FINISHED:
-            self.failed = {at: one for at, one in self.failed.items() if one.end_offset > end}
+            self.failed = {
+                offset: copies for offset, copies in self.failed.items() if copies.end_offset > end
+            }
         elif state is _DELETING:
             attempts = self.failed[start].attempts if start in self.failed else 0
             self.failed[start] = FailedCopies(start, end, attempts + 1)

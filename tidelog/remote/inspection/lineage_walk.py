@@ -16,8 +16,9 @@ from tidelog.storage.leader_epoch import EpochEntry
 
 
 class LineageWalk:
-    """Request `next_epoch` from the leader and pass the response to `answer`, until `next_epoch` is None.
+    """Collects the leader epochs of a log from the newest to the oldest.
 
+    Request `next_epoch` from the leader and pass the response to `add_response`, until `next_epoch` is None.
     `latest_epoch` is that of the leader; the walk ends at `log_start_offset`.
     """
 
@@ -48,7 +49,7 @@ class LineageWalk:
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
-        """Return the epochs that have records, oldest first, with their start offsets."""
+        """The epochs that have records, oldest first, with their start offsets."""
         found: list[EpochEntry] = []
         for entry in self._entries:
             # Newest first: an epoch with the same start as the one above it has no records.

@@ -67,8 +67,9 @@ def size_findings(
     manifest: SegmentManifest,
     sizes: Mapping[str, int | None],
 ) -> Iterator[Finding]:
-    """Return objects of one segment that are missing or have another size; `sizes` has None for
-    missing ones.
+    """Return findings about objects of `segment` that are missing or have another size.
+
+    `sizes` has the size of each object by key, None for a missing one.
     """
     name, segment_id = segment.topic_id_partition.topic_partition, segment.remote_log_segment_id.id
     for key, expected in expected_sizes(keys, manifest).items():
@@ -93,7 +94,7 @@ def orphan_findings(
     prefix: str,
     display_name: Callable[[str], str] = str,
 ) -> list[Finding]:
-    """Return those of the `listed` keys of one partition that are not in `named`."""
+    """Return findings about those of the `listed` keys of one partition that are not in `named`."""
     known, deleted_ids = set(named), set(deleted)
     found = []
     for key in sorted(set(listed) - known):

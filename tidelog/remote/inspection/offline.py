@@ -34,8 +34,9 @@ _SUFFIXES = ("log", "indexes", MANIFEST_SUFFIX)
 def offline_views(
     bucket: Bucket, topics: Collection[str], on_segment: Callable[[], None] = lambda: None
 ) -> tuple[list[PartitionView], list[Finding]]:
-    """Return a view of each partition of `topics` (empty: all topics) in the bucket, and findings about other
-    objects.
+    """Return a view of each partition of `topics` in the bucket, and findings about other objects.
+
+    An empty `topics` means all topics.
     """
     names: dict[str, ObjectName] = {}
     found: list[Finding] = []

@@ -66,7 +66,7 @@ class PartitionView:
 
     @property
     def epoch_lineage(self) -> EpochLineage:
-        """Return the lineage for queries."""
+        """The lineage for queries."""
         return EpochLineage(self.lineage)
 
     def with_log_start(self, log_start_offset: Offset) -> PartitionView:

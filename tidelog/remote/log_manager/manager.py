@@ -81,28 +81,28 @@ class RemoteLogManager:
             settings.remote_log_manager_task_retry_jitter,
         )
         self._remover = RemotePartitionRemover(
-            self._context, self.slots.expiration, self._backoff, self._assigned_here
+            self._context, self.slots.expiration, self._backoff, self.is_assigned
         )
         self._partitions: dict[TopicIdPartition, PartitionTasks] = {}
         self._ending: set[PartitionTasks] = set()
-        self._tidying: PeriodicTask | None = None
+        self._maintenance: PeriodicTask | None = None
         self._is_started = False
         self._is_closed = False
         self.update_settings(settings)
 
     @property
     def figures(self) -> RemoteFigures:
-        """Return the counters for metrics."""
+        """The counters for metrics."""
         return self._context.figures
 
     @property
     def copy_quota(self) -> ByteRate:
-        """Return the quota of copies (KIP-956)."""
+        """The quota of copies (KIP-956)."""
         return self._context.copy_quota
 
     @property
     def removing(self) -> frozenset[TopicIdPartition]:
-        """Return the partitions whose remote data this node is deleting."""
+        """The partitions whose remote data this node is deleting."""
         return self._remover.partitions
 
     def is_assigned(self, partition: TopicIdPartition) -> bool:
@@ -133,9 +133,9 @@ class RemoteLogManager:
         self._is_started = True
         for tasks in self._partitions.values():
             tasks.start()
-        self._tidying = PeriodicTask(
-            "remote-tidying",
-            self._tidy_up,
+        self._maintenance = PeriodicTask(
+            "remote-maintenance",
+            self._maintain,
             interval_ms=self._interval_ms,
             backoff=self._backoff,
             randomness=self._context.randomness,
@@ -145,7 +145,7 @@ class RemoteLogManager:
     def on_leadership_change(
         self, leaders: Iterable[TieredReplica], followers: Iterable[TieredReplica]
     ) -> None:
-        """Assign these replicas as leaders or followers; replicas that are not tiered are ignored.
+        """Assign replicas as `leaders` or `followers`; replicas that are not tiered are ignored.
 
         A repeated call changes nothing; another leader epoch ends work in progress.
         """
@@ -166,10 +166,10 @@ class RemoteLogManager:
             self._assign(replica, is_leader=True)
 
     def stop_partitions(self, partitions: Iterable[TopicIdPartition], *, deletes_remote: bool) -> None:
-        """End the tasks of partitions whose replicas leave this node.
+        """End the tasks of `partitions`, whose replicas leave this node.
 
         With `deletes_remote`, delete their remote data: at once if this node was leader, otherwise after a
-        delay, in case the leader could not do it. May be called on every replica.
+        delay, in case the leader could not delete it. May be called for every replica.
         """
         if self._is_closed:
             return
@@ -186,26 +186,29 @@ class RemoteLogManager:
                 self._remover.remove(partition, after=after, delay_ms=delay_ms, may_begin=True)
         still_used = frozenset() if deletes_remote else self._remover.partitions
         if not deletes_remote:
-            self._context.metadata.on_stop_partitions([each for each in stopped if each not in still_used])
+            self._context.metadata.on_stop_partitions(
+                [partition for partition in stopped if partition not in still_used]
+            )
 
     def keep_partitions(self, partitions: Iterable[TopicIdPartition]) -> None:
-        """Stop deleting partitions that are tiered again and not assigned here: their leader finishes
-        that.
+        """Stop deleting those of `partitions` that are not assigned to this node.
+
+        They are tiered again: their leader finishes the deletion.
         """
         for partition in partitions:
             if not self.is_assigned(partition):
                 self._remover.stop_working_on(partition)
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """End all tasks; work in progress has `timeout_s` to finish and is then cancelled.
+        """End all tasks; work in progress is cancelled after `timeout_s`.
 
         The storage manager and the metadata manager stay open.
         """
         if self._is_closed:
             return
         self._is_closed = True
-        if self._tidying is not None:
-            self._tidying.cancel()
+        if self._maintenance is not None:
+            self._maintenance.cancel()
         for tasks in self._partitions.values():
             self._end_tasks(tasks)
         self._partitions.clear()
@@ -215,7 +218,9 @@ class RemoteLogManager:
             _, unfinished = await asyncio.wait(ending, timeout=timeout_s)
             if unfinished:
                 _log.warning(
-                    "Cancelling the remote tasks of %d partitions that did not end in time", len(unfinished)
+                    "Cancelling the remote tasks of %d partitions, which did not end within %g s",
+                    len(unfinished),
+                    timeout_s,
                 )
                 for tasks in list(self._ending):
                     tasks.cancel()
@@ -248,13 +253,12 @@ class RemoteLogManager:
         forget = asyncio.ensure_future(tasks.wait_until_ended())
         forget.add_done_callback(lambda _: self._ending.discard(tasks))
 
-    async def _tidy_up(self) -> None:
+    async def _maintain(self) -> None:
+        """Resume deletions, remove figures of topics without a partition, and delete undeleted copies."""
         self._remover.resume_deletions()
-        self.figures.retain_topics({each.topic for each in (*self._partitions, *self._remover.partitions)})
+        partitions = (*self._partitions, *self._remover.partitions)
+        self.figures.retain_topics({partition.topic for partition in partitions})
         await delete_undeleted_copies(self._context)
-
-    def _assigned_here(self, partition: TopicIdPartition) -> bool:
-        return partition in self._partitions
 
     def _interval_ms(self) -> int:
         return self._context.settings.remote_log_manager_task_interval_ms

@@ -27,7 +27,7 @@ class TaskPools(NamedTuple):
 class PartitionTasks:
     """Starts and stops the tasks of a role; they begin after those of the previous role have ended.
 
-    Therefore a task of a partition never runs twice at the same time, whatever elections happen.
+    Therefore two tasks of the same kind never run at the same time for a partition, also during elections.
     """
 
     def __init__(

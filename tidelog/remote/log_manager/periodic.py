@@ -63,7 +63,7 @@ class PeriodicTask:
         self._start_run()
 
     def stop(self) -> None:
-        """Start no further run; a run in progress continues to its end, see `wait_until_ended`."""
+        """Start no further run; a run in progress continues, see `wait_until_ended`."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -76,7 +76,7 @@ class PeriodicTask:
             self._run.cancel()
 
     async def wait_until_ended(self) -> None:
-        """Return when no run is in progress; after `stop` for good. The caller may cancel the wait."""
+        """Return when no run is in progress; after `stop`, no run follows. The caller may cancel the wait."""
         if self._run is not None:
             await asyncio.wait([self._run])
 
@@ -103,7 +103,7 @@ class PeriodicTask:
             except Exception as error:
                 self._failures += 1
                 if not self._is_stopped:
-                    _log.warning("Task %s failed, retrying: %s", self._name, error, exc_info=error)
+                    _log.warning("Task %s failed; retrying: %s", self._name, error, exc_info=error)
 
     def _on_run_ended(self, run: asyncio.Task[None]) -> None:
         self._run = None

@@ -43,7 +43,7 @@ class Outcome(Enum):
     """The segment was in that state already."""
     UNKNOWN_SEGMENT = auto()
     ILLEGAL_MOVE = auto()
-    """The new state may not follow the present one."""
+    """The new state may not follow the current one."""
 
 
 class RemoteLogMetadataCache:
@@ -67,7 +67,7 @@ class RemoteLogMetadataCache:
     # --- records --------------------------------------------------------------------------
 
     def add(self, metadata: RemoteLogSegmentMetadata) -> Outcome:
-        """Add a copy that begins; a segment that exists already is not changed."""
+        """Add a copy that has started; a segment that exists already is not changed."""
         if metadata.state is not STARTED:
             return Outcome.ILLEGAL_MOVE
         row = self._table.find(metadata.remote_log_segment_id.id)
@@ -111,22 +111,21 @@ class RemoteLogMetadataCache:
                 state.highest_offset = offset
 
     def frozen(self) -> FrozenSegments:
-        """Return a copy of the present segments, so that another thread can write a snapshot."""
+        """Return a copy of the current segments, so that another thread can write a snapshot."""
         return self._table.frozen()
 
     # --- queries --------------------------------------------------------------------------
 
     def segment(self, epoch: LeaderEpoch, offset: Offset) -> RemoteLogSegmentMetadata | None:
-        """Return the readable segment that contains `offset` of leader epoch `epoch`, None if there
-        is none.
-        """
+        """Return the readable segment that contains `offset` of `epoch`, None if there is none."""
         state = self._epochs.get(epoch)
         row = None if state is None else state.serving(offset)
         return None if row is None else self._table.get(row)
 
     def next_with_txn_index(self, epoch: LeaderEpoch, offset: Offset) -> RemoteLogSegmentMetadata | None:
-        """Return the first segment that serves `offset` or a later one of `epoch` and may have aborted
-        transactions.
+        """Return the first segment of `epoch` that serves `offset` or a later one and may have aborts.
+
+        None if there is none.
         """
         state = self._epochs.get(epoch)
         row = None if state is None else state.serving_with_txn_index(offset)
@@ -146,8 +145,9 @@ class RemoteLogMetadataCache:
         )
 
     def segments(self, epoch: LeaderEpoch | None = None) -> Iterator[RemoteLogSegmentMetadata]:
-        """Return the segments of `epoch`, or all, by start offset: those that exist now, each with its state
-        when it is yielded.
+        """Return the segments of `epoch` by start offset; None means all epochs.
+
+        These are the segments that exist now, each with its state at the time when it is yielded.
         """
         if epoch is None:
             return self._table.segments(sorted(self._table.rows(), key=self._table.start_offset))
@@ -157,7 +157,7 @@ class RemoteLogMetadataCache:
         return self._table.segments(rows)
 
     def get(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
-        """Return one segment in any state; None if it does not exist."""
+        """Return the segment `segment_id` in any state, None if it does not exist."""
         row = self._table.find(segment_id.id)
         return None if row is None else self._table.get(row)
 

@@ -89,7 +89,7 @@ CONFIGS: Final = table(_FIELDS.values())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataTopicConfig:
-    """The settings of the metadata topic, and of the waits for it."""
+    """The settings of the metadata topic and the timeouts of its users."""
 
     partitions: int
     replication_factor: int
@@ -112,7 +112,7 @@ class MetadataTopicConfig:
 
     @property
     def topic_configs(self) -> dict[str, str]:
-        """Return the configs that the metadata topic is created with.
+        """The configs that the metadata topic is created with.
 
         `min_isr` is limited to the replication factor: otherwise no record could be written.
         """

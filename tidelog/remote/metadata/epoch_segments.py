@@ -57,11 +57,11 @@ class EpochSegments:
         self.finished_size_bytes = 0
 
     def add_started(self, row: int) -> None:
-        """Add a copy that began; readers do not see it yet."""
+        """Add a copy that has started; readers do not use it yet."""
         self._unreferenced.add(row)
 
     def add_finished(self, row: int) -> None:
-        """Let the segment in `row` serve its offsets of the epoch from now on."""
+        """Make the segment in `row` serve its offsets of the epoch from now on."""
         start, end = self._span(row)
         if self.highest_offset is None or end > self.highest_offset:
             self.highest_offset = end
@@ -159,10 +159,10 @@ class EpochSegments:
                 candidates.append((self._table.finish_order(row), row, max(first, start), min(last, end)))
         starts, rows = array("q"), array("i")
         for position in sorted({begin for *_, first, last in candidates for begin in (first, last + 1)}):
-            holding = [(order, row) for order, row, first, last in candidates if first <= position <= last]
-            if holding:
+            covering = [(order, row) for order, row, first, last in candidates if first <= position <= last]
+            if covering:
                 starts.append(position)
-                rows.append(max(holding)[1])
+                rows.append(max(covering)[1])
         index = bisect_left(self._starts, start)
         self._starts[index:index] = starts
         self._rows[index:index] = rows

@@ -1,5 +1,6 @@
-"""Connection to the metadata topic after a start (shell): attempts with backoff, and one warning for each
-reason.
+"""Connection to the metadata topic after a start (shell).
+
+Failed attempts are retried with backoff; each reason is logged once as a warning.
 
     too few brokers   the topic cannot be created with its replication factor: retried without a limit,
                       because the cluster works and only brokers are missing
@@ -34,7 +35,7 @@ class MetadataTopicInitializer:
         self._topic = topic
         self._attempts = 0
         self._warned: set[str] = set()
-        self._last: BaseException | None = None
+        self._last_error: BaseException | None = None
 
     async def open_writer(self) -> MetadataLogWriter:
         """Return a writer as soon as the topic can be used.
@@ -50,43 +51,45 @@ class MetadataTopicInitializer:
                     await self._topic.ensure()
                     writer = await self._topic.open_writer()
             except RETRIED as error:
-                self._failed(error)
+                self._on_failure(error)
                 lacks_brokers = _lacks_brokers(error)
             else:
-                self._reached()
+                self._on_success()
                 return writer
             pause_s = self._backoff_s()
             if not lacks_brokers and loop.time() + pause_s >= deadline:
-                text = f"cannot reach the metadata topic {METADATA_TOPIC} in time: {self._last!r}"
-                raise RemoteMetadataError(text)
+                raise RemoteMetadataError(
+                    f"cannot reach the metadata topic {METADATA_TOPIC} within {limit_s:g} s: "
+                    f"{self._last_error!r}"
+                )
             await asyncio.sleep(pause_s)
             if lacks_brokers:
                 deadline = loop.time() + limit_s
 
     def _backoff_s(self) -> float:
-        """Return the pause after the failed attempt: the interval, doubled each time."""
+        """Return the pause after a failed attempt: the initial interval, doubled after each attempt."""
         first_ms = self._config.initialization_retry_interval_ms
         doubled_ms = first_ms << min(self._attempts - 1, 16)
         return min(doubled_ms, max(first_ms, _BACKOFF_MAX_MS)) / 1000
 
-    def _failed(self, error: BaseException) -> None:
+    def _on_failure(self, error: BaseException) -> None:
         self._attempts += 1
-        if self._last is None or not isinstance(error, TimeoutError):
-            self._last = error
+        if self._last_error is None or not isinstance(error, TimeoutError):
+            self._last_error = error
         reason = error.code.name if isinstance(error, KafkaError) else type(error).__name__
         is_new = self._attempts >= _QUIET_ATTEMPTS and reason not in self._warned
         if is_new:
             self._warned.add(reason)
         _log.log(
             logging.WARNING if is_new else logging.DEBUG,
-            "Cannot use %s, so tiered storage waits; retrying with back-off: %s",
+            "Cannot use topic %s, so tiered storage waits; retrying with backoff: %s",
             METADATA_TOPIC,
             str(error) or repr(error),
         )
 
-    def _reached(self) -> None:
+    def _on_success(self) -> None:
         if self._warned:
-            _log.info("%s can be used now, after %d failed attempts", METADATA_TOPIC, self._attempts)
+            _log.info("Topic %s can be used now, after %d failed attempts", METADATA_TOPIC, self._attempts)
 
 
 def _lacks_brokers(error: BaseException) -> bool:

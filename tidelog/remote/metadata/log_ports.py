@@ -53,13 +53,13 @@ class MetadataLogReader(Protocol):
     """Reads metadata partitions from given positions; used by one task at a time."""
 
     async def bounds(self, metadata_partitions: Sequence[int]) -> dict[int, LogBounds]:
-        """Return the present bounds of these metadata partitions."""
+        """Return the current bounds of `metadata_partitions`."""
         ...
 
     async def read(self, positions: Mapping[int, Offset], max_wait_ms: int) -> list[ReadRecords]:
-        """Return the records at `positions`, and wait for the first one; empty if none arrived in time.
+        """Return the records at `positions`, and wait up to `max_wait_ms` for the first one.
 
-        A position that is no longer in the log means the log's start.
+        Empty if none arrived in time. A position that is no longer in the log means the log's start.
         """
         ...
 

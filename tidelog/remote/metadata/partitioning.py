@@ -17,8 +17,9 @@ _INT64: Final = 0xFFFFFFFFFFFFFFFF
 
 
 def metadata_partition(partition: TopicIdPartition, metadata_partitions: int) -> int:
-    """Return one of `metadata_partitions`, by topic id and partition number; the topic's name does
-    not count.
+    """Return the metadata partition of `partition`, of `metadata_partitions` in total.
+
+    It depends on the topic id and the partition number, not on the topic's name.
     """
     topic_id = partition.topic_id.int
     halves = (topic_id & _INT64, topic_id >> 64)

@@ -1,4 +1,4 @@
-"""Writes that wait until this node has read them back.
+"""Writes that wait until this node has read back their records.
 
 A record may be read before its writer receives its offset. Therefore the outcomes of all records that are
 read during a write to their metadata partition are kept.
@@ -65,7 +65,10 @@ class Write:
         self.is_read: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def read_back(self, offset: Offset, tail: Offset) -> Outcome | None:
-        """Wait until the record at `offset` was read, and return its outcome; None if it was not applied."""
+        """Wait until the record at `offset` was read, and return its outcome, None if it was not applied.
+
+        `tail` is the next offset that is read of its metadata partition.
+        """
         self.offset = offset
         if offset >= tail or self.is_read.done():
             await self.is_read

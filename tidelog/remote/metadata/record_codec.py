@@ -5,7 +5,8 @@
     record version varint   0
     message                 the record
 
-Numbers are unsigned varints. Keys are null. A snapshot's record has no partition: it is that of the file.
+Numbers are unsigned varints. Keys are null. A snapshot's record has no partition: the file's partition is
+meant.
 
 Errors: DecodeError for bytes that are not a record of a known type and version, and for an invalid record.
 Source: RemoteLogMetadataSerde and AbstractApiMessageSerde of Apache Kafka 4.3.
@@ -95,7 +96,7 @@ def is_worth_decoding(value: bytes | memoryview, topic_ids: Container[bytes]) ->
     """Return whether a value of the metadata topic must be decoded.
 
     This is False for a record about a segment of a topic that is not in `topic_ids`. Fifty metadata
-    partitions contain the metadata of all topics, and each new partition reads the past of its own again.
+    partitions contain the metadata of all topics, and each new partition reads its own from the start.
     Both kinds of records about segments begin with the topic's name, followed by its id.
     """
     try:

@@ -93,14 +93,14 @@ class SegmentTable:
             self._rows[position + _FLAGS_AT] |= _CUSTOM_METADATA
 
     def epochs(self, row: int) -> tuple[LeaderEpoch, ...]:
-        """Return the leader epochs of the segment."""
+        """Return the leader epochs of the segment in `row`."""
         epochs = self._epochs.get(row)
         if epochs is not None:
             return tuple(entry.epoch for entry in epochs)
         return _EPOCH.unpack_from(self._rows, row * _ROW.size + _EPOCH_AT)
 
     def size_bytes(self, row: int) -> int:
-        """Return the size of the segment in bytes."""
+        """Return the size of the segment in `row` in bytes."""
         size: int = _SIZE.unpack_from(self._rows, row * _ROW.size + _SIZE_AT)[0]
         return size
 
@@ -124,7 +124,7 @@ class SegmentTable:
         return FrozenSegments(copy)
 
     def remove(self, row: int) -> None:
-        """Remove the segment."""
+        """Remove the segment in `row`."""
         self._ids.remove(self._id_of(row), self._id_of)
         self._rows[row * _ROW.size + _STATE_AT] = _FREE
         self._custom.pop(row, None)
@@ -132,7 +132,7 @@ class SegmentTable:
         self._free.append(row)
 
     def find(self, segment_id: UUID) -> int | None:
-        """Return the row of a segment, None if it does not exist."""
+        """Return the row of the segment `segment_id`, None if it does not exist."""
         return self._ids.find(segment_id.bytes, self._id_of)
 
     def get(self, row: int) -> RemoteLogSegmentMetadata:
@@ -156,31 +156,30 @@ class SegmentTable:
         )
 
     def state(self, row: int) -> RemoteLogSegmentState:
-        """Return the state of the segment."""
+        """Return the state of the segment in `row`."""
         return RemoteLogSegmentState(self._rows[row * _ROW.size + _STATE_AT])
 
     def start_offset(self, row: int) -> Offset:
-        """Return the start offset of the segment."""
+        """Return the start offset of the segment in `row`."""
         start: Offset = _START.unpack_from(self._rows, row * _ROW.size + _START_AT)[0]
         return start
 
     def is_txn_index_empty(self, row: int) -> bool:
-        """Return True only if the segment certainly contains no aborted transaction."""
+        """Return whether the segment in `row` certainly contains no aborted transaction."""
         return bool(self._rows[row * _ROW.size + _FLAGS_AT] & _TXN_INDEX_EMPTY)
 
     def epoch_span(self, row: int, epoch: LeaderEpoch) -> tuple[Offset, Offset]:
-        """Return the first and the last offset (inclusive) of `epoch` in the segment, which must have that
-        epoch.
+        """Return the first and the last offset (inclusive) of `epoch` in the segment.
+
+        The segment must have that epoch.
         """
         start, end = _SPAN.unpack_from(self._rows, row * _ROW.size + _START_AT)
         epochs = self._epochs.get(row)
         if epochs is None:
             return start, end
         index = next(index for index, entry in enumerate(epochs) if entry.epoch == epoch)
-        next_index = index + 1
-        return epochs[index].start_offset, epochs[next_index].start_offset - 1 if next_index < len(
-            epochs
-        ) else end
+        is_last = index + 1 == len(epochs)
+        return epochs[index].start_offset, end if is_last else epochs[index + 1].start_offset - 1
 
     def rows(self) -> Iterator[int]:
         """Return the rows in use, in no particular order."""
@@ -189,8 +188,9 @@ class SegmentTable:
         return (row for row, state in enumerate(states) if state != _FREE)
 
     def segments(self, rows: Iterable[int]) -> Iterator[RemoteLogSegmentMetadata]:
-        """Return the segments that are in `rows` now, each with its state when it is yielded, without removed
-        ones.
+        """Return the segments that are in `rows` now, except those that are removed meanwhile.
+
+        Each has its state at the time when it is yielded.
         """
         return self._segments(rows, self._next_serial)
 

@@ -42,7 +42,7 @@ class PartitionSnapshot(NamedTuple):
 
 
 def encode_snapshot(segments: Segments, metadata_partition: int, metadata_offset: Offset) -> bytes:
-    """Return the content of the file."""
+    """Return `segments` and their position in the metadata topic as the content of the file."""
     data = bytearray(_HEADER.pack(_VERSION, metadata_partition, metadata_offset, len(segments)))
     for metadata in segments:
         entry = encode_snapshot_entry(metadata)
@@ -54,12 +54,12 @@ def encode_snapshot(segments: Segments, metadata_partition: int, metadata_offset
 def decode_snapshot(data: bytes, partition: TopicIdPartition) -> PartitionSnapshot:
     """Return the snapshot of `partition` in the content of its file."""
     if len(data) < _HEADER.size:
-        raise DecodeError(f"a snapshot of {len(data)} bytes has no header")
+        raise DecodeError(f"a snapshot of {len(data)} bytes ends within its header")
     version, metadata_partition, metadata_offset, count = _HEADER.unpack_from(data)
     if version != _VERSION or metadata_partition < 0 or metadata_offset < -1:
-        raise DecodeError(f"invalid snapshot header {(version, metadata_partition, metadata_offset, count)}")
+        raise DecodeError(f"invalid snapshot header {_HEADER.unpack_from(data)}")
     if not 0 <= count <= (len(data) - _HEADER.size) // _LENGTH.size:
-        raise DecodeError(f"a snapshot of {len(data)} bytes announces {count} entries")
+        raise DecodeError(f"a snapshot of {len(data)} bytes cannot have {count} entries")
     view = memoryview(data)
     position = _HEADER.size
     segments: list[RemoteLogSegmentMetadata] = []
@@ -70,7 +70,7 @@ def decode_snapshot(data: bytes, partition: TopicIdPartition) -> PartitionSnapsh
         position += _LENGTH.size
         if not 0 < length <= len(data) - position:
             raise DecodeError(
-                f"entry {len(segments)} is {length} bytes long, {len(data) - position} are left"
+                f"entry {len(segments)} has {length} bytes, but {len(data) - position} bytes remain"
             )
         segments.append(decode_snapshot_entry(view[position : position + length], partition))
         position += length

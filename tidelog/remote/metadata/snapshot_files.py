@@ -1,4 +1,4 @@
-"""The files with which a node keeps remote metadata, so that a restart does not read all of it again.
+"""The files in which a node stores remote metadata, so that a restart does not read all of it again.
 
     <log directory>/remote-log-metadata/_rlmm_committed_offsets            `partition offset` per line
     <log directory>/remote-log-metadata/partition-deletions         deletions of partitions in progress
@@ -68,8 +68,8 @@ class LoadedSnapshot(NamedTuple):
 class SnapshotFiles:
     """The files below one log directory; `writers` snapshots are written at a time.
 
-    A disk syncs many files in parallel almost as fast as a few: a node that stops has seconds for hundreds of
-    them.
+    A disk syncs many files in parallel almost as fast as a few, and a node that stops has only seconds to
+    write hundreds of snapshots.
     """
 
     def __init__(self, fs: FileSystem, log_directory: str, *, writers: int = 1) -> None:
@@ -82,7 +82,7 @@ class SnapshotFiles:
         self._is_damaged = False
 
     def deletions(self) -> list[RemotePartitionDeleteMetadata]:
-        """Return the deletions of partitions that had begun and not ended."""
+        """Return the deletions of partitions that have started and not finished."""
         if self._deletions is None:
             try:
                 self._deletions = _read_deletions(self._fs.read(f"{self._path}/{DELETIONS_FILE}"))
@@ -90,7 +90,10 @@ class SnapshotFiles:
                 self._deletions = []
             except DecodeError as error:
                 _log.warning(
-                    "Reading all remote log metadata from its start: %s is damaged: %s", DELETIONS_FILE, error
+                    "Reading all remote log metadata from its start: %s/%s is damaged: %s",
+                    self._path,
+                    DELETIONS_FILE,
+                    error,
                 )
                 self._deletions = []
                 self._is_damaged = True
@@ -107,7 +110,9 @@ class SnapshotFiles:
             highest = _read_table(self._fs.read(f"{directory}/{HIGHEST_OFFSETS_FILE}"))
             snapshot: PartitionSnapshot = decode_snapshot(data, partition)
             if snapshot.metadata_partition != metadata_partition:
-                raise DecodeError(f"its metadata partition is {snapshot.metadata_partition}")
+                raise DecodeError(
+                    f"its metadata partition is {snapshot.metadata_partition}, expected {metadata_partition}"
+                )
         except FileNotFoundError:
             return None
         except DecodeError as error:
@@ -130,7 +135,11 @@ class SnapshotFiles:
         committed: Mapping[int, Offset],
         deletions: list[RemotePartitionDeleteMetadata] | None = None,
     ) -> None:
-        """Write `snapshots`; every other snapshot of `followed` includes all records before `committed`."""
+        """Write `snapshots`, the offsets `committed` and the `deletions` in progress.
+
+        Every other snapshot of `followed` includes all records before `committed`. Snapshots of all other
+        partitions are removed.
+        """
         self._read_committed()
         self._fs.makedirs(self._path)
         self._remove_others({_name_of(partition) for partition in followed})
@@ -206,9 +215,9 @@ def _read_table(data: bytes) -> dict[int, int]:
         if (int(version), int(count)) != (0, len(rows)) or any(
             number < 0 for row in rows.items() for number in row
         ):
-            raise ValueError(f"version {version} with {count} entries has {len(rows)}")
+            raise ValueError(f"version {version} with {count} entries contains {len(rows)} valid ones")
     except ValueError as error:
-        raise DecodeError(f"a damaged table: {error}") from None
+        raise DecodeError(f"invalid table: {error}") from None
     return rows
 
 
@@ -224,7 +233,7 @@ def _read_deletions(data: bytes) -> list[RemotePartitionDeleteMetadata]:
         end = position + 4 + int.from_bytes(data[position : position + 4], "big")
         event = decode_event(data[position + 4 : end])
         if end > len(data) or not isinstance(event, RemotePartitionDeleteMetadata):
-            raise DecodeError(f"entry {len(deletions)} of {len(data)} bytes")
+            raise DecodeError(f"entry {len(deletions)} at byte {position} of {len(data)} is not a deletion")
         deletions.append(event)
         position = end
     return deletions

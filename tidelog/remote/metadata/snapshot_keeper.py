@@ -1,6 +1,6 @@
 """Snapshots of remote metadata, written and read in threads while the event loop continues (shell).
 
-The files are used by one call at a time; a later call finds them as the earlier one left them.
+The files are used by one call at a time.
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ class SnapshotKeeper:
         self._lock = asyncio.Lock()
 
     async def deletions(self) -> Sequence[RemotePartitionDeleteMetadata]:
-        """Return the deletions of partitions that were in progress; none if they cannot be read."""
+        """Return the deletions of partitions that were in progress; empty if they cannot be read."""
         try:
-            found: Sequence[RemotePartitionDeleteMetadata] = await self._run_blocking(self._files.deletions)
+            deletions: Sequence[RemotePartitionDeleteMetadata] = await self._run_blocking(
+                self._files.deletions
+            )
         except (OSError, StorageFailure) as error:
             _log.warning("Cannot read the deletions of partitions in progress: %s", error)
             return ()
-        return found
+        return deletions
 
     async def keep_deletions(self) -> None:
         """Write the deletions that are in progress now.
@@ -57,9 +59,9 @@ class SnapshotKeeper:
     async def restore(
         self, partition: TopicIdPartition, number: int
     ) -> tuple[RemoteLogMetadataCache, Offset] | None:
-        """Return the restored cache of a partition, and the next offset in metadata partition `number`.
+        """Return the restored cache of `partition`, and the next offset in metadata partition `number`.
 
-        None if there is no snapshot.
+        None if there is no valid snapshot.
         """
         try:
             async with self._lock:
@@ -69,13 +71,14 @@ class SnapshotKeeper:
                 "Reading the metadata of %s from its start: cannot read its snapshot: %s", partition, error
             )
             return None
-        found: tuple[RemoteLogMetadataCache, Offset] | None = loaded
-        return found
+        restored: tuple[RemoteLogMetadataCache, Offset] | None = loaded
+        return restored
 
     async def keep(self, may_write: Callable[[], bool], *, is_last: bool) -> None:
-        """Write the planned snapshots, unless `is_settled` returns False: then a partition is being added.
+        """Write the planned snapshots, unless `may_write` returns False: then a partition is being added.
 
-        Its files must not be removed as those of a partition that has left.
+        Its files must not be removed like those of a partition that has left this node. With `is_last`, write
+        all changes.
         """
         async with self._lock:
             if not may_write():
@@ -83,7 +86,7 @@ class SnapshotKeeper:
             plan = self._planner.plan(is_last=is_last)
             self._planner.on_planned(plan)
             try:
-                await _wait_to_the_end(self._run_blocking(self._files.write, *plan))
+                await _wait_despite_cancellation(self._run_blocking(self._files.write, *plan))
             except asyncio.CancelledError:
                 self._planner.on_failed(plan)  # the outcome is unknown: write all of it again
                 raise
@@ -94,15 +97,16 @@ class SnapshotKeeper:
                 self._planner.on_written(plan)
 
 
-async def _wait_to_the_end(work: Awaitable[None]) -> None:
-    """Wait for `work` even if cancelled, because its thread continues; a second cancellation ends the
-    wait.
+async def _wait_despite_cancellation(work: Awaitable[None]) -> None:
+    """Wait for the end of `work` even if cancelled, because its thread continues.
+
+    A second cancellation ends the wait.
     """
-    ending = asyncio.ensure_future(work)
+    future = asyncio.ensure_future(work)
     try:
-        await asyncio.shield(ending)
+        await asyncio.shield(future)
     except asyncio.CancelledError:
-        await asyncio.wait((ending,))
+        await asyncio.wait((future,))
         raise
 
 

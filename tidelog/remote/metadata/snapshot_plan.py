@@ -1,7 +1,8 @@
 """Which snapshots are written, and which offsets may be committed then. Pure.
 
 A snapshot is written if an eighth of its segments have changed since the last one, so that a few changes do
-not cause large writes; if there is none yet; and at the end for all changed partitions.
+not cause large writes. It is also written if there is none yet, and for every changed partition when the node
+stops.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tidelog.remote.metadata.subscription import Subscription
 from tidelog.remote.ports.segment_metadata import RemotePartitionDeleteMetadata, TopicIdPartition
 
 _CHANGED_SHARE = 8
+_ALL_CHANGED = 1 << 31
 
 
 class SnapshotPlan(NamedTuple):
@@ -27,19 +29,17 @@ class SnapshotPlan(NamedTuple):
 
 
 class SnapshotPlanner:
-    """Tracks, for each partition, the offset that is on disk, the number of changes since, and the first of
-    them.
-    """
+    """Tracks the offset on disk of each partition, the number of changes since, and the first of them."""
 
     def __init__(self, store: PartitionMetadataStore, subscription: Subscription) -> None:
         self._store = store
         self._subscription = subscription
-        self._kept: dict[TopicIdPartition, Offset] = {}
+        self._stored_offsets: dict[TopicIdPartition, Offset] = {}
         self._changes: dict[TopicIdPartition, tuple[int, Offset]] = {}
 
     def on_loaded(self, partition: TopicIdPartition, next_offset: Offset) -> None:
         """Record that a snapshot of `partition` was loaded, with all records before `next_offset`."""
-        self._kept[partition] = next_offset
+        self._stored_offsets[partition] = next_offset
 
     def on_change(self, partition: TopicIdPartition, offset: Offset) -> None:
         """Record that the record at `offset` changed `partition`."""
@@ -48,7 +48,7 @@ class SnapshotPlanner:
 
     def forget(self, partition: TopicIdPartition) -> None:
         """Remove `partition`, which has left this node."""
-        self._kept.pop(partition, None)
+        self._stored_offsets.pop(partition, None)
         self._changes.pop(partition, None)
 
     def plan(self, *, is_last: bool) -> SnapshotPlan:
@@ -59,12 +59,12 @@ class SnapshotPlanner:
         for partition, follower in self._subscription.followers():
             followed.append(partition)
             number = follower.metadata_partition
-            limit = self._kept.get(partition)
+            limit = self._stored_offsets.get(partition)
             if follower.is_joined:
                 count, limit = self._changes.get(partition, (0, None))
                 cache = self._store.cache(partition)
                 is_needed = count and (is_last or count * _CHANGED_SHARE >= len(cache))
-                if is_needed or partition not in self._kept:
+                if is_needed or partition not in self._stored_offsets:
                     limit = None
                     next_offset = self._subscription.known_up_to(partition, number)
                     snapshots.append(
@@ -84,7 +84,7 @@ class SnapshotPlanner:
         """Record that `plan` is on disk."""
         for planned in plan.snapshots:
             if self._store.has(planned.partition):
-                self._kept[planned.partition] = planned.next_offset
+                self._stored_offsets[planned.partition] = planned.next_offset
 
     def on_planned(self, plan: SnapshotPlan) -> None:
         """Count changes from 0 again, because `plan` is about to be written."""
@@ -94,5 +94,6 @@ class SnapshotPlanner:
     def on_failed(self, plan: SnapshotPlan) -> None:
         """Mark the partitions of `plan`, which could not be written, as completely changed."""
         for planned in plan.snapshots:
-            if planned.partition in self._kept:
-                self._changes[planned.partition] = (1 << 31, self._kept[planned.partition])
+            stored_offset = self._stored_offsets.get(planned.partition)
+            if stored_offset is not None:
+                self._changes[planned.partition] = (_ALL_CHANGED, stored_offset)

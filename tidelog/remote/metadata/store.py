@@ -39,22 +39,26 @@ def partition_of(event: RemoteLogEvent) -> TopicIdPartition:
 
 
 def require_writable(event: RemoteLogEvent) -> None:
-    """Raise ValueError for an event that is never valid in the life of a segment."""
+    """Raise ValueError if the type of `event` does not match its state."""
     if isinstance(event, RemotePartitionDeleteMetadata):
         return
     is_start = event.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED
     if is_start is not isinstance(event, RemoteLogSegmentMetadata):
-        raise ValueError(f"a segment is added in COPY_SEGMENT_STARTED and never updated to it: {event}")
+        raise ValueError(
+            f"a segment is added in COPY_SEGMENT_STARTED and never updated to that state: {event}"
+        )
 
 
 def raise_if_dropped(event: RemoteLogEvent, outcome: Outcome) -> None:
-    """Raise RemoteMetadataError if a record of this node had no effect although it should have.
+    """Raise RemoteMetadataError if a record of this node had no effect although it should have had one.
 
-    A second end of a deletion is no error: a node that missed the end writes it again.
+    A second end of a deletion is not an error: a node that missed the end writes it again.
     """
     is_end = event.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
     if outcome is Outcome.ILLEGAL_MOVE or (outcome is Outcome.UNKNOWN_SEGMENT and not is_end):
-        raise RemoteMetadataError(f"{outcome.name}: the record does not follow the present state: {event}")
+        raise RemoteMetadataError(
+            f"{outcome.name}: the record may not follow the current state of its segment: {event}"
+        )
 
 
 class CacheQueries(ABC):
@@ -73,9 +77,7 @@ class CacheQueries(ABC):
     def next_segment_with_txn_index(
         self, partition: TopicIdPartition, epoch: LeaderEpoch, offset: Offset
     ) -> RemoteLogSegmentMetadata | None:
-        """Return the first segment of `epoch` that ends at or after `offset` and may have aborted
-        transactions.
-        """
+        """Return the first segment of `epoch` that ends at or after `offset` and may have aborts."""
         return self.cache(partition).next_with_txn_index(epoch, offset)
 
     def highest_offset_for_epoch(self, partition: TopicIdPartition, epoch: LeaderEpoch) -> Offset | None:
@@ -89,11 +91,9 @@ class CacheQueries(ABC):
         return self.cache(partition).segments(epoch)
 
     def segments_version(self, partition: TopicIdPartition) -> object:
-        """Return a version that equals an earlier one as long as the partition's segments have not
-        changed.
-        """
+        """Return a version of the partition's segments; it is equal as long as they have not changed."""
         cache = self.cache(partition)
-        return cache, cache.changes  # another cache is another version, also with the same count
+        return cache, cache.changes  # another cache is another version, even with the same count
 
     def remote_log_size(self, partition: TopicIdPartition, epoch: LeaderEpoch) -> int:
         """Return the size in bytes of the finished segments of `epoch`."""
@@ -101,8 +101,9 @@ class CacheQueries(ABC):
 
 
 class PartitionMetadataStore(CacheQueries):
-    """A cache for each partition. Errors: RemoteMetadataError for partitions that are not assigned to this
-    node.
+    """A cache for each partition of this node.
+
+    Errors: RemoteMetadataError for a partition that is not assigned to this node.
     """
 
     def __init__(self) -> None:
@@ -154,14 +155,12 @@ class PartitionMetadataStore(CacheQueries):
             return Outcome.UNKNOWN_SEGMENT
         outcome = cache.add(event) if isinstance(event, RemoteLogSegmentMetadata) else cache.update(event)
         if outcome is Outcome.ILLEGAL_MOVE:
-            _log.warning(
-                "Ignoring a remote metadata record that does not follow the present state: %s", event
-            )
+            _log.warning("Ignoring a remote metadata record that may not follow the current state: %s", event)
         return outcome
 
     def restore_deletions(self, deletions: Iterable[RemotePartitionDeleteMetadata]) -> None:
-        """Add the deletions that an earlier run has kept."""
-        self._deletions.update((one.topic_id_partition, one) for one in deletions)
+        """Add the `deletions` that an earlier run has stored."""
+        self._deletions.update((deletion.topic_id_partition, deletion) for deletion in deletions)
 
     def deletions(self) -> list[RemotePartitionDeleteMetadata]:
         """Return the last record of each deletion of a partition that has begun and not ended."""
@@ -173,13 +172,13 @@ class PartitionMetadataStore(CacheQueries):
         if event.state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
             cache = self._caches.get(partition)
             if before is None and cache:
-                return Outcome.ILLEGAL_MOVE  # another node has ended it, and these segments are new
+                return Outcome.ILLEGAL_MOVE  # another node has finished it, and these segments are newer
             self._deletions.pop(partition, None)
             if cache is not None:
                 self._caches[partition] = RemoteLogMetadataCache(partition)
             return Outcome.APPLIED
         if before is None and event.state is not RemotePartitionDeleteState.DELETE_PARTITION_MARKED:
-            return Outcome.ILLEGAL_MOVE  # it has ended: a late record must not begin it again
+            return Outcome.ILLEGAL_MOVE  # it has finished: a late record must not start it again
         if before is not None and before.state > event.state:
             return Outcome.ILLEGAL_MOVE
         self._deletions[partition] = event
@@ -196,7 +195,7 @@ class PartitionMetadataStore(CacheQueries):
             )
         if partition not in self._ready:
             raise RemoteMetadataNotReady(
-                f"the remote metadata of {partition} has not been read to its end yet"
+                f"the remote metadata of {partition} has not been read completely yet"
             )
         return cache
 
@@ -212,9 +211,7 @@ class StoreQueries(CacheQueries):
         return self.store.cache(partition)
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
-        """Return whether all metadata written before the partition was assigned to this node has been
-        read.
-        """
+        """Return whether all metadata from before the assignment of the partition has been read."""
         return self.store.is_ready(partition)
 
     def partition_deletions(self) -> list[RemotePartitionDeleteMetadata]:

@@ -44,10 +44,10 @@ class Subscription:
         self.catch_up: dict[int, Offset] = {}
         self._followers: dict[int, dict[TopicIdPartition, Follower]] = {}
         self._deletions_in_tail: dict[int, set[TopicIdPartition]] = {}
-        """Until the past was read once: partitions of other nodes whose deletion was read from the tail."""
+        """Until the first catch-up has ended: partitions of other nodes whose deletion the tail contained."""
 
     def add(self, partition: TopicIdPartition, metadata_partition: int, position: Offset) -> None:
-        """Add a user partition of which all records before `position` are known already."""
+        """Add a user partition whose records before `position` are known already."""
         followers = self._followers.setdefault(metadata_partition, {})
         followers.setdefault(partition, Follower(metadata_partition, position))
         self.catch_up.pop(metadata_partition, None)  # restarts at the first position of the new partitions
@@ -67,18 +67,16 @@ class Subscription:
         return [
             metadata_partition
             for metadata_partition, followers in self._followers.items()
-            if any(not one.is_joined for one in followers.values())
+            if any(not follower.is_joined for follower in followers.values())
             and metadata_partition not in self.catch_up
         ]
 
-    def ahead_of_the_log(self, metadata_partition: int, bounds: LogBounds) -> list[TopicIdPartition]:
-        """Return new user partitions whose position is after the end of the log, and reset them to
-        the start.
-        """
+    def reset_ahead_of_log(self, metadata_partition: int, bounds: LogBounds) -> list[TopicIdPartition]:
+        """Reset new user partitions whose position is after the log's end to its start; return them."""
         ahead = {
-            partition: one
-            for partition, one in self._new_partitions(metadata_partition).items()
-            if one.position > bounds.end
+            partition: follower
+            for partition, follower in self._new_partitions(metadata_partition).items()
+            if follower.position > bounds.end
         }
         for follower in ahead.values():
             follower.position = 0
@@ -110,8 +108,8 @@ class Subscription:
     ) -> bool:
         """Return whether a record about the deletion of `partition`, on any node, must be applied.
 
-        The past is read again for every new partition, and contains deletions that ended long ago. They must
-        not be applied to other partitions: segments that were copied afterwards would be removed.
+        Old records are read again for every new partition, and contain deletions that finished long ago. They
+        must not be applied to other partitions: segments that were copied afterwards would be removed.
         """
         follower = self._followers.get(metadata_partition, {}).get(partition)
         if follower is not None:
@@ -124,7 +122,7 @@ class Subscription:
         return True
 
     def advance(self, read: ReadRecords, *, is_tail: bool) -> list[TopicIdPartition]:
-        """Advance past applied records; return the user partitions that have caught up by that."""
+        """Advance past the applied records of `read`; return the user partitions that are now caught up."""
         cursors = self.tail if is_tail else self.catch_up
         metadata_partition = read.metadata_partition
         if metadata_partition not in cursors:
@@ -149,7 +147,7 @@ class Subscription:
 
     def _new_partitions(self, metadata_partition: int) -> dict[TopicIdPartition, Follower]:
         followers = self._followers.get(metadata_partition, {})
-        return {partition: one for partition, one in followers.items() if not one.is_joined}
+        return {partition: follower for partition, follower in followers.items() if not follower.is_joined}
 
     def _join(self, metadata_partition: int) -> list[TopicIdPartition]:
         position = self.catch_up.get(metadata_partition)

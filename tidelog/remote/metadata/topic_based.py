@@ -3,7 +3,7 @@
     write     append to the user partition's metadata partition, acknowledged by all in-sync replicas; then
               wait until this node has read the record back, so that its own queries include it
     read      one task reads the tails of the metadata partitions of this node's partitions, another one reads
-              the past for new partitions (`subscription`)
+              older records for new partitions (`subscription`)
     start     in the background, retried until it succeeds or its time has expired (KIP-1197); then the node
               decides (KAFKA-19425: it stops)
     restart   from snapshots (`snapshot_files`) and the records written since
@@ -103,7 +103,7 @@ class TopicBasedRemoteLogMetadataManager(StoreQueries):
     # --- lifecycle ------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start in the background; the cluster need not be reachable yet."""
+        """Start in the background; the cluster does not have to be reachable yet."""
         assert self._task is None
         self._task = asyncio.get_running_loop().create_task(self._run(), name="remote log metadata")
 
@@ -125,9 +125,7 @@ class TopicBasedRemoteLogMetadataManager(StoreQueries):
     def on_partition_leadership_changes(
         self, leaders: Iterable[TopicIdPartition], followers: Iterable[TopicIdPartition]
     ) -> None:
-        """Start to read the metadata of partitions that are assigned to this node, unless it is read
-        already.
-        """
+        """Start to read the metadata of assigned partitions, unless it is read already."""
         for partition in (*leaders, *followers):
             if not self.store.has(partition):
                 self.store.open(partition)
@@ -157,8 +155,9 @@ class TopicBasedRemoteLogMetadataManager(StoreQueries):
         await self._write(metadata)
 
     async def update_remote_log_segment_metadata(self, update: RemoteLogSegmentMetadataUpdate) -> None:
-        """Record the next state of a segment; known custom metadata is included, because Kafka
-        requires it.
+        """Record the next state of a segment.
+
+        Known custom metadata is included, because Kafka requires it.
         """
         segment_id = update.remote_log_segment_id
         cache = self.store.cache(segment_id.topic_id_partition)
@@ -214,7 +213,7 @@ class TopicBasedRemoteLogMetadataManager(StoreQueries):
             self._fail(f"the remote log metadata manager cannot start: {error}")
         except Exception as error:
             _log.exception("The remote log metadata manager failed")
-            self._fail(f"the remote log metadata manager failed: {error!r}")
+            self._fail(f"the remote log metadata manager has failed: {error!r}")
 
     def _fail(self, text: str) -> None:
         self._failure = text
@@ -222,10 +221,10 @@ class TopicBasedRemoteLogMetadataManager(StoreQueries):
         self._on_failure(text)
 
     async def _run_step_repeatedly(self, step: Callable[[MetadataLogReader], Awaitable[None]]) -> None:
-        """Run `step` repeatedly, with a new reader after a failure; the positions are kept outside the
-        reader.
+        """Run `step` repeatedly, with a new reader after a failure.
 
-        An outage is logged once, and ends with the next step that succeeds.
+        The positions are kept outside the reader. An outage is logged once; it ends with the next successful
+        step.
         """
         failures = 0
         while True:
@@ -238,7 +237,9 @@ class TopicBasedRemoteLogMetadataManager(StoreQueries):
                     await asyncio.sleep(0)  # records that were fetched ahead are returned without a wait
             except RETRIED as error:
                 level = logging.DEBUG if failures else logging.WARNING
-                _log.log(level, "Cannot read %s; retrying with new connections: %r", METADATA_TOPIC, error)
+                _log.log(
+                    level, "Cannot read topic %s; retrying with new connections: %r", METADATA_TOPIC, error
+                )
                 failures += 1
             finally:
                 if reader is not None:
@@ -260,7 +261,7 @@ class TopicBasedRemoteLogMetadataManager(StoreQueries):
         numbers = self._subscription.without_bounds()
         if numbers:
             for number, bounds in (await reader.bounds(numbers)).items():
-                for partition in self._subscription.ahead_of_the_log(number, bounds):
+                for partition in self._subscription.reset_ahead_of_log(number, bounds):
                     self._planner.forget(partition)
                     self.store.install(partition, RemoteLogMetadataCache(partition))
                 self._mark_ready(self._subscription.begin(number, bounds))
@@ -278,14 +279,14 @@ class TopicBasedRemoteLogMetadataManager(StoreQueries):
 
     async def _load(self, partition: TopicIdPartition) -> None:
         number = self.metadata_partition_of(partition)
-        found = None if self._keeper is None else await self._keeper.restore(partition, number)
+        restored = None if self._keeper is None else await self._keeper.restore(partition, number)
         if partition not in self._added:
             return
         del self._added[partition]
         next_offset = 0
         self._planner.forget(partition)
-        if found is not None:
-            cache, next_offset = found
+        if restored is not None:
+            cache, next_offset = restored
             self.store.install(partition, cache)
             self._planner.on_loaded(partition, next_offset)
         self._subscription.add(partition, number, next_offset)
@@ -307,7 +308,7 @@ class TopicBasedRemoteLogMetadataManager(StoreQueries):
                 event = decode_event(value)
             except DecodeError as error:
                 _log.error(
-                    "Ignoring the record of metadata partition %d at offset %d: %s", number, offset, error
+                    "Ignoring the record at offset %d of metadata partition %d: %s", offset, number, error
                 )
                 continue
             partition = partition_of(event)
@@ -328,9 +329,11 @@ class TopicBasedRemoteLogMetadataManager(StoreQueries):
 
     def _read_again(self, number: int) -> None:
         """Read a metadata partition again that was truncated below the read position."""
-        _log.warning("Metadata partition %d was truncated; reading all of it again", number)
+        _log.warning("Partition %d of %s was truncated; reading all of it again", number, METADATA_TOPIC)
         partitions = [
-            one for one, each in self._subscription.followers() if each.metadata_partition == number
+            partition
+            for partition, follower in self._subscription.followers()
+            if follower.metadata_partition == number
         ]
         self.on_stop_partitions(partitions)
         for partition in partitions:  # a snapshot may contain truncated records: read from the start

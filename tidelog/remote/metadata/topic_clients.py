@@ -34,10 +34,10 @@ _log = logging.getLogger(__name__)
 
 
 class TopicClients(MetadataTopic):
-    """Connects to `bootstrap_servers()`, which is called for every client: the node's own listener comes
-    first.
+    """Creates the clients of the metadata topic.
 
-    `values`: the manager's settings without prefix, which include those of the clients.
+    `bootstrap_servers` is called for every client, and returns the node's own listener first. `values` are
+    the manager's settings without prefix, which include those of the clients.
     """
 
     def __init__(
@@ -62,8 +62,9 @@ class TopicClients(MetadataTopic):
         }
 
     async def ensure(self) -> None:
-        """Create the topic unless it exists. Errors: WrongMetadataTopic if it has another number of
-        partitions.
+        """Create the topic unless it exists.
+
+        Errors: WrongMetadataTopic if it has another number of partitions.
         """
         async with Admin(**self._arguments("admin", ClientConfig, "")) as admin:
             found = (await admin.describe_topics([METADATA_TOPIC])).get(METADATA_TOPIC)
@@ -106,14 +107,14 @@ class TopicClients(MetadataTopic):
             return
         if created.code is ErrorCode.INVALID_REPLICATION_FACTOR:
             key = f"remote.log.metadata.topic.replication.factor={config.replication_factor}"
-            raise KafkaError(created.code, f"{METADATA_TOPIC} cannot be created with {key}: {created}")
+            raise KafkaError(created.code, f"cannot create topic {METADATA_TOPIC} with {key}: {created}")
         raise created
 
     def _check(self, found: TopicDescription | None) -> None:
         count = 0 if found is None else len(found.partitions)
         if count != self._config.partitions:
             raise WrongMetadataTopic(
-                f"{METADATA_TOPIC} has {count} partitions, "
+                f"topic {METADATA_TOPIC} has {count} partitions, but "
                 f"remote.log.metadata.topic.num.partitions is {self._config.partitions}"
             )
 
@@ -131,13 +132,14 @@ class TopicWriter:
 
     async def append(self, metadata_partition: int, value: bytes) -> Offset:
         """Write one record and return its offset when all in-sync replicas have it."""
-        written = await self._producer.send_and_wait(METADATA_TOPIC, value, partition=metadata_partition)
-        if written.offset < 0:
+        metadata = await self._producer.send_and_wait(METADATA_TOPIC, value, partition=metadata_partition)
+        if metadata.offset < 0:
             # An earlier attempt has written it; its offset is unknown.
             raise KafkaError(
-                ErrorCode.DUPLICATE_SEQUENCE_NUMBER, "a record was written, but its offset is unknown"
+                ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+                f"a record was written to {METADATA_TOPIC}-{metadata_partition}, but its offset is unknown",
             )
-        return written.offset
+        return metadata.offset
 
     async def close(self) -> None:
         """Disconnect."""
@@ -152,15 +154,15 @@ class TopicReader:
         self._positions: dict[int, Offset] = {}
 
     async def bounds(self, metadata_partitions: Sequence[int]) -> dict[int, LogBounds]:
-        """Return the present bounds of these metadata partitions."""
+        """Return the current bounds of `metadata_partitions`."""
         names = [TopicPartition(METADATA_TOPIC, number) for number in metadata_partitions]
         starts = await self._consumer.beginning_offsets(names)
         ends = await self._consumer.end_offsets(names)
         return {name.partition: LogBounds(starts[name], ends[name]) for name in names}
 
     async def read(self, positions: Mapping[int, Offset], max_wait_ms: int) -> list[ReadRecords]:
-        """Return the records at `positions`, and wait for the first one; empty if none arrived in time."""
-        self._take_positions(positions)
+        """Return the records at `positions`, and wait up to `max_wait_ms` for the first one."""
+        self._set_positions(positions)
         polled = await self._consumer.poll(max_wait_ms, _POLL_RECORDS)
         found = []
         for name, records in polled.items():
@@ -179,7 +181,7 @@ class TopicReader:
         """Disconnect."""
         await self._consumer.close()
 
-    def _take_positions(self, positions: Mapping[int, Offset]) -> None:
+    def _set_positions(self, positions: Mapping[int, Offset]) -> None:
         if positions.keys() != self._positions.keys():
             self._consumer.assign([TopicPartition(METADATA_TOPIC, number) for number in positions])
         for number, position in positions.items():
@@ -195,7 +197,8 @@ def _convert_types(options: Mapping[str, str], config_type: type[ClientConfig]) 
     for name, text in options.items():
         if name not in defaults:
             _log.warning(
-                "Ignoring unknown option of the clients of remote log metadata: %s", name.replace("_", ".")
+                "Ignoring option %s: unknown to the clients of the remote log metadata manager",
+                name.replace("_", "."),
             )
             continue
         default = defaults[name]

@@ -114,12 +114,12 @@ class ObjectStorageManager:
 
     @property
     def store(self) -> ObjectStore:
-        """Return the object store, for tools that inspect it directly."""
+        """The object store, for tools that inspect it directly."""
         return self._store
 
     @property
     def read_ahead_bytes(self) -> int:
-        """Return how many bytes after a position reads fetch ahead; 0 if they do not."""
+        """How many bytes after a position reads fetch ahead; 0 if they do not."""
         return 0 if self._chunks is None else self._chunks.read_ahead_bytes
 
     def copy_log_segment_data(

@@ -44,7 +44,7 @@ class TransformedLog:
 
     @property
     def size(self) -> int | None:
-        """Return the size of the stored form in bytes; None if it is known only after the upload."""
+        """The size of the stored form in bytes; None if it is known only after the upload."""
         full, rest = divmod(self._file_size, self._chunk_size)
         sizes = [self._transform.transformed_size(size) for size in (self._chunk_size, rest)]
         if sizes[0] is None or sizes[1] is None:
@@ -53,7 +53,7 @@ class TransformedLog:
 
     @property
     def stored_bytes(self) -> int:
-        """Return the size of the stored form in bytes after all of it was read."""
+        """The size of the stored form in bytes after all of it was read."""
         return sum(self._sizes)
 
     def read(self, size: int, /) -> bytes:

@@ -26,7 +26,7 @@ class RemoteMetadataError(Exception):
 
 
 class RemoteMetadataNotReady(RemoteMetadataError):
-    """The partition's metadata has not been read to its end yet."""
+    """The partition's metadata has not been read completely yet."""
 
 
 class SegmentQueries(Protocol):
@@ -44,8 +44,9 @@ class SegmentQueries(Protocol):
     def next_segment_with_txn_index(
         self, partition: TopicIdPartition, epoch: LeaderEpoch, offset: Offset
     ) -> RemoteLogSegmentMetadata | None:
-        """Return the first segment of `epoch` that ends at or after `offset` and may have aborted
-        transactions.
+        """Return the first segment of `epoch` that ends at or after `offset` and may have aborts.
+
+        None if there is none.
         """
         ...
 
@@ -80,9 +81,7 @@ class RemoteLogMetadataManager(SegmentQueries, Protocol):
         ...
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
-        """Return whether all metadata written before the partition was assigned to this node has been
-        read.
-        """
+        """Return whether all metadata from before the assignment of the partition has been read."""
         ...
 
     def highest_offset_for_epoch(self, partition: TopicIdPartition, epoch: LeaderEpoch) -> Offset | None:
@@ -103,9 +102,7 @@ class RemoteLogMetadataManager(SegmentQueries, Protocol):
     def on_partition_leadership_changes(
         self, leaders: Iterable[TopicIdPartition], followers: Iterable[TopicIdPartition]
     ) -> None:
-        """Start to read the metadata of partitions that are assigned to this node, unless it is read
-        already.
-        """
+        """Start to read the metadata of assigned partitions, unless it is read already."""
         ...
 
     def on_stop_partitions(self, partitions: Iterable[TopicIdPartition]) -> None:

@@ -25,7 +25,7 @@ class TopicIdPartition(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Return the partition with the topic's name only."""
+        """The partition with the topic's name only."""
         return TopicPartition(self.topic, self.partition)
 
     def __str__(self) -> str:
@@ -94,7 +94,7 @@ class RemoteLogSegmentMetadata:
 
     @property
     def topic_id_partition(self) -> TopicIdPartition:
-        """Return the partition of the segment."""
+        """The partition of the segment."""
         return self.remote_log_segment_id.topic_id_partition
 
 

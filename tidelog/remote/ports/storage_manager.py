@@ -35,8 +35,9 @@ class IndexType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogSegmentData:
-    """The paths of the files of a sealed segment; `leader_epochs` is the content of a
-    leader-epoch-checkpoint.
+    """The paths of the files of a sealed segment.
+
+    `leader_epochs` is the content of a leader-epoch-checkpoint.
     """
 
     log: str
@@ -49,12 +50,10 @@ class LogSegmentData:
 
 
 class ReadableStream(Protocol):
-    """The bytes of an object, read once from the front."""
+    """The bytes of an object, read once from the start."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return the next bytes, at most `size`, or all remaining ones if `size` is negative; empty at the
-        end.
-        """
+        """Return at most `size` of the next bytes, all if `size` is negative; empty at the end."""
         ...
 
     def close(self) -> None:

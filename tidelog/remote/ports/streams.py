@@ -16,7 +16,7 @@ _P_co = TypeVar("_P_co", covariant=True)
 
 
 class PieceStream(Protocol[_P_co]):
-    """Bytes that are read once from the front, as views where no copy is needed."""
+    """Bytes that are read once from the start, as views where no copy is needed."""
 
     def read(self, size: int, /) -> _P_co:
         """Return the next bytes, at most `size`; empty at the end."""
@@ -26,8 +26,8 @@ class PieceStream(Protocol[_P_co]):
 class ShortRead(Exception):
     """A stream ended before all of its bytes had arrived."""
 
-    def __init__(self, missing: int, wanted: int) -> None:
-        super().__init__(f"{missing} of {wanted} bytes are missing")
+    def __init__(self, missing: int, requested: int) -> None:
+        super().__init__(f"{missing} of {requested} bytes are missing")
 
 
 def read_up_to(stream: PieceStream[_P], size: int) -> _P:

@@ -1,3 +1,1 @@
-"""Reading from remote segments: batches by offset, records by timestamp, aborted transactions, leader
-epochs.
-"""
+"""Reading from remote segments: batches, records by timestamp, aborted transactions, leader epochs."""

@@ -18,8 +18,9 @@ AUXILIARY_BYTES_MAX: Final = 256 << 20
 
 
 class AuxiliaryState(NamedTuple):
-    """The leader epochs up to the segment's end, and the producer snapshot at its end, None if there
-    is none.
+    """The leader epochs up to the segment's end, and the producer snapshot at its end.
+
+    The snapshot is None if there is none.
     """
 
     leader_epochs: list[EpochEntry]
@@ -27,7 +28,7 @@ class AuxiliaryState(NamedTuple):
 
 
 def fetch_auxiliary(storage: RemoteStorageManager, metadata: RemoteLogSegmentMetadata) -> AuxiliaryState:
-    """Return both from the small files that are stored with the segment."""
+    """Return the state from the small files that are stored with the segment."""
     epochs = read_all(storage.fetch_index(metadata, IndexType.LEADER_EPOCH), AUXILIARY_BYTES_MAX)
     try:
         producers: bytes | None = read_all(

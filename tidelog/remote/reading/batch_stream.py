@@ -70,12 +70,12 @@ class BatchStream:
         """
         piece_bytes = max(first_piece_bytes, BATCH_OVERHEAD)
         while True:
-            at = self._next_position - self._buffer_position
-            if at + BATCH_OVERHEAD > len(self._buffer):
-                if not self._read_next_header(at, piece_bytes):
+            index = self._next_position - self._buffer_position
+            if index + BATCH_OVERHEAD > len(self._buffer):
+                if not self._read_next_header(index, piece_bytes):
                     return None
-                piece_bytes, at = PIECE_BYTES, 0
-            span = self.span_at(self._buffer, at, self._next_position)
+                piece_bytes, index = PIECE_BYTES, 0
+            span = self.span_at(self._buffer, index, self._next_position)
             if span.last_offset >= offset:
                 return span
             self._last_offset = span.last_offset
@@ -83,22 +83,25 @@ class BatchStream:
 
     def data_from(self, position: int, size: int) -> memoryview:
         """Return up to `size` bytes from `position`, which has been read; fewer at the end of the stream."""
-        at = position - self._buffer_position
-        data = memoryview(self._buffer)[at : at + size]
+        index = position - self._buffer_position
+        data = memoryview(self._buffer)[index : index + size]
         if len(data) < size:
             data = memoryview(b"".join((data, read_up_to(self._stream, size - len(data)))))
             self._buffer, self._buffer_position = data, position
         return data
 
-    def span_at(self, buffer: Piece, at: int, position: int) -> BatchSpan:
-        """Return the batch whose header is at `at` in `buffer`, after the batches seen before."""
-        base_offset, length, _, magic, delta = _HEAD.unpack_from(buffer, at)
+    def span_at(self, buffer: Piece, index: int, position: int) -> BatchSpan:
+        """Return the batch whose header is at `index` in `buffer` and at `position` in the segment.
+
+        Errors: DamagedSegment if it cannot be the batch after the batches that were read before.
+        """
+        base_offset, length, _, magic, delta = _HEAD.unpack_from(buffer, index)
         span = BatchSpan(position, length + LOG_OVERHEAD, base_offset, base_offset + delta)
         metadata = self._metadata
         if position == self._start > 0 and base_offset > self._indexed_offset:
             raise DamagedSegment(
-                f"{metadata.remote_log_segment_id}, byte {position}: a batch begins at offset {base_offset}, "
-                f"but the index has {self._indexed_offset}"
+                f"{metadata.remote_log_segment_id}: the batch at byte {position} begins at offset "
+                f"{base_offset}, but the index has offset {self._indexed_offset}"
             )
         if (
             magic != MAGIC
@@ -109,18 +112,17 @@ class BatchStream:
             or span.last_offset > metadata.end_offset
         ):
             raise DamagedSegment(
-                f"{metadata.remote_log_segment_id}, byte {position}: not a batch of the segment: "
-                f"{span.size_bytes} bytes of format {magic}, offsets {base_offset} to {span.last_offset}"
+                f"{metadata.remote_log_segment_id}: not a batch of the segment at byte {position}: "
+                f"size {span.size_bytes}, magic {magic}, offsets {base_offset} to {span.last_offset}"
             )
         return span
 
     def whole_batches(
         self, first: BatchSpan, data: memoryview, max_bytes: int, end_offset: Offset
     ) -> tuple[int, Offset]:
-        """Return how many bytes of `data`, which begins with `first`, are complete batches below
-        `end_offset`.
+        """Return the size of the complete batches below `end_offset` in `data`, and the offset after them.
 
-        Also return the offset after them. `first` counts with any size, the others up to `max_bytes`.
+        `data` begins with `first`, which counts with any size; the others count up to `max_bytes` in total.
         """
         end, next_offset = first.size_bytes, first.last_offset + 1
         self._last_offset = first.last_offset
@@ -133,10 +135,10 @@ class BatchStream:
             self._last_offset = span.last_offset
         return end, next_offset
 
-    def _read_next_header(self, at: int, piece_bytes: int) -> bool:
-        """Read until the next header is in the buffer; return False if the segment ends here."""
-        rest = self._buffer[at:]
-        to_skip = at - len(self._buffer)
+    def _read_next_header(self, index: int, piece_bytes: int) -> bool:
+        """Read until the next header, at `index`, is in the buffer; return False at the segment's end."""
+        rest = self._buffer[index:]
+        to_skip = index - len(self._buffer)
         while to_skip > 0:
             skipped = len(read_up_to(self._stream, min(to_skip, PIECE_BYTES)))
             if not skipped:

@@ -51,20 +51,18 @@ def part_at(
 
 
 def common_end(metadata: RemoteLogSegmentMetadata, epochs: LeaderEpochCache, epoch: LeaderEpoch) -> Offset:
-    """Return the offset (exclusive) up to which segment and log agree, starting at `epoch`, which
-    both have.
-    """
-    theirs = _with_records(metadata.segment_leader_epochs)
+    """Return the offset (exclusive) up to which segment and log agree from `epoch`, which both have."""
+    segment_epochs = _with_records(metadata.segment_leader_epochs)
     while True:
-        our_next = epochs.next_epoch(epoch)
-        our_start = None if our_next is None else epochs.start_offset_of(our_next)
-        our_end = ENDLESS if our_start is None else our_start
-        their_next = next((start for start in theirs if start.epoch > epoch), None)
-        if their_next is None:
-            return min(our_end, metadata.end_offset + 1)
-        if (our_next, our_start) != their_next:
-            return min(our_end, their_next.start_offset)
-        epoch = their_next.epoch
+        log_next = epochs.next_epoch(epoch)
+        log_next_start = None if log_next is None else epochs.start_offset_of(log_next)
+        log_end = ENDLESS if log_next_start is None else log_next_start
+        segment_next = next((start for start in segment_epochs if start.epoch > epoch), None)
+        if segment_next is None:
+            return min(log_end, metadata.end_offset + 1)
+        if (log_next, log_next_start) != segment_next:
+            return min(log_end, segment_next.start_offset)
+        epoch = segment_next.epoch
 
 
 def parts_with_aborted_transactions(
@@ -74,8 +72,7 @@ def parts_with_aborted_transactions(
     offset: Offset,
     end_offset: Offset,
 ) -> Iterator[SegmentPart]:
-    """Return the parts of segments from `offset` that may have aborted transactions, starting below
-    `end_offset`.
+    """Return the parts of segments that start in [`offset`, `end_offset`) and may have aborted transactions.
 
     Segments that certainly have none are skipped (KAFKA-16780).
     """

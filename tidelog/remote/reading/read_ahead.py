@@ -24,13 +24,13 @@ class Prefetching(Protocol):
 
     @property
     def read_ahead_bytes(self) -> int:
-        """Return how many bytes after a position reads fetch ahead; 0 if they do not."""
+        """The number of bytes that reads fetch ahead; 0 if they do not read ahead."""
         ...
 
     def prefetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, position: int = 0, *, with_indexes: bool = False
     ) -> None:
-        """Start to fetch the segment's first bytes; return at once, and report no errors.
+        """Start to fetch the segment's bytes from `position`; return at once, and report no errors.
 
         Every reader announces a segment itself, so that it may be announced repeatedly.
         """

@@ -55,7 +55,7 @@ class _ThreadResult(NamedTuple):
 
     read: SegmentRead
     aborted: AbortedTransactions
-    searched: list[SegmentPart]
+    searched_parts: list[SegmentPart]
 
 
 class RemoteLogReader:
@@ -85,10 +85,10 @@ class RemoteLogReader:
     # -- batches by offset
 
     async def read(self, request: RemoteReadRequest) -> RemoteRead:
-        """Return complete batches of one remote segment; the first one contains or follows the requested
-        offset.
+        """Return complete batches of one remote segment, from the one that contains the requested offset.
 
-        If there are no records and `next_offset` is larger, remote storage has no records before it.
+        If no batch contains it, the first batch follows it. If there are no records and `next_offset` is
+        larger, remote storage has no records before it.
         """
         with errors_for_clients(request.topic_id_partition, f"reading from offset {request.offset}"):
             part = self._part_at(request, request.offset)
@@ -156,8 +156,8 @@ class RemoteLogReader:
     async def _all_aborted(
         self, request: RemoteReadRequest, found: _ThreadResult
     ) -> list[AbortedTransaction]:
-        """Return the aborted transactions that overlap the batches; their markers may be far after them."""
-        (transactions, complete), searched = found.aborted, found.searched
+        """Return the aborted transactions that overlap the batches; their markers may be much later."""
+        (transactions, complete), searched = found.aborted, found.searched_parts
         upper_bound = found.read.next_offset
         distinct = dict.fromkeys(transactions)
         while not complete:

@@ -18,12 +18,12 @@ class LocalLog(Protocol):
 
     @property
     def leader_epochs(self) -> LeaderEpochCache:
-        """Return the lineage of the log, which decides which remote segments belong to it."""
+        """The lineage of the log, which decides which remote segments belong to it."""
         ...
 
     @property
     def local_log_start_offset(self) -> Offset:
-        """Return the first offset on the local disk."""
+        """The first offset on the local disk."""
         ...
 
     def aborted_transactions(self, start: Offset, upper_bound: Offset) -> list[AbortedTransaction]:

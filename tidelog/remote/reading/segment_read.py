@@ -38,10 +38,10 @@ class SegmentReader:
         self._index_cache = index_cache
 
     def read(self, part: SegmentPart, max_bytes: int, at_least_one: bool) -> SegmentRead | None:
-        """Return the batches of `part` from the first one that reaches its start; None if the segment has
-        none.
+        """Return the batches of `part` from the first one that reaches its start; None if there is none.
 
-        No bytes if the first batch does not fit, or ends after the part.
+        The result is empty if the first batch is larger than `max_bytes`, or ends after the part. With
+        `at_least_one`, the first batch is returned with any size.
         """
         try:
             return self._read(part, max_bytes, at_least_one)
@@ -90,9 +90,7 @@ class SegmentBytes:
         self._open(end)
 
     def read(self, size: int, /) -> Piece:
-        """Return the next bytes, at most `size`; empty at the segment's end, or if remote storage has no
-        more.
-        """
+        """Return at most `size` of the next bytes; empty at the end of the segment or of its object."""
         data = self._read(size)
         if not data and self._position == self._range_end < self._metadata.segment_size_bytes:
             self.close()

@@ -84,7 +84,8 @@ class TimestampReader:
         data = batches.data_from(span.position, span.size_bytes)
         if len(data) < span.size_bytes:
             raise ShortSegment(
-                f"a batch of {span.size_bytes} bytes at {span.position} ended after {len(data)} bytes"
+                f"the batch of {span.size_bytes} bytes at byte {span.position} of a remote segment ended "
+                f"after {len(data)} bytes"
             )
         try:
             return _with_pauses(
@@ -96,15 +97,15 @@ class TimestampReader:
 
 def _with_pauses(clock: Clock, steps: Steps[T]) -> T:
     """Return the result of `steps`, run in this thread with pauses, in which other threads run."""
-    answer = None
+    step_result = None
     paused_ns = clock.monotonic_ns()
     while True:
         try:
-            step = steps.send(answer)
+            step = steps.send(step_result)
         except StopIteration as end:
             result: T = end.value
             return result
-        answer = step() if callable(step) else None
+        step_result = step() if callable(step) else None
         if clock.monotonic_ns() - paused_ns > _WORK_NS:
             time.sleep(_PAUSE_S)
             paused_ns = clock.monotonic_ns()

@@ -37,7 +37,7 @@ class ByteRate:
         self._window_ms = window_size_s * 1000
 
     def record(self, size_bytes: int, now_ms: int) -> None:
-        """Record the begin of work of `size_bytes`."""
+        """Record that work of `size_bytes` begins."""
         self._expire_windows(now_ms)
         if not self._windows or now_ms - self._windows[-1][0] >= self._window_ms:
             self._windows.append([now_ms, 0])
@@ -50,11 +50,11 @@ class ByteRate:
         return total * 1000 / self._elapsed_ms(now_ms)
 
     def is_exceeded(self, now_ms: int) -> bool:
-        """Return whether no further work may begin."""
+        """Return whether the rate is above the limit, so that no further work may begin."""
         return self.rate(now_ms) > self.bytes_per_second
 
     def throttle_ms(self, now_ms: int) -> int:
-        """Return how long to wait until the rate falls to the limit; 0 if it is not above it."""
+        """Return the time until the rate falls to the limit; 0 if it is not above it."""
         rate = self.rate(now_ms)
         if rate <= self.bytes_per_second:
             return 0

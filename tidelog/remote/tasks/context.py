@@ -36,7 +36,7 @@ async def pause(delay_ms: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeServices:
-    """What a node provides to its RemoteLogManager."""
+    """The services that a node provides to its RemoteLogManager."""
 
     broker_id: BrokerId
     clock: Clock
@@ -70,7 +70,7 @@ class RemoteLogContext:
     """Whether the controller has responded recently: no metadata change can have been missed for long."""
     in_progress: set[UUID] = field(default_factory=set)
     undeleted_copies: dict[UUID, RemoteLogSegmentMetadata] = field(default_factory=dict)
-    """Copies of this node whose objects could not be deleted, and which no other node may know."""
+    """Copies of this node whose objects could not be deleted; other nodes may not know them."""
 
     def new_segment_id(self, partition: TopicIdPartition) -> RemoteLogSegmentId:
         """Return an id that no other copy has."""
@@ -79,7 +79,7 @@ class RemoteLogContext:
     def update_of(
         self, segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState
     ) -> RemoteLogSegmentMetadataUpdate:
-        """Return the record that `segment` is in `state` as of now."""
+        """Return the update that changes `segment` to `state` now."""
         return RemoteLogSegmentMetadataUpdate(
             remote_log_segment_id=segment.remote_log_segment_id,
             event_timestamp_ms=self.clock.wall_ms(),

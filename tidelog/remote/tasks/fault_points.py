@@ -16,7 +16,7 @@ class FaultPoint(Enum):
     AFTER_COPY_STORED = auto()
     """The objects exist; readers do not use them yet."""
     AFTER_COPY_FINISHED = auto()
-    """Readers may use the segment; the log does not know yet that it is remote."""
+    """Readers may use the segment; the log's highest offset in remote storage is not updated yet."""
     AFTER_COPY_NOTED = auto()
     BEFORE_LOG_START_MOVED = auto()
     AFTER_LOG_START_MOVED = auto()

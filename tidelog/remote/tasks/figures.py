@@ -61,7 +61,7 @@ class RemoteFigures:
         return self.partitions.setdefault(partition, PartitionFigures())
 
     def retain_topics(self, topics: Collection[str]) -> None:
-        """Remove the counters of all topics except `topics`: the others have no partition here any more."""
+        """Remove the counters of all topics except `topics`: the others have no partition on this node."""
         for topic in self.topics.keys() - topics:
             del self.topics[topic]
 

@@ -29,14 +29,14 @@ def local_segments(log: PartitionLog) -> list[LocalSegment]:
     ]
 
 
-def find_segment(log: PartitionLog, wanted: LocalSegment) -> LogSegment | None:
-    """Return the planned segment if it is still in the log, sealed and unchanged; else None."""
-    segment = log.segments.floor(wanted.base_offset)
-    if segment is None or segment.base_offset != wanted.base_offset:
+def find_segment(log: PartitionLog, planned: LocalSegment) -> LogSegment | None:
+    """Return the `planned` segment if it is still in the log, sealed and unchanged, else None."""
+    segment = log.segments.floor(planned.base_offset)
+    if segment is None or segment.base_offset != planned.base_offset:
         return None
     following = log.segments.higher(segment.base_offset)
-    is_same = following is not None and following.base_offset == wanted.end_offset
-    return segment if is_same and segment.size_bytes == wanted.size_bytes else None
+    is_same = following is not None and following.base_offset == planned.end_offset
+    return segment if is_same and segment.size_bytes == planned.size_bytes else None
 
 
 def local_only_bytes(segments: Sequence[LocalSegment], copied_offset: Offset) -> int:

@@ -42,17 +42,17 @@ class EpochLineage:
 
     @property
     def epochs(self) -> Sequence[LeaderEpoch]:
-        """Return the epochs in ascending order."""
+        """The epochs in ascending order."""
         return self._epochs
 
     @property
     def first_epoch(self) -> LeaderEpoch | None:
-        """Return the oldest epoch, None if there is none."""
+        """The oldest epoch, None if there is none."""
         return self._epochs[0] if self._epochs else None
 
     @property
     def first_offset(self) -> Offset | None:
-        """Return the start offset of the oldest epoch; the epochs of all records from it are known."""
+        """The start offset of the oldest epoch; the epochs of all records from it are known."""
         return self._starts[0] if self._starts else None
 
     def has_any_epoch_of(self, segment: RemoteLogSegmentMetadata) -> bool:
@@ -72,12 +72,12 @@ class EpochLineage:
         first = next(index for index, (epoch, _) in enumerate(parts) if epoch >= self._epochs[0])
         for index in range(first, len(parts)):
             epoch, start = parts[index]
-            here = self._index_of(epoch)
-            if here is None:
+            log_index = self._index_of(epoch)
+            if log_index is None:
                 return False
-            if index == first and here > 0 and start < self._starts[here]:
+            if index == first and log_index > 0 and start < self._starts[log_index]:
                 return False
-            next_index = here + 1
+            next_index = log_index + 1
             if epoch != last_epoch:
                 if (self._epochs[next_index], self._starts[next_index]) != tuple(parts[index + 1]):
                     return False
@@ -90,7 +90,7 @@ class EpochLineage:
         return index if index < len(self._epochs) and self._epochs[index] == epoch else None
 
     def epoch_at(self, offset: Offset) -> LeaderEpoch | None:
-        """Return the epoch in which `offset` was written, None below the first epoch."""
+        """Return the epoch in which `offset` was written, None if `offset` is below the first epoch."""
         index = bisect_right(self._starts, offset)
         return self._epochs[index - 1] if index else None
 

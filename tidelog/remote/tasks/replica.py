@@ -19,11 +19,10 @@ class TieredReplica:
 
 
 class Role:
-    """A replica while it is leader or follower in one epoch; `is_current` becomes False for good when the
-    role ends.
+    """The role of a replica, leader or follower, in one leader epoch.
 
-    Every step of a task checks it first. Therefore a leader of an old epoch, which was busy during an
-    election, finishes nothing.
+    `is_current` becomes False when the role ends, and never True again. Every step of a task checks it first.
+    Therefore a leader of an old epoch, which was busy during an election, finishes nothing.
     """
 
     __slots__ = ("is_current", "is_leader", "replica")
@@ -34,11 +33,10 @@ class Role:
         self.is_current = True
 
     def continues_as(self, replica: TieredReplica, *, is_leader: bool) -> bool:
-        """Return whether a leadership change does not change this role."""
-        mine = self.replica
+        """Return whether `replica` as leader or follower has the same role as this one."""
         return (
             self.is_current
             and self.is_leader is is_leader
-            and mine.log is replica.log
-            and mine.leader_epoch == replica.leader_epoch
+            and self.replica.log is replica.log
+            and self.replica.leader_epoch == replica.leader_epoch
         )

@@ -7,11 +7,10 @@ from collections import deque
 
 
 class TaskSlots:
-    """At most `limit` holders at a time, in the order of their requests; one slot corresponds to a thread of
-    Kafka's pools.
+    """A semaphore of `limit` slots, which are assigned in the order of the requests.
 
-    A partition holds its slot for all steps of its work. Therefore no more copies are started in the metadata
-    than are being copied.
+    One slot corresponds to a thread of Kafka's pools. A partition holds its slot for all steps of its work.
+    Therefore no more copies are started in the metadata than are being copied.
     """
 
     __slots__ = ("_in_use", "_limit", "_waiting")

@@ -95,7 +95,7 @@ class ChunkCache:
 
     @property
     def cached_bytes(self) -> int:
-        """Return the size of the cached chunks in bytes."""
+        """The size of the cached chunks in bytes."""
         return self._cached.weight
 
     def slice(self, segment: Segment, index: int, start: int, end: int) -> Buffer:

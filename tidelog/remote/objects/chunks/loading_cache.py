@@ -37,7 +37,7 @@ class LoadingCache(Generic[K, V]):
 
     @property
     def weight(self) -> int:
-        """Return the sum of the weights of all cached values."""
+        """The sum of the weights of all cached values."""
         return self._values.weight
 
     def get(self, key: K, load: Callable[[], V]) -> V:

@@ -25,12 +25,12 @@ class Segment:
 
     @property
     def index(self) -> ChunkIndex:
-        """Return its chunks."""
+        """Its chunks."""
         return self.manifest.chunk_index
 
     @property
     def size(self) -> int:
-        """Return the size of the original log file in bytes."""
+        """The size of the original log file in bytes."""
         return self.manifest.chunk_index.original_file_size
 
 

@@ -28,7 +28,7 @@ class ChunkKey(NamedTuple):
 
     @property
     def file_name(self) -> str:
-        """Return the chunk's file name: segment ids are unique, so the last part of the object key is
+        """The chunk's file name: segment ids are unique, so the last part of the object key is
         enough.
         """
         return f"{self.object_key.rpartition('/')[2]}-{self.number}"

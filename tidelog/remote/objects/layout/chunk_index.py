@@ -28,12 +28,12 @@ class Chunk(NamedTuple):
 
     @property
     def original_end(self) -> int:
-        """Return the original position after the chunk."""
+        """The original position after the chunk."""
         return self.original_position + self.original_size
 
     @property
     def transformed_end(self) -> int:
-        """Return the transformed position after the chunk."""
+        """The transformed position after the chunk."""
         return self.transformed_position + self.transformed_size
 
 
@@ -49,7 +49,7 @@ class _ChunkIndex:
 
     @property
     def count(self) -> int:
-        """Return the number of chunks."""
+        """The number of chunks."""
         return chunk_count(self.original_chunk_size, self.original_file_size)
 
     def index_at(self, position: int) -> int:

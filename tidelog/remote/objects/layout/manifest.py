@@ -78,7 +78,7 @@ class SegmentManifest:
 
     @property
     def index_transform(self) -> Transform:
-        """Return the transform of indexes: they are never compressed."""
+        """The transform of indexes: they are never compressed."""
         return Transform(data_key=self.transform.data_key)
 
 

@@ -22,22 +22,22 @@ class SegmentKeys:
 
     @property
     def log(self) -> str:
-        """Return the key of the log."""
+        """The key of the log."""
         return f"{self.prefix}{self.path}.log"
 
     @property
     def indexes(self) -> str:
-        """Return the key of the object that contains the indexes."""
+        """The key of the object that contains the indexes."""
         return f"{self.prefix}{self.path}.indexes"
 
     @property
     def manifest(self) -> str:
-        """Return the key of the manifest, without which the segment does not exist."""
+        """The key of the manifest, without which the segment does not exist."""
         return f"{self.prefix}{self.path}.rsm-manifest"
 
     @property
     def all(self) -> list[str]:
-        """Return all keys in the order of deletion: the manifest first."""
+        """All keys in the order of deletion: the manifest first."""
         return [self.manifest, self.indexes, self.log]
 
     def display_name(self, key: str) -> str:

@@ -22,7 +22,7 @@ class Transform:
 
     @property
     def is_identity(self) -> bool:
-        """Return whether the stored bytes are the original ones."""
+        """Whether the stored bytes are the original ones."""
         return not self.compression and self.data_key is None
 
     def transformed_size(self, size: int) -> int | None:

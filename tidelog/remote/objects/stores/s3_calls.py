@@ -94,17 +94,17 @@ class S3Calls:
 
     @property
     def call_timeout_s(self) -> float:
-        """Return the maximum time of a call including its retries."""
+        """The maximum time of a call including its retries."""
         return self._call_timeout_s
 
     @property
     def attempt_timeout_s(self) -> float:
-        """Return the maximum time of one attempt."""
+        """The maximum time of one attempt."""
         return self._attempt_timeout_s
 
     @property
     def attempts_max(self) -> int:
-        """Return the maximum number of attempts of a call."""
+        """The maximum number of attempts of a call."""
         return self._attempts_max
 
     def now_s(self) -> float:
