@@ -119,7 +119,7 @@ async def test_features_are_described_and_changed() -> None:
             for unserved in ("group.version", "share.version", "streams.version"):
                 assert unserved not in features.supported
                 assert unserved not in features.finalized
-                with pytest.raises(KafkaError, match="works at 0 to 0"):
+                with pytest.raises(KafkaError, match="this controller supports 0 to 0"):
                     await admin.update_features({unserved: 1})
             assert features.epoch >= 0
             with pytest.raises(KafkaError) as caught:
