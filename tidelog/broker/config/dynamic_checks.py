@@ -49,7 +49,7 @@ def check_broker_change(
     try:
         for key, text in configs.items():
             _check_value(config, key, text)
-        changed = _changed(config, image, name, configs)
+        changed = changed_broker_config(config, image, name, configs)
         _check_listeners(config, configs)
         _check_listener_keys(config, current, changed)
         _check_thread_counts(current, changed)
@@ -100,7 +100,7 @@ def _check_classes(
             raise ConfigError(key, name, "a class of this name could not be found")
 
 
-def _changed(
+def changed_broker_config(
     config: BrokerConfig, image: MetadataImage, name: str, configs: Mapping[str, str]
 ) -> BrokerConfig:
     """Return the settings that would apply after the change. Errors: ConfigError."""

@@ -59,6 +59,7 @@ class Listener:
         self._quota = owner.quota
         self._loop = asyncio.get_running_loop()
         self.name = config.name
+        self.tls = config.tls
         self.connections: set[Connection] = set()
         self._config = config
         self._on_request = on_request
@@ -159,7 +160,7 @@ class Listener:
 
     def _authenticate(self, connection: Connection) -> str | None:
         """Set the principal from the certificate of the client; return the reason if this is impossible."""
-        tls = self._config.tls
+        tls = self.tls
         if tls is None or (certificate := connection.peer_certificate) is None:
             return None
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from typing import NamedTuple
 
@@ -13,18 +14,42 @@ from tidelog.security.tls.principal_mapping import PrincipalMapper
 from tidelog.security.tls.settings import TlsSettings
 
 
+class FileVersion(NamedTuple):
+    """What changes when a file is written or replaced."""
+
+    inode: int
+    size_bytes: int
+    modified_ns: int
+
+
 class ServerIdentity(NamedTuple):
-    """A context with the certificate that it presents, and the settings that it was created from."""
+    """A context and the certificate that it presents, with the settings and files of their origin."""
 
     settings: TlsSettings
+    files: tuple[FileVersion | None, ...]
     context: ssl.SSLContext
     certificate: x509.Certificate
 
 
 def load_server_identity(settings: TlsSettings) -> ServerIdentity:
     """Return a context of the present contents of the stores. I/O: reads files. Errors: ConfigError."""
+    # Before the files are read, so that a change after the reading is noticed later.
+    files = file_versions(settings)
     context, certificate = server_context(settings)
-    return ServerIdentity(settings, context, certificate)
+    return ServerIdentity(settings, files, context, certificate)
+
+
+def file_versions(settings: TlsSettings) -> tuple[FileVersion | None, ...]:
+    """Return the versions of the files of the stores; None for a file that cannot be found. I/O: stat."""
+    return tuple(map(_version, settings.files))
+
+
+def _version(path: str) -> FileVersion | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return FileVersion(found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 class TlsServer:

@@ -5,10 +5,11 @@ I/O: reads the files. Errors: ConfigError; texts of libraries that could contain
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from cryptography import x509
@@ -59,7 +60,11 @@ def read_trust_store(settings: StoreSettings) -> tuple[x509.Certificate, ...]:
 def _read(settings: StoreSettings) -> bytes:
     assert settings.location is not None
     try:
-        with Path(settings.location).open("rb") as file:
+        # Not blocking: a path can be set by a request, and opening a named pipe would wait for its writer.
+        descriptor = os.open(settings.location, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise settings.content_error("allowed is a regular file")
             data = file.read(_FILE_BYTES_MAX + 1)
     except OSError as error:
         raise settings.content_error(f"cannot read the file: {error.strerror}") from None

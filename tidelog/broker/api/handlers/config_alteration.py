@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeAlias, TypeVar
 
+from tidelog.base.config_definition import ConfigError
 from tidelog.broker.api.handlers.config_changes import (
     ChangeLoggers,
     ConfigsAfterChange,
@@ -21,13 +22,16 @@ from tidelog.broker.api.handlers.config_changes import (
     without_outcome,
 )
 from tidelog.broker.api.handlers.logger_changes import LoggerChanges
+from tidelog.broker.config.dynamic_checks import changed_broker_config
+from tidelog.broker.config.dynamic_keys import LISTENER_SECURITY_KEYS, listener_and_base
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.controller.configs import ResourceChange
 from tidelog.cluster.controller.result import ControllerResult, Outcome
 from tidelog.cluster.controller.settings import ControllerSettings
-from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.image import MetadataImage, ResourceType
+from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages import alter_configs, incremental_alter_configs
 from tidelog.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from tidelog.protocol.messages.incremental_alter_configs import (
@@ -48,6 +52,9 @@ Submission: TypeAlias = Callable[
     [MetadataImage, ControllerSettings, Sequence[ResourceChange]], Steps[ControllerResult[list[Outcome]]]
 ]
 """The command of the controller."""
+
+CertificateCheck: TypeAlias = Callable[[BrokerConfig], Awaitable[None]]
+"""Raises ConfigError if the listeners could not use their certificates with a configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +96,7 @@ class ConfigAlterationForwarder(Generic[Request, Response]):
         forward: Callable[[RequestContext, Request], Awaitable[Response]],
         slices: Slices,
         loggers: LoggerChanges | None = None,
+        check_certificates: CertificateCheck | None = None,
     ) -> None:
         self._api: ConfigApi[Request, Response] = api
         self._image = image
@@ -96,18 +104,37 @@ class ConfigAlterationForwarder(Generic[Request, Response]):
         self._forward: Callable[[RequestContext, Request], Awaitable[Response]] = forward
         self._slices = slices
         self._loggers = loggers
+        self._check_certificates = check_certificates
 
     async def handle(self, context: RequestContext, request: Request) -> Response:
         """Return this broker's errors, and the controller's results for the other resources."""
         complete = self._slices.complete
         requested = await complete(self._api.changes(request))
         outcomes = await complete(self._check(request, requested))
+        for index, change in enumerate(requested):
+            if outcomes[index] is None:
+                outcomes[index] = await self._check_stores(change)
         rest = without_outcome(request.resources, outcomes)
         forwarded: list[Outcome] = []
         if rest:
             response = await self._forward(context, replace(request, resources=tuple(rest)))
             forwarded = await complete(outcomes_of_responses(rest, response.responses))
         return await complete(self._api.response(request, merge_outcomes(outcomes, forwarded)))
+
+    async def _check_stores(self, change: ResourceChange) -> Outcome | None:
+        """Return the error if a listener could not use its changed stores; None if all can."""
+        resource_type, name = change.resource
+        if self._check_certificates is None or resource_type != ResourceType.BROKER:
+            return None
+        if not any(listener_and_base(each.key).base in LISTENER_SECURITY_KEYS for each in change.changes):
+            return None
+        image = self._image()
+        configs = await self._slices.complete(self._api.configs_after_change(image, change))
+        try:
+            await self._check_certificates(changed_broker_config(self._config, image, name, configs))
+        except ConfigError as error:
+            return Outcome(ErrorCode.INVALID_REQUEST, str(error))
+        return None
 
     def _check(self, request: Request, requested: Sequence[ResourceChange]) -> Steps[list[Outcome | None]]:
         change_loggers = change_loggers_of(self._loggers, validate_only=request.validate_only)

@@ -251,10 +251,13 @@ def _register_forwarded(dispatcher: Dispatcher, services: Services) -> None:
     ) -> IncrementalAlterConfigsResponse:
         return await forwarder.forward(context, request, IncrementalAlterConfigsResponse)
 
-    altering = ConfigAlterationForwarder(ALTER_CONFIGS, image, config, alter, services.slices)
+    check = services.check_certificates
+    altering = ConfigAlterationForwarder(
+        ALTER_CONFIGS, image, config, alter, services.slices, check_certificates=check
+    )
     dispatcher.register(ApiKey.ALTER_CONFIGS, altering.handle, uses_slot=False)
     loggers = LoggerChanges(config.node_id, LoggerLevels())
     incremental = ConfigAlterationForwarder(
-        INCREMENTAL_ALTER_CONFIGS, image, config, alter_incrementally, services.slices, loggers
+        INCREMENTAL_ALTER_CONFIGS, image, config, alter_incrementally, services.slices, loggers, check
     )
     dispatcher.register(ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental.handle, uses_slot=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from tidelog.base.clock import Clock
@@ -56,6 +57,8 @@ class Services:
     verifier: TransactionVerifier
     group_transactions: GroupTransactions
     slices: Slices
+    check_certificates: Callable[[BrokerConfig], Awaitable[None]]
+    """Raises ConfigError if the listeners could not use their certificates with a configuration."""
     remote: RemoteAccess | None = None
     """Remote storage; None on a node without it."""
 

@@ -307,13 +307,12 @@ class SecurityKeys:
     ssl_allow_dn_changes = boolean(
         "ssl.allow.dn.changes",
         False,
-        "Whether a new certificate of this node can have another distinguished name. Has no effect yet.",
+        "Whether a new certificate of this node can have another distinguished name.",
     )
     ssl_allow_san_changes = boolean(
         "ssl.allow.san.changes",
         False,
-        "Whether a new certificate of this node can lack subject alternative names of the former one. Has "
-        "no effect yet.",
+        "Whether a new certificate of this node can lack subject alternative names of the former one.",
     )
     ssl_cipher_suites = text_list(
         "ssl.cipher.suites",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.config.listeners import Listener
+from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.logs.descriptor_budget import process_budget
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.server import NetworkServer
 from tidelog.broker.node.wiring.connection_limits import ConnectionLimits
 from tidelog.broker.node.wiring.network_settings import listener_config, network_config
 from tidelog.broker.node.wiring.node_context import NodeContext
+from tidelog.broker.node.wiring.tls_certificates import TlsCertificates
 
 
 class BrokerNetwork:
@@ -23,7 +25,10 @@ class BrokerNetwork:
         config = context.config
         self.server = NetworkServer(network_config(config), clock=context.clock)
         self.server.refusal_reason = self._refusal_reason
-        self.limits = ConnectionLimits(self.server, context.threads.housekeeping)
+        self._limits = ConnectionLimits(self.server, context.threads.housekeeping)
+        self.certificates = TlsCertificates(
+            self.server, config.broker_listeners, config, context.threads.housekeeping
+        )
         self.channel = RequestChannel(config.queued_max_requests)
         self.dispatcher = Dispatcher(self.channel, context.metrics.requests, context.clock, context.slices)
 
@@ -44,14 +49,21 @@ class BrokerNetwork:
 
     async def start(self) -> None:
         """Accept connections."""
+        self.certificates.start()
         await self.server.start()
+
+    def apply(self, config: BrokerConfig) -> None:
+        """Apply changed connection limits and certificates."""
+        self._limits.apply(config)
+        self.certificates.apply(config)
 
     async def close(self, timeout_s: float = 0) -> None:
         """Close the listeners; wait at most `timeout_s` for responses in progress."""
         if self._is_closed:
             return
         self._is_closed = True
-        await self.limits.close()
+        await self._limits.close()
+        await self.certificates.close()
         await self.server.close(timeout_s)
 
     def _refusal_reason(self, descriptor: int, is_protected: bool) -> str | None:

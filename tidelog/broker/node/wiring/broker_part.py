@@ -75,7 +75,7 @@ async def _join(context: NodeContext, quorum: QuorumPart, stages: Stages) -> _Re
     membership = ClusterMembership(context, quorum, network.advertised())
     lifecycle = membership.lifecycle
     await stages.start(Stage(name="registration", start=[membership.join], abandon=[lifecycle.close]))
-    logs = LogsPart(context, quorum.raft.store, lifecycle, network.limits.apply)
+    logs = LogsPart(context, quorum.raft.store, lifecycle, network.apply)
     stage = Stage(
         name="logs",
         start=[logs.open],

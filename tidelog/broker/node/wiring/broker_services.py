@@ -80,6 +80,7 @@ def create_services(
             coordinators.groups, purgatories.fetch
         ),
         slices=context.slices,
+        check_certificates=network.certificates.check,
         remote=None if parts.remote is None else parts.remote.access,
     )
 

@@ -1,0 +1,136 @@
+"""Replaces the certificates of listeners while the node runs; open connections keep theirs.
+
+The certificates are loaded again when their files change, which is checked every CHECK_INTERVAL_S, and when
+the settings of the listener change. If a certificate cannot be loaded or is not allowed, this is reported once,
+and the former one stays in use.
+
+I/O: a shell; files are read in `executor`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from typing import Final, TypeVar
+
+from tidelog.base.config_definition import ConfigError
+from tidelog.broker.config.listener_tls import listener_tls_settings
+from tidelog.broker.config.listeners import Listener
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.network.server import NetworkServer
+from tidelog.security.tls.certificate_changes import certificate_change_problem
+from tidelog.security.tls.server import ServerIdentity, TlsServer, file_versions, load_server_identity
+from tidelog.security.tls.settings import TlsSettings
+
+logger = logging.getLogger(__name__)
+
+ResultT = TypeVar("ResultT")
+
+CHECK_INTERVAL_S: Final = 10.0
+
+
+class TlsCertificates:
+    """Keeps the identities of the listeners with TLS of one network server up to date."""
+
+    def __init__(
+        self, network: NetworkServer, listeners: Iterable[Listener], config: BrokerConfig, executor: Executor
+    ) -> None:
+        self._network = network
+        self._listeners = tuple(listeners)
+        self._config = config
+        self._executor = executor
+        self._is_changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._problems: dict[str, str] = {}
+        """The last problem of each listener, so that it is reported once."""
+
+    def start(self) -> None:
+        """Begin to check the files of the listeners that use TLS."""
+        if any(self._tls(listener) is not None for listener in self._listeners):
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def apply(self, config: BrokerConfig) -> None:
+        """Use the settings of `config` from now on."""
+        self._config = config
+        self._is_changed.set()
+
+    async def close(self) -> None:
+        """Replace no further certificate."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def check(self, config: BrokerConfig) -> None:
+        """Raise ConfigError if a listener could not use its certificate with `config`."""
+        for listener in self._listeners:
+            await self.load(config, listener)
+
+    async def load(self, config: BrokerConfig, listener: Listener) -> ServerIdentity | None:
+        """Return the identity that a listener would have with `config`; None if it would not change.
+
+        Errors: ConfigError if the certificate cannot be loaded, or must not replace that of the listener.
+        """
+        tls = self._tls(listener)
+        if tls is None:
+            return None
+        settings = listener_tls_settings(config, listener)
+        if settings == tls.identity.settings:
+            versions = await self._in_thread(file_versions, settings)
+            if versions == tls.identity.files:
+                return None
+        identity = await self._in_thread(load_server_identity, settings)
+        problem = certificate_change_problem(
+            tls.identity.certificate,
+            identity.certificate,
+            allows_dn=config.ssl_allow_dn_changes,
+            allows_san=config.ssl_allow_san_changes,
+        )
+        if problem is not None:
+            assert settings.key_store is not None
+            raise settings.key_store.content_error(problem)
+        return identity
+
+    def _tls(self, listener: Listener) -> TlsServer | None:
+        return self._network.listeners[listener.name].tls
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(CHECK_INTERVAL_S):
+                    await self._is_changed.wait()
+            except TimeoutError:
+                pass
+            self._is_changed.clear()
+            for listener in self._listeners:
+                await self._update(listener)
+
+    async def _update(self, listener: Listener) -> None:
+        try:
+            identity = await self.load(self._config, listener)
+        except ConfigError as error:
+            problem = str(error)
+            if self._problems.get(listener.name) != problem:
+                self._problems[listener.name] = problem
+                logger.error(
+                    "Cannot replace the certificate of listener %s: %s; keeping the former certificate",
+                    listener.name,
+                    problem,
+                )
+            return
+        self._problems.pop(listener.name, None)
+        tls = self._tls(listener)
+        if identity is None or tls is None:
+            return
+        tls.identity = identity
+        logger.info(
+            "Listener %s uses another certificate: serial number %x, valid until %s",
+            listener.name,
+            identity.certificate.serial_number,
+            identity.certificate.not_valid_after_utc.isoformat(),
+        )
+
+    async def _in_thread(self, work: Callable[[TlsSettings], ResultT], settings: TlsSettings) -> ResultT:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work, settings)
