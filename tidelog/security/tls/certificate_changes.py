@@ -9,9 +9,12 @@ Source: SslFactory.CertificateEntries and KIP-978 of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-from cryptography import x509
+from typing import TYPE_CHECKING
 
 from tidelog.security.tls.distinguished_name import distinguished_name
+
+if TYPE_CHECKING:
+    from cryptography import x509
 
 
 def certificate_change_problem(
@@ -31,6 +34,9 @@ def certificate_change_problem(
 
 
 def _alternative_names(certificate: x509.Certificate) -> set[str]:
+    # Imported here: a node without TLS starts without the library for certificates.
+    from cryptography import x509
+
     try:
         extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:

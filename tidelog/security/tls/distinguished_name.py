@@ -17,8 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from cryptography import x509
-
 _KEYWORDS: Final = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",
@@ -46,6 +44,9 @@ class _Value(NamedTuple):
 
 def subject_name(certificate_der: bytes) -> str:
     """Return the distinguished name of the subject. Errors: ValueError for an invalid certificate."""
+    # Imported here: a node without TLS starts without the library for certificates.
+    from cryptography import x509
+
     return distinguished_name(x509.load_der_x509_certificate(certificate_der).subject.public_bytes())
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import ssl
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from cryptography import x509
-
-from tidelog.security.tls.contexts import server_context
 from tidelog.security.tls.distinguished_name import subject_name
 from tidelog.security.tls.principal_mapping import PrincipalMapper
 from tidelog.security.tls.settings import TlsSettings
+
+if TYPE_CHECKING:
+    from cryptography import x509
 
 
 class FileVersion(NamedTuple):
@@ -33,6 +33,9 @@ class ServerIdentity(NamedTuple):
 
 def load_server_identity(settings: TlsSettings) -> ServerIdentity:
     """Return a context of the present contents of the stores. I/O: reads files. Errors: ConfigError."""
+    # Imported here: a node without TLS starts without the library for certificates.
+    from tidelog.security.tls.contexts import server_context
+
     # Before the files are read, so that a change after the reading is noticed later.
     files = file_versions(settings)
     context, certificate = server_context(settings)

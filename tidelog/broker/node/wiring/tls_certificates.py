@@ -1,8 +1,8 @@
 """Replaces the certificates of listeners while the node runs; open connections keep theirs.
 
 The certificates are loaded again when their files change, which is checked every CHECK_INTERVAL_S, and when
-the settings of the listener change. If a certificate cannot be loaded or is not allowed, this is reported once,
-and the former one stays in use.
+the settings of the listener change. A certificate that cannot be used is reported once, and the former one
+stays in use.
 
 I/O: a shell; files are read in `executor`.
 """
