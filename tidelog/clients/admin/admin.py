@@ -330,7 +330,7 @@ class Admin:
     ) -> dict[ConfigResource, KafkaError | None]:
         """Replace the whole configuration of each resource; None for each changed resource.
 
-        Keys that are not given get their default values.
+        Keys that are not in it get their default values.
         """
         return await self._configs.alter_configs(configs, validate_only=validate_only, timeout_ms=timeout_ms)
 
@@ -415,12 +415,12 @@ class Admin:
 
     async def describe_acls(
         self,
-        wanted: AclFilter = EVERY_ENTRY,
+        acl_filter: AclFilter = EVERY_ENTRY,
         *,
         timeout_ms: int | None = None,
     ) -> list[AclBinding]:
         """Return the access control entries that match the filter."""
-        return await self._security.describe_acls(wanted, timeout_ms=timeout_ms)
+        return await self._security.describe_acls(acl_filter, timeout_ms=timeout_ms)
 
     async def delete_acls(
         self, filters: Iterable[AclFilter], *, timeout_ms: int | None = None

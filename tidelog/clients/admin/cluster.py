@@ -76,7 +76,7 @@ class ClusterAdmin:
     ) -> dict[BrokerId, dict[str, LogDirDescription] | KafkaError]:
         """Return the log directories of each broker (None: of all brokers) by path."""
         deadline_ms = self._requests.deadline_ms(timeout_ms)
-        wanted = self._requests.client.network.broker_ids if broker_ids is None else tuple(broker_ids)
+        ids = self._requests.client.network.broker_ids if broker_ids is None else tuple(broker_ids)
         topics = None
         if partitions is not None:
             topics = tuple(
@@ -85,9 +85,9 @@ class ClusterAdmin:
             )
         request = DescribeLogDirsRequest(topics=topics)
         responses = await asyncio.gather(
-            *(self._describe_log_dirs_of(id_, request, deadline_ms) for id_ in wanted)
+            *(self._describe_log_dirs_of(id_, request, deadline_ms) for id_ in ids)
         )
-        return dict(zip(wanted, responses, strict=True))
+        return dict(zip(ids, responses, strict=True))
 
     async def _cluster_from_metadata(self, deadline_ms: int) -> ClusterDescription:
         """Return the description for brokers that do not support DescribeCluster."""
@@ -122,11 +122,13 @@ def _log_dir(entry: DescribeLogDirsResult) -> LogDirDescription:
     if entry.error_code != ErrorCode.NONE:
         error = failure(entry.error_code, f"log directory {entry.log_dir!r}")
     partitions = {
-        TopicPartition(topic.name, one.partition_index): LogDirPartition(
-            size_bytes=one.partition_size, offset_lag=one.offset_lag, is_future=one.is_future_key
+        TopicPartition(topic.name, partition.partition_index): LogDirPartition(
+            size_bytes=partition.partition_size,
+            offset_lag=partition.offset_lag,
+            is_future=partition.is_future_key,
         )
         for topic in entry.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }
     return LogDirDescription(
         path=entry.log_dir,

@@ -36,7 +36,7 @@ class ConfigAdmin:
     ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
         """Return the configuration of each resource by key; `keys` None means all keys."""
         deadline_ms = self._requests.deadline_ms(timeout_ms)
-        wanted_keys = None if keys is None else unique_names(keys, "keys")
+        key_names = None if keys is None else unique_names(keys, "keys")
         result: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
         for node_id, group in _by_node(resources).items():
             request = DescribeConfigsRequest(
@@ -44,7 +44,7 @@ class ConfigAdmin:
                     DescribeConfigsResource(
                         resource_type=resource.resource_type,
                         resource_name=resource.name,
-                        configuration_keys=wanted_keys,
+                        configuration_keys=key_names,
                     )
                     for resource in group
                 ),

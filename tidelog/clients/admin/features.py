@@ -57,10 +57,10 @@ class FeatureAdmin:
         response = await self._requests.send(negotiation_request(), ApiVersionsResponse, deadline_ms)
         raise_for(response.error_code, "describe features")
         return ClusterFeatures(
-            finalized={each.name: each.max_version_level for each in response.finalized_features},
+            finalized={feature.name: feature.max_version_level for feature in response.finalized_features},
             supported={
-                each.name: LevelRange(each.min_version, each.max_version)
-                for each in response.supported_features
+                feature.name: LevelRange(feature.min_version, feature.max_version)
+                for feature in response.supported_features
             },
             epoch=response.finalized_features_epoch,
         )

@@ -112,13 +112,13 @@ class GroupAdmin:
     ) -> dict[TopicPartition, KafkaError | None]:
         """Set committed offsets of a group that has no members; None for each partition that was set."""
         deadline_ms = self._requests.deadline_ms(timeout_ms)
-        wanted = {
-            partition: OffsetAndMetadata(at) if isinstance(at, int) else at
-            for partition, at in offsets.items()
+        positions = {
+            partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+            for partition, offset in offsets.items()
         }
 
         async def alter(lookup: CoordinatorLookup) -> dict[TopicPartition, ErrorCode]:
-            codes = await commit_once(lookup, wanted, ConsumerGroupMetadata(group_id), deadline_ms)
+            codes = await commit_once(lookup, positions, ConsumerGroupMetadata(group_id), deadline_ms)
             for code in codes.values():
                 if code in COORDINATOR_MOVED or code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                     raise failure(code, f"offsets of group {group_id!r}")

@@ -56,15 +56,15 @@ class PartitionAdmin:
     ) -> dict[TopicPartition, KafkaError | None]:
         """Elect leaders of partitions (None: of all that need one); None for each elected leader."""
         deadline_ms = self._requests.deadline_ms(timeout_ms)
-        wanted = None
+        topics = None
         if partitions is not None:
-            wanted = tuple(
+            topics = tuple(
                 TopicPartitions(topic=topic, partitions=tuple(numbers))
                 for topic, numbers in partitions_by_topic(partitions).items()
             )
         request = ElectLeadersRequest(
             election_type=election_type,
-            topic_partitions=wanted,
+            topic_partitions=topics,
             timeout_ms=self._requests.remaining_ms(deadline_ms),
         )
         response = await self._requests.send_to_controller(
@@ -72,11 +72,13 @@ class PartitionAdmin:
         )
         raise_for(response.error_code, "elect leaders")
         return {
-            TopicPartition(topic.topic, one.partition_id): error_or_none(
-                one.error_code, f"election of {topic.topic}-{one.partition_id}", one.error_message
+            TopicPartition(topic.topic, partition.partition_id): error_or_none(
+                partition.error_code,
+                f"election of {topic.topic}-{partition.partition_id}",
+                partition.error_message,
             )
             for topic in response.replica_election_results
-            for one in topic.partition_result
+            for partition in topic.partition_result
         }
 
     async def alter_partition_reassignments(
@@ -110,11 +112,13 @@ class PartitionAdmin:
         )
         raise_for(response.error_code, "reassign partitions", response.error_message)
         return {
-            TopicPartition(topic.name, one.partition_index): error_or_none(
-                one.error_code, f"reassignment of {topic.name}-{one.partition_index}", one.error_message
+            TopicPartition(topic.name, partition.partition_index): error_or_none(
+                partition.error_code,
+                f"reassignment of {topic.name}-{partition.partition_index}",
+                partition.error_message,
             )
             for topic in response.responses
-            for one in topic.partitions
+            for partition in topic.partitions
         }
 
     async def list_partition_reassignments(
@@ -139,11 +143,11 @@ class PartitionAdmin:
         )
         raise_for(response.error_code, "list reassignments", response.error_message)
         return {
-            TopicPartition(topic.name, one.partition_index): PartitionReassignment(
-                one.replicas, one.adding_replicas, one.removing_replicas
+            TopicPartition(topic.name, partition.partition_index): PartitionReassignment(
+                partition.replicas, partition.adding_replicas, partition.removing_replicas
             )
             for topic in response.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
 
 

@@ -92,7 +92,8 @@ class QuorumAdmin:
         """Make a controller that already replicates the metadata log a voter (KIP-853)."""
         deadline_ms = self._requests.deadline_ms(timeout_ms)
         listeners = tuple(
-            Listener(name=each.listener_name, host=each.host, port=each.port) for each in endpoints
+            Listener(name=endpoint.listener_name, host=endpoint.host, port=endpoint.port)
+            for endpoint in endpoints
         )
 
         async def call() -> None:
@@ -139,12 +140,14 @@ def _quorum_info(response: DescribeQuorumResponse) -> QuorumInfo:
     (found,) = partitions
     raise_for(found.error_code, "describe the quorum", found.error_message)
     endpoints = {
-        node.node_id: tuple(VoterEndpoint(each.name, each.host, each.port) for each in node.listeners)
+        node.node_id: tuple(
+            VoterEndpoint(listener.name, listener.host, listener.port) for listener in node.listeners
+        )
         for node in response.nodes
     }
 
     def replicas(states: Sequence[ReplicaState]) -> tuple[QuorumReplica, ...]:
-        return tuple(_replica(each, endpoints.get(each.replica_id, ())) for each in states)
+        return tuple(_replica(state, endpoints.get(state.replica_id, ())) for state in states)
 
     return QuorumInfo(
         leader_id=found.leader_id,

@@ -93,9 +93,9 @@ class SecurityAdmin:
         request = describe_client_quotas.DescribeClientQuotasRequest(
             components=tuple(
                 describe_client_quotas.ComponentData(
-                    entity_type=each.entity_type, match_type=each.match, match=each.name
+                    entity_type=component.entity_type, match_type=component.match, match=component.name
                 )
-                for each in components
+                for component in components
             ),
             strict=strict,
         )
@@ -104,7 +104,7 @@ class SecurityAdmin:
         )
         raise_for(response.error_code, "describe client quotas", response.error_message)
         return {
-            _entity({each.entity_type: each.entity_name for each in entry.entity}): {
+            _entity({part.entity_type: part.entity_name for part in entry.entity}): {
                 value.key: value.value for value in entry.values
             }
             for entry in response.entries or ()
@@ -131,7 +131,7 @@ class SecurityAdmin:
         )
         results: dict[QuotaEntity, KafkaError | None] = {}
         for entry in response.entries:
-            entity = _entity({each.entity_type: each.entity_name for each in entry.entity})
+            entity = _entity({part.entity_type: part.entity_name for part in entry.entity})
             results[entity] = error_or_none(
                 entry.error_code, f"quotas of {dict(entity)}", entry.error_message
             )
@@ -142,19 +142,19 @@ class SecurityAdmin:
     ) -> dict[AclBinding, KafkaError | None]:
         """Create access control entries; None for each that was created."""
         deadline_ms = self._requests.deadline_ms(timeout_ms)
-        wanted = tuple(bindings)
+        acl_bindings = tuple(bindings)
         request = CreateAclsRequest(
             creations=tuple(
                 AclCreation(
-                    resource_type=each.resource_type,
-                    resource_name=each.resource_name,
-                    resource_pattern_type=each.pattern_type,
-                    principal=each.principal,
-                    host=each.host,
-                    operation=each.operation,
-                    permission_type=each.permission,
+                    resource_type=binding.resource_type,
+                    resource_name=binding.resource_name,
+                    resource_pattern_type=binding.pattern_type,
+                    principal=binding.principal,
+                    host=binding.host,
+                    operation=binding.operation,
+                    permission_type=binding.permission,
                 )
-                for each in wanted
+                for binding in acl_bindings
             )
         )
         response = await self._requests.send_to_controller(
@@ -162,37 +162,40 @@ class SecurityAdmin:
         )
         return {
             binding: error_or_none(
-                each.error_code, f"entry for {binding.resource_name!r}", each.error_message
+                result.error_code, f"entry for {binding.resource_name!r}", result.error_message
             )
-            for binding, each in zip(wanted, response.results, strict=True)
+            for binding, result in zip(acl_bindings, response.results, strict=True)
         }
 
     async def describe_acls(
         self,
-        wanted: AclFilter = EVERY_ENTRY,
+        acl_filter: AclFilter = EVERY_ENTRY,
         *,
         timeout_ms: int | None = None,
     ) -> list[AclBinding]:
         """Return the access control entries that match the filter."""
         deadline_ms = self._requests.deadline_ms(timeout_ms)
-        request = DescribeAclsRequest(**_filter_fields(wanted))
+        request = DescribeAclsRequest(**_filter_fields(acl_filter))
         response = await self._requests.send(request, DescribeAclsResponse, deadline_ms)
         raise_for(response.error_code, "describe access control entries", response.error_message)
-        return [_binding(resource, each) for resource in response.resources for each in resource.acls]
+        return [_binding(resource, entry) for resource in response.resources for entry in resource.acls]
 
     async def delete_acls(
         self, filters: Iterable[AclFilter], *, timeout_ms: int | None = None
     ) -> dict[AclFilter, list[AclBinding] | KafkaError]:
         """Delete the access control entries that match; return the deleted entries of each filter."""
         deadline_ms = self._requests.deadline_ms(timeout_ms)
-        wanted = tuple(filters)
+        acl_filters = tuple(filters)
         request = DeleteAclsRequest(
-            filters=tuple(DeleteAclsFilter(**_filter_fields(each)) for each in wanted)
+            filters=tuple(DeleteAclsFilter(**_filter_fields(acl_filter)) for acl_filter in acl_filters)
         )
         response = await self._requests.send_to_controller(
             lambda version: request, ApiKey.DELETE_ACLS, DeleteAclsResponse, deadline_ms
         )
-        return {each: _deleted(result) for each, result in zip(wanted, response.filter_results, strict=True)}
+        return {
+            acl_filter: _deleted(result)
+            for acl_filter, result in zip(acl_filters, response.filter_results, strict=True)
+        }
 
 
 def _quota_entry(
@@ -216,19 +219,19 @@ def _entity(names: Mapping[str, str | None]) -> QuotaEntity:
 def _deleted(result: DeleteAclsFilterResult) -> list[AclBinding] | KafkaError:
     if result.error_code != ErrorCode.NONE:
         return failure(result.error_code, "delete access control entries", result.error_message)
-    return [_binding(each, each) for each in result.matching_acls]
+    return [_binding(acl, acl) for acl in result.matching_acls]
 
 
-def _filter_fields(wanted: AclFilter) -> dict[str, Any]:
+def _filter_fields(acl_filter: AclFilter) -> dict[str, Any]:
     """Return the filter as fields of DescribeAcls and DeleteAcls requests."""
     return {
-        "resource_type_filter": wanted.resource_type,
-        "resource_name_filter": wanted.resource_name,
-        "pattern_type_filter": wanted.pattern_type,
-        "principal_filter": wanted.principal,
-        "host_filter": wanted.host,
-        "operation": wanted.operation,
-        "permission_type": wanted.permission,
+        "resource_type_filter": acl_filter.resource_type,
+        "resource_name_filter": acl_filter.resource_name,
+        "pattern_type_filter": acl_filter.pattern_type,
+        "principal_filter": acl_filter.principal,
+        "host_filter": acl_filter.host,
+        "operation": acl_filter.operation,
+        "permission_type": acl_filter.permission,
     }
 
 

@@ -144,14 +144,16 @@ class TopicAdmin:
     ) -> dict[str, KafkaError | None]:
         """Add partitions to topics; `total_counts` has the new number of partitions of each topic."""
         deadline_ms = self._requests.deadline_ms(timeout_ms)
-        wanted = assignments or {}
+        broker_ids_by_topic = assignments or {}
         entries = tuple(
             CreatePartitionsTopic(
                 name=name,
                 count=count,
                 assignments=None
-                if name not in wanted
-                else tuple(CreatePartitionsAssignment(broker_ids=tuple(ids)) for ids in wanted[name]),
+                if name not in broker_ids_by_topic
+                else tuple(
+                    CreatePartitionsAssignment(broker_ids=tuple(ids)) for ids in broker_ids_by_topic[name]
+                ),
             )
             for name, count in total_counts.items()
         )

@@ -28,9 +28,9 @@ def unknown_option(option: str, value: object, known: Iterable[str]) -> ConfigEr
 
 def similar_options(option: str, names: Sequence[str]) -> str:
     """Return a hint with the `names` that are similar to `option`; with all of them if none is similar."""
-    wanted = option.replace(".", "_").replace("-", "_").lower()
-    near = [name for name in names if name.startswith(wanted)]
-    near += [name for name in get_close_matches(wanted, names) if name not in near]
+    normalized = option.replace(".", "_").replace("-", "_").lower()
+    near = [name for name in names if name.startswith(normalized)]
+    near += [name for name in get_close_matches(normalized, names) if name not in near]
     return f"did you mean {' or '.join(near[:3])}?" if near else f"expected one of {', '.join(names)}"
 
 

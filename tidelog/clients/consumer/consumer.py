@@ -46,13 +46,13 @@ from tidelog.protocol.ids import TopicPartition
 Records = dict[TopicPartition, list[ConsumerRecord]]
 
 
-def _topic_partition(given: object) -> TopicPartition:
-    """Return `given` as a TopicPartition; raise KafkaError if it is not one, such as a topic alone."""
-    match given:
+def _topic_partition(value: object) -> TopicPartition:
+    """Return `value` as a TopicPartition; raise KafkaError if it is not one, such as a topic alone."""
+    match value:
         case (str(topic), int(partition)) if partition >= 0:
             require_topic_name(topic)
             return TopicPartition(topic, partition)
-    raise KafkaError(ErrorCode.INVALID_REQUEST, f"{given!r} is not a (topic, partition)")
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"{value!r} is not a (topic, partition)")
 
 
 def _to_commit(partition: object, at: object) -> OffsetAndMetadata:
@@ -213,9 +213,9 @@ class Consumer:
         self._require_open()
         if self._group is not None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "subscribe and assign exclude each other")
-        wanted = [_topic_partition(given) for given in partitions]
-        self._assigned.set(wanted)
-        self._client.updater.set_topics({tp.topic for tp in wanted})
+        topic_partitions = [_topic_partition(partition) for partition in partitions]
+        self._assigned.set(topic_partitions)
+        self._client.updater.set_topics({tp.topic for tp in topic_partitions})
         self._driver.wake()
 
     def assignment(self) -> tuple[TopicPartition, ...]:
@@ -300,11 +300,11 @@ class Consumer:
         self._running_positions().seek(partition, offset)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continue at the first offset of these partitions, or of all assigned ones if none is given."""
+        """Continue at the first offset of these partitions, or of all assigned ones without arguments."""
         self._running_positions().seek_to_beginning(*partitions)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue after the last record of these partitions, or of all assigned ones if none is given."""
+        """Continue after the last record of these partitions, or of all assigned ones without arguments."""
         self._running_positions().seek_to_end(*partitions)
 
     async def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
@@ -376,10 +376,12 @@ class Consumer:
         """
         self._require_committer()
         assert self._lookup is not None
-        wanted = [TopicPartition(*partition) for partition in partitions]
+        topic_partitions = [TopicPartition(*partition) for partition in partitions]
         deadline_ms = self._deadline_ms(timeout_ms)
-        found = await fetch_committed(self._client, self._lookup, wanted, deadline_ms, require_stable=True)
-        return {partition: found.get(partition) for partition in wanted}
+        committed = await fetch_committed(
+            self._client, self._lookup, topic_partitions, deadline_ms, require_stable=True
+        )
+        return {partition: committed.get(partition) for partition in topic_partitions}
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return the group metadata for `Producer.send_offsets_to_transaction` (KIP-447).

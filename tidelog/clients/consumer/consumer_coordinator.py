@@ -153,9 +153,9 @@ class ConsumerCoordinator:
         if self._protocol is RebalanceProtocol.EAGER:
             await self._revoke(self._assigned.topic_partitions, lost=False)
         else:
-            wanted = self._topics or frozenset()
-            unwanted = [tp for tp in self._assigned.topic_partitions if tp.topic not in wanted]
-            await self._revoke(unwanted, lost=False)
+            topics = self._topics or frozenset()
+            unsubscribed = [tp for tp in self._assigned.topic_partitions if tp.topic not in topics]
+            await self._revoke(unsubscribed, lost=False)
 
     async def _revoke(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
         if not partitions:
@@ -249,14 +249,14 @@ class ConsumerCoordinator:
             raise KafkaError(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"cannot decode a subscription: {error}"
             ) from error
-        wanted = {topic for subscription in members.values() for topic in subscription.topics}
+        topics = {topic for subscription in members.values() for topic in subscription.topics}
         updater = self._client.updater
-        if not updater.policy.wants_all_topics and not wanted <= self._client.metadata.topics.keys():
-            updater.set_topics(wanted | (self._topics or frozenset()))
+        if not updater.policy.wants_all_topics and not topics <= self._client.metadata.topics.keys():
+            updater.set_topics(topics | (self._topics or frozenset()))
             updater.request_update()
             with suppress(TimeoutError, KafkaError):
                 await updater.wait_for_update(self._client.now_ms() + self._config.request_timeout_ms)
-        self._group_topics = self._count_partitions(wanted)
+        self._group_topics = self._count_partitions(topics)
         return assign(joined.protocol_name, self._group_topics, members)
 
     def _count_partitions(self, topics: set[str]) -> dict[str, int]:
@@ -293,7 +293,7 @@ class ConsumerCoordinator:
         """Join again, as the leader, if topics of the group were created, deleted or extended."""
         if self._group_topics is None or self.membership.state is not MemberState.STABLE:
             return
-        wanted = set(self._group_topics) | (self._topics or frozenset())
-        if self._count_partitions(wanted) != self._group_topics:
+        topics = set(self._group_topics) | (self._topics or frozenset())
+        if self._count_partitions(topics) != self._group_topics:
             self.membership.request_join("partitions of subscribed topics have changed")
             self._on_change()

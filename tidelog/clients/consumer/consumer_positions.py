@@ -57,11 +57,11 @@ class ConsumerPositions:
         self._driver.wake()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continue at the first offset of these partitions, or of all assigned ones if none is given."""
+        """Continue at the first offset of these partitions, or of all assigned ones without arguments."""
         self._seek_to(EARLIEST_TIMESTAMP, partitions)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue after the last record of these partitions, or of all assigned ones if none is given."""
+        """Continue after the last record of these partitions, or of all assigned ones without arguments."""
         self._seek_to(LATEST_TIMESTAMP, partitions)
 
     async def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
@@ -75,11 +75,11 @@ class ConsumerPositions:
             if error is not None:
                 raise error
             self._driver.wake()
-            left_ms = ends_ms - self._client.now_ms()
-            if left_ms <= 0:
+            remaining_ms = ends_ms - self._client.now_ms()
+            if remaining_ms <= 0:
                 text = f"timed out waiting for the position of {state.topic_partition}"
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
-            await self._lifecycle.wait_for_data(self._driver, left_ms)
+            await self._lifecycle.wait_for_data(self._driver, remaining_ms)
         return self._pending.position(state).offset
 
     def pause(self, *partitions: TopicPartition) -> None:
@@ -99,24 +99,24 @@ class ConsumerPositions:
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the first offset of each partition."""
-        found = await self._list_offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
-        return {tp: at.offset for tp, at in found.items()}
+        offsets = await self._list_offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
+        return {tp: at.offset for tp, at in offsets.items()}
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the offset after the last record of each partition (read_committed: the last stable one)."""
-        found = await self._list_offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP))
-        return {tp: at.offset for tp, at in found.items()}
+        offsets = await self._list_offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP))
+        return {tp: at.offset for tp, at in offsets.items()}
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record at or after each timestamp (ms since 1970); None where there is none."""
+        """Return the first record at or after each timestamp (ms since 1970); None if there is none."""
         for partition, timestamp in timestamps.items():
             if timestamp < 0:
                 text = f"timestamp {timestamp} for {partition} is negative"
                 raise KafkaError(ErrorCode.INVALID_TIMESTAMP, text)
-        found = await self._list_offsets(timestamps)
-        return {tp: at if at.offset >= 0 else None for tp, at in found.items()}
+        offsets = await self._list_offsets(timestamps)
+        return {tp: at if at.offset >= 0 else None for tp, at in offsets.items()}
 
     # --- inside ---------------------------------------------------------------------------
 
@@ -137,9 +137,9 @@ class ConsumerPositions:
             timeout_ms=self._config.request_timeout_ms,
         )
         ends_ms = deadline_ms(self._client, self._config)
-        found = await send_to_leaders(self._client, requested, api, ends_ms)
-        found.raise_first()
-        return found.results
+        responses = await send_to_leaders(self._client, requested, api, ends_ms)
+        responses.raise_first()
+        return responses.results
 
     def _require_assigned(self, partition: TopicPartition) -> PartitionState:
         self._lifecycle.require_usable()

@@ -30,7 +30,7 @@ _LONGEST_SLEEP_MS = 60_000
 class FetchDriver:
     """The fetching task of one consumer; `data_arrived` is set when `Fetcher.take` may return records.
 
-    `failure`: why no records are fetched any more; None while the task runs.
+    `failure` is the error that ended the task; None while it runs.
     """
 
     def __init__(
@@ -197,14 +197,14 @@ class FetchDriver:
                 timeout_ms=self._config.request_timeout_ms,
             )
             deadline_ms = self._client.now_ms() + self._config.request_timeout_ms
-            found = await send_to_leaders(self._client, requested, api, deadline_ms)
+            responses = await send_to_leaders(self._client, requested, api, deadline_ms)
             for topic_partition, state in states.items():
                 if state.generation != generations[topic_partition]:
                     continue
-                if topic_partition in found.errors:
-                    self._look_up_failed(state, found.errors[topic_partition])
+                if topic_partition in responses.errors:
+                    self._look_up_failed(state, responses.errors[topic_partition])
                     continue
-                offset = found.results[topic_partition].offset
+                offset = responses.results[topic_partition].offset
                 epoch = self._client.metadata.leader_epoch(topic_partition)
                 state.seek(FetchPosition(max(0, offset), leader_epoch=epoch), epoch)
         finally:
@@ -220,20 +220,22 @@ class FetchDriver:
             leader_epochs = {tp: self._client.metadata.leader_epoch(tp) for tp in states}
             deadline_ms = self._client.now_ms() + self._config.request_timeout_ms
             api = EpochEndOffsets(epochs, self._client.metadata)
-            found = await send_to_leaders(self._client, epochs, api, deadline_ms)
+            responses = await send_to_leaders(self._client, epochs, api, deadline_ms)
             for topic_partition, state in states.items():
                 if state.generation != generations[topic_partition]:
                     continue
-                if topic_partition in found.errors:
-                    self._look_up_failed(state, found.errors[topic_partition])
+                if topic_partition in responses.errors:
+                    self._look_up_failed(state, responses.errors[topic_partition])
                     continue
-                self._apply_validation(state, found.results[topic_partition], leader_epochs[topic_partition])
+                self._apply_validation(
+                    state, responses.results[topic_partition], leader_epochs[topic_partition]
+                )
         finally:
             self._lookups -= states.keys()
         self.data_arrived.set()
 
     def _apply_validation(self, state: PartitionState, end: EpochEndOffset, leader_epoch: int) -> None:
-        """Keep the position, or go back to the offset at which the leader's log diverges."""
+        """Keep the position, or return to the offset at which the leader's log diverges."""
         position = state.position
         assert position is not None
         unknown = end.end_offset < 0 or end.leader_epoch < 0
@@ -255,7 +257,7 @@ class FetchDriver:
 
     def _look_up_failed(self, state: PartitionState, error: KafkaError) -> None:
         if error.code.retriable:
-            _log.info("%s", error)
+            _log.info("Cannot look up the offset of %s: %s; retrying", state.topic_partition, error)
             delay_ms = self._client.backoff.delay_ms(0, self._client.environment.rng)
             state.back_off(self._client.now_ms() + delay_ms)
         else:

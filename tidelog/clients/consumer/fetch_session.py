@@ -57,29 +57,29 @@ class FetchSession:
         self._by_topic_id = False
 
     def build(
-        self, wanted: Mapping[TopicPartition, SessionPartition], *, by_topic_id: bool
+        self, partitions: Mapping[TopicPartition, SessionPartition], *, by_topic_id: bool
     ) -> SessionRequest:
-        """Return the next request, after which the session has exactly the `wanted` partitions."""
+        """Return the next request, after which the session has exactly `partitions`."""
         if by_topic_id != self._by_topic_id:
             self.start_over()
             self._by_topic_id = by_topic_id
         if self.epoch == INITIAL_EPOCH:
-            self.partitions = dict(wanted)
-            return SessionRequest(self.session_id, INITIAL_EPOCH, dict(wanted), {})
+            self.partitions = dict(partitions)
+            return SessionRequest(self.session_id, INITIAL_EPOCH, dict(partitions), {})
         known = self.partitions
         to_send = {
             topic_partition: partition
-            for topic_partition, partition in wanted.items()
+            for topic_partition, partition in partitions.items()
             if known.get(topic_partition) != partition
         }
         # A re-created topic with the same name has another id: the old one has to be removed.
         forgotten = {
             topic_partition: partition.topic_id
             for topic_partition, partition in known.items()
-            if topic_partition not in wanted
-            or (by_topic_id and wanted[topic_partition].topic_id != partition.topic_id)
+            if topic_partition not in partitions
+            or (by_topic_id and partitions[topic_partition].topic_id != partition.topic_id)
         }
-        self.partitions = dict(wanted)
+        self.partitions = dict(partitions)
         return SessionRequest(self.session_id, self.epoch, to_send, forgotten)
 
     def on_success(self, session_id: int) -> None:

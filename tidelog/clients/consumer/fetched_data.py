@@ -159,7 +159,7 @@ class FetchedData:
             try:
                 self._decode_next()
             except KafkaError:
-                return  # the next `take` raises it, after the present records were returned
+                return  # the next `take` raises it, after the current records were returned
 
     def _read(self, position: int, header: BatchHeader) -> list[Record]:
         try:

@@ -108,18 +108,18 @@ class Fetcher:
 
     def request(self, node_id: BrokerId, states: Iterable[PartitionState]) -> tuple[FetchRequest, int | None]:
         """Return the request to one broker, and its highest version (None: any)."""
-        wanted: dict[TopicPartition, SessionPartition] = {}
+        partitions: dict[TopicPartition, SessionPartition] = {}
         for state in states:
             position = state.next_fetch
-            wanted[state.topic_partition] = SessionPartition(
+            partitions[state.topic_partition] = SessionPartition(
                 self._metadata.topic_id(state.topic_partition.topic),
                 position.offset,
                 position.leader_epoch,
                 self._config.max_partition_fetch_bytes,
             )
-        by_topic_id = all(partition.topic_id != ZERO_UUID for partition in wanted.values())
+        by_topic_id = all(partition.topic_id != ZERO_UUID for partition in partitions.values())
         session = self._sessions.setdefault(node_id, FetchSession())
-        request = self._request(session.build(wanted, by_topic_id=by_topic_id))
+        request = self._request(session.build(partitions, by_topic_id=by_topic_id))
         self._pending.add(node_id)
         return request, None if by_topic_id else _HIGHEST_VERSION_BY_NAME
 

@@ -114,11 +114,11 @@ class PartitionReader:
         return start, end
 
     async def log_start_offset(self) -> Offset:
-        """Return the present log start offset of the partition."""
+        """Return the current log start offset of the partition."""
         return await self._offset_of(EARLIEST_TIMESTAMP)
 
     async def log_end_offset(self) -> Offset:
-        """Return the present end of the partition (read_committed: the last stable offset)."""
+        """Return the current end of the partition (read_committed: the last stable offset)."""
         return await self._offset_of(LATEST_TIMESTAMP)
 
     async def fetched_ranges(self) -> AsyncIterator[FetchedRange]:

@@ -29,7 +29,7 @@ LATEST_TIMESTAMP = -1
 
 
 class FetchState(Enum):
-    """What a partition needs before its records are returned; see the head of this file."""
+    """The fetch state of a partition; the transitions are at the beginning of this file."""
 
     INITIALIZING = auto()
     AWAIT_RESET = auto()
@@ -201,10 +201,9 @@ class AssignedPartitions:
     def set(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Assign exactly these partitions; those that were assigned before keep their state."""
         before = self._states
-        wanted = dict.fromkeys(topic_partitions)
         self._states = {
             topic_partition: before.get(topic_partition) or PartitionState(topic_partition)
-            for topic_partition in wanted
+            for topic_partition in dict.fromkeys(topic_partitions)
         }
 
     def get(self, topic_partition: TopicPartition) -> PartitionState | None:

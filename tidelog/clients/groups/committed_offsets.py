@@ -90,11 +90,11 @@ async def fetch_committed(
     Retry after retriable errors until `deadline_ms`. `require_stable`: wait for the end of transactions that
     commit offsets of these partitions (KIP-447).
     """
-    wanted = None if topic_partitions is None else list(topic_partitions)
+    partitions = None if topic_partitions is None else list(topic_partitions)
     attempt = 0
     while True:
         try:
-            return await _fetch_once(coordinator, wanted, deadline_ms, require_stable=require_stable)
+            return await _fetch_once(coordinator, partitions, deadline_ms, require_stable=require_stable)
         except KafkaError as error:
             if not error.code.retriable:
                 raise
@@ -152,9 +152,9 @@ def _entries(
     response: OffsetFetchResponse,
 ) -> Iterable[tuple[TopicPartition, OffsetFetchResponsePartition | OffsetFetchResponsePartitions]]:
     for group in response.groups:
-        for many in group.topics:
-            for one in many.partitions:
-                yield TopicPartition(many.name, one.partition_index), one
+        for group_topic in group.topics:
+            for partition in group_topic.partitions:
+                yield TopicPartition(group_topic.name, partition.partition_index), partition
     for topic in response.topics:
         for entry in topic.partitions:
             yield TopicPartition(topic.name, entry.partition_index), entry

@@ -37,11 +37,11 @@ def subscriptions(
 
     `last_assigned`: the assignment in the last generation; None before the first one.
     """
-    wanted = tuple(sorted(topics))
+    sorted_topics = tuple(sorted(topics))
     result = []
     for name in names:
         subscription = Subscription(
-            topics=wanted,
+            topics=sorted_topics,
             user_data=ASSIGNORS[name].user_data(last_assigned, generation),
             owned_partitions=tuple(owned),
             generation=generation,

@@ -1,4 +1,4 @@
-"""Values with which a group's offsets are committed, and the check of offsets that applications give."""
+"""The values of a commit of a group's offsets, and the check of offsets that applications pass."""
 
 from __future__ import annotations
 

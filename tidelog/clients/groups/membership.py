@@ -36,7 +36,7 @@ _LEAVE_WITH_MEMBERS_VERSION = 3
 
 
 class MemberState(Enum):
-    """The state of the member; see the head of this file."""
+    """The state of the member; the transitions are at the beginning of this file."""
 
     UNJOINED = auto()
     JOINING = auto()
@@ -45,7 +45,7 @@ class MemberState(Enum):
 
 
 class Step(Enum):
-    """What to do after a response."""
+    """The next step after a response."""
 
     PROCEED = auto()
     """Continue: the request succeeded."""

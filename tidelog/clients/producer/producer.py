@@ -255,7 +255,7 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
-        """Send one record, and wait until it is written; return where."""
+        """Send one record, wait until it is written, and return its RecordMetadata."""
         delivery = await self.send(
             topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
         )

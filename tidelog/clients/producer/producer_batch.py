@@ -22,7 +22,7 @@ _SEQUENCES = 2**31
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was written; `offset` is -1 if the broker did not return it (acks=0, duplicate)."""
+    """The position of a record; `offset` is -1 if the broker did not return it (acks=0, duplicate)."""
 
     topic: str
     partition: int

@@ -168,7 +168,7 @@ class ProducerIdentity:
         self._remove(batch)
 
     def split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """Give the sequences of a batch that was too large to its parts."""
+        """Assign the sequences of a batch that was too large to its parts."""
         self._remove(batch)
         state = self._partitions[batch.topic_partition]
         sequence = batch.base_sequence

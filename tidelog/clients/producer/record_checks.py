@@ -1,4 +1,4 @@
-"""Errors about a record that an application gives: its types, its timestamp and its size."""
+"""Errors about a record that an application sends: its types, its timestamp and its size."""
 
 from __future__ import annotations
 

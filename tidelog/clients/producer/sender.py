@@ -92,7 +92,7 @@ class Sender:
 
     @property
     def fatal_error(self) -> KafkaError | None:
-        """Why no batch can be sent any more; None while batches can be sent."""
+        """The error after which no batch can be sent; None while batches can be sent."""
         return self._fatal
 
     @property

@@ -8,7 +8,7 @@ from tidelog.protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoc
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """What InitProducerId returns; the defaults mean that the producer has no id yet."""
+    """The result of InitProducerId; the defaults mean that the producer has no id yet."""
 
     producer_id: ProducerId = NO_PRODUCER_ID
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH

@@ -28,7 +28,7 @@ class FatalTransactionError(KafkaError):
 
 
 class ErrorAction(Enum):
-    """What the producer does after a response with an error code."""
+    """The reaction of the producer to a response with an error code."""
 
     PROCEED = auto()
     """There is no error."""

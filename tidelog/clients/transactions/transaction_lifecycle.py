@@ -34,7 +34,7 @@ _log = logging.getLogger("tidelog.clients.transactions")
 
 
 class TransactionState(Enum):
-    """The state of the producer; see the head of this file."""
+    """The state of the producer; the transitions are at the beginning of this file."""
 
     UNINITIALIZED = auto()
     INITIALIZING = auto()
@@ -65,7 +65,7 @@ _ADVICE: Final = {
     (_S.IN_TRANSACTION, _S.UNINITIALIZED): "; call init_transactions, then begin_transaction",
     (_S.IN_TRANSACTION, _S.READY): "; call begin_transaction first",
 }
-"""What the application has to do, by the required state and the present state."""
+"""What the application has to do, by the required state and the current state."""
 
 
 class Operation(Enum):

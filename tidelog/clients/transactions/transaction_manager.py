@@ -50,7 +50,7 @@ from tidelog.protocol.schema import ApiMessage
 
 
 class Step(Enum):
-    """What to do after a response."""
+    """The next step after a response."""
 
     PROCEED = auto()
     RETRY = auto()

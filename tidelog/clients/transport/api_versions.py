@@ -58,17 +58,17 @@ class ApiVersions:
         return self._offered.get(api_key)
 
     def _negotiate(self, api_key: int, highest: int | None) -> int:
-        ours = APIS[api_key]
-        lowest = max(ours.lowest, request_type(api_key).valid_versions.lowest)
+        api = APIS[api_key]
+        lowest = max(api.lowest, request_type(api_key).valid_versions.lowest)
         offered = self._offered.get(api_key)
         if offered is None:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"the broker does not support {ours.name}")
-        version = min(ours.highest if highest is None else min(highest, ours.highest), offered[1])
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"the broker does not support {api.name}")
+        version = min(api.highest if highest is None else min(highest, api.highest), offered[1])
         if version < max(lowest, offered[0]):
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"{ours.name}: the broker supports versions {offered[0]}..{offered[1]},"
-                f" this client {lowest}..{ours.highest}",
+                f"{api.name}: the broker supports versions {offered[0]}..{offered[1]},"
+                f" this client {lowest}..{api.highest}",
             )
         return version
 

@@ -59,7 +59,7 @@ _CACHE_CLASSES: Final = {
     "DiskBasedChunkCache": "disk",
     "none": "none",
 }
-"""By the last part of a class name: the plugin's present names, its older names, and short names."""
+"""The kind of a cache by the last part of its class name: current and older plugin names, short names."""
 
 
 def _cache(prefix: str, size: int, retention_ms: int) -> list[ConfigDefinition]:
@@ -187,7 +187,7 @@ CONFIGS: Final = table(
             key="copy.verification",
             kind=ConfigKind.STRING,
             default=Verification.SIZES.value,
-            valid_values=tuple(each.value for each in Verification),
+            valid_values=tuple(verification.value for verification in Verification),
             documentation=(
                 "What is verified after a copy: the sizes of the objects and the manifest (sizes), all "
                 "contents (contents), or nothing (none). Not a key of the plugin."
@@ -244,10 +244,10 @@ def storage_manager_from_config(
     """
     values = {_current_name(key): text for key, text in values.items()}
     for key in unknown_keys(values):
-        _log.warning("Ignoring unknown key of the remote storage manager: %s", key)
+        _log.warning("Ignoring config %s: unknown to the remote storage manager", key)
     for key in UNUSED:
         if key in values:
-            _log.warning("Key of the remote storage manager has no effect: %s", key)
+            _log.warning("Ignoring config %s: it has no effect in this remote storage manager", key)
     parsed = parse(values)
     settings = manager_settings(parsed, values)
     store = object_store(
@@ -269,7 +269,7 @@ def storage_manager_from_config(
 
 
 def unknown_keys(values: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the keys that the storage manager does not have; the store checks its own keys (`storage.`)."""
+    """Return the keys in `values` that are unknown; the store checks its own keys (`storage.`)."""
     pairs = split_list(values.get("encryption.key.pairs", ""))
     files = {name for pair_id in pairs for name in _key_file_names(pair_id)}
     known = {*CONFIGS, *UNUSED, *files}
@@ -277,7 +277,7 @@ def unknown_keys(values: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _current_name(key: str) -> str:
-    """Return the plugin's present name of a key that had another name in older versions."""
+    """Return the plugin's current name of `key`, which may be a name of older versions."""
     return _MANIFESTS + key.removeprefix(_OLD_MANIFESTS) if key.startswith(_OLD_MANIFESTS) else key
 
 
@@ -290,7 +290,7 @@ def parse(values: Mapping[str, str]) -> Mapping[str, ConfigValue]:
 
 
 def manager_settings(parsed: Mapping[str, ConfigValue], values: Mapping[str, str]) -> ManagerSettings:
-    """Return how segments are written and read; `parsed` are the keys of `CONFIGS` in `values`."""
+    """Return the settings of the manager; `parsed` contains the keys of `CONFIGS` in `values`."""
     fields = parsed["custom.metadata.fields.include"]
     assert isinstance(fields, tuple)
     return ManagerSettings(

@@ -1,5 +1,4 @@
-"""A RemoteStorageManager over an object store, in the layout of Aiven's plugin
-(tidelog/remote/objects/layout).
+"""A RemoteStorageManager over an object store, in the layout of Aiven's plugin.
 
     copy     log, indexes, manifest: one put each, in this order. The manifest is the commit: without it
              nothing of the segment can be read. Then the objects are verified (`copy.verification`). If that
@@ -9,7 +8,7 @@
     delete   manifest, indexes, log, by key: no listing and no read is needed
 
 Every object is addressed by the segment's metadata. A prefix or path in the custom metadata has precedence
-over the configured prefix, for all three objects.
+over the configured prefix, for all three objects. The layout is in tidelog/remote/objects/layout.
 """
 
 from __future__ import annotations
@@ -69,15 +68,14 @@ _T = TypeVar("_T")
 _INDEXES_AT_ONCE_BYTES: Final = 4 * 1024 * 1024
 """Indexes that are together not longer than this are fetched by one GET."""
 _HINT_THREADS: Final = 4
-"""Each thread waits for a manifest and the indexes of a segment, one response of the store after the other.
-"""
+"""Each thread fetches the manifest and the indexes of one segment, one request after the other."""
 _HINTS_MAX: Final = 64
 """The maximum number of pending calls of prefetch_log_segment; further calls are dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerSettings:
-    """How segments are written and read."""
+    """The settings of writes and reads of segments."""
 
     keys: ObjectKeys
     chunk_size: int
@@ -119,7 +117,7 @@ class ObjectStorageManager:
 
     @property
     def read_ahead_bytes(self) -> int:
-        """How many bytes after a position reads fetch ahead; 0 if they do not."""
+        """The number of bytes that reads fetch ahead; 0 if they do not read ahead."""
         return 0 if self._chunks is None else self._chunks.read_ahead_bytes
 
     def copy_log_segment_data(
@@ -134,15 +132,13 @@ class ObjectStorageManager:
             if isinstance(error, RemoteStorageError):
                 raise
             name = keys.display_name(keys.log)
-            raise RemoteStorageError(f"Cannot copy {name}: {type(error).__name__}: {error}") from error
+            raise RemoteStorageError(f"cannot copy {name}: {type(error).__name__}: {error}") from error
         return self._custom_metadata(keys, sum(sizes))
 
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
     ) -> ReadableStream:
-        """Return a stream of a range, as specified by RemoteStorageManager; its first read fetches the first
-        bytes.
-        """
+        """Return a stream of a range, as specified by RemoteStorageManager; its first read sends a GET."""
         if start_position < 0 or (end_position is not None and end_position < start_position):
             raise ValueError(f"{start_position} to {end_position} is not a range of bytes")
         segment = self._segment(metadata)
@@ -171,7 +167,7 @@ class ObjectStorageManager:
                 return
             self._hinted.add(key)
         try:
-            self._hints.submit(self._follow_hint, self._chunks, metadata, position, with_indexes, key)
+            self._hints.submit(self._prefetch, self._chunks, metadata, position, with_indexes, key)
         except RuntimeError:  # closed
             self._hinted.discard(key)
 
@@ -214,9 +210,9 @@ class ObjectStorageManager:
             if size != metadata.segment_size_bytes:
                 recorded_bytes = metadata.segment_size_bytes
                 raise RemoteStorageError(
-                    f"{segment.log} has {size} bytes, but its metadata says {recorded_bytes}"
+                    f"{segment.log} has {size} bytes, but {recorded_bytes} bytes in its metadata"
                 )
-            transform = Transform(self._is_to_be_compressed(file, segment.log), data_key)
+            transform = Transform(self._should_compress(file, segment.log), data_key)
             chunk_index, log_bytes = self._put_log(keys, file, size, transform)
         small_files = _read_indexes(segment)
         indexes, index_sizes = join_indexes(small_files, INDEX_ORDER, Transform(data_key=data_key))
@@ -241,8 +237,8 @@ class ObjectStorageManager:
         self._store.put(keys.log, source, source.size)
         return source.chunk_index(), source.stored_bytes
 
-    def _is_to_be_compressed(self, file: io.BufferedReader, name: str) -> bool:
-        """Return whether to compress the log.
+    def _should_compress(self, file: io.BufferedReader, name: str) -> bool:
+        """Return whether the log is compressed.
 
         With the heuristic, a log whose first batch is compressed, or cannot be read, is stored without
         compression.
@@ -252,7 +248,9 @@ class ObjectStorageManager:
         try:
             return not is_compressed(read_head(file))
         except DecodeError as error:
-            _log.warning("Copying %s without compression: its first batch cannot be read: %s", name, error)
+            _log.warning(
+                "Copying %s without compression because its first batch cannot be read: %s", name, error
+            )
             return False
 
     def _delete_objects(self, keys: SegmentKeys) -> None:
@@ -295,7 +293,7 @@ class ObjectStorageManager:
         )
 
     def _load_index(self, segment: Segment, requested: IndexType) -> bytes:
-        """Load one index; if all indexes come with it, cache the others."""
+        """Return the `requested` index; if one GET fetches all indexes, cache the others."""
         places = segment.manifest.indexes
         total = max(place.position + place.size for place in places.values())
         own_place = places[requested]
@@ -321,13 +319,13 @@ class ObjectStorageManager:
 
     @staticmethod
     def _with_object_name(keys: SegmentKeys, key: str, action: Callable[[], _T]) -> _T:
-        """Return the result of `action`; raise damage that it finds as an error of the object `key`."""
+        """Return the result of `action`; convert errors of damaged data to errors of the object `key`."""
         try:
             return action()
         except (DecodeError, DamagedChunk, ShortRead) as error:
             raise RemoteStorageError(f"{keys.display_name(key)}: {error}") from error
 
-    def _follow_hint(
+    def _prefetch(
         self,
         chunks: ChunkCache,
         metadata: RemoteLogSegmentMetadata,

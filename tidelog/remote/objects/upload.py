@@ -39,7 +39,7 @@ class TransformedLog:
         self._chunk_size = chunk_size
         self._transform = transform
         self._sizes: list[int] = []
-        self._read = 0
+        self._read_bytes = 0
         self._rest: memoryview = memoryview(b"")
 
     @property
@@ -73,7 +73,7 @@ class TransformedLog:
 
     def chunk_index(self) -> ChunkIndex:
         """Return the positions of the chunks; all chunks must have been read."""
-        assert self._read == self._file_size and not self._rest, (self._read, self._file_size)
+        assert self._read_bytes == self._file_size and not self._rest, (self._read_bytes, self._file_size)
         count = chunk_count(self._chunk_size, self._file_size)
         assert len(self._sizes) == count, (len(self._sizes), count)
         transformed_size = self._transform.transformed_size(self._chunk_size)
@@ -82,10 +82,11 @@ class TransformedLog:
         last = self._sizes[-1] if self._sizes else 0
         return FixedChunkIndex(self._chunk_size, self._file_size, transformed_size, last)
 
-    def _check_size(self, read: int) -> None:
-        self._read += read
-        if self._read > self._file_size or (not read and self._read < self._file_size):
-            raise ValueError(f"the log file has {self._read} bytes, expected are {self._file_size}")
+    def _check_size(self, chunk_bytes: int) -> None:
+        self._read_bytes += chunk_bytes
+        is_short = not chunk_bytes and self._read_bytes < self._file_size
+        if is_short or self._read_bytes > self._file_size:
+            raise ValueError(f"the log file has {self._read_bytes} bytes, expected are {self._file_size}")
 
 
 def plain_chunk_index(file_size: int, chunk_size: int) -> FixedChunkIndex:
@@ -95,7 +96,9 @@ def plain_chunk_index(file_size: int, chunk_size: int) -> FixedChunkIndex:
 
 
 def is_compressed(file_head: bytes) -> bool:
-    """Return whether the first batch of a log is compressed. Errors: DecodeError without a batch of this
+    """Return whether the first batch of a log is compressed.
+
+    `file_head` contains the first bytes of the log. Errors: DecodeError if they are not a batch of this
     format.
     """
     if len(file_head) < _FIRST_BATCH_BYTES:

@@ -24,27 +24,27 @@ _COMPARED_AT_ONCE_BYTES: Final = 1024 * 1024
 
 
 class Verification(Enum):
-    """What is verified after a copy; the values are those of the setting."""
+    """The extent of the verification after a copy; the values are those of `copy.verification`."""
 
     NONE = "none"
     SIZES = "sizes"
-    """Two requests for sizes, and one that reads the manifest."""
+    """The sizes of log and indexes, and the manifest."""
     CONTENTS = "contents"
-    """Read everything: twice the traffic, for stores that may not keep what they accepted."""
+    """All bytes: twice the traffic, for stores that may not retain what they accepted."""
 
 
 def verify_objects(
     store: ObjectStore, keys: SegmentKeys, written: Mapping[str, int], manifest: bytes
 ) -> None:
-    """Compare the stored objects with what was put: the sizes `written` by key, and the bytes of the
-    manifest.
+    """Compare the sizes of the stored objects, and the manifest, with what was written.
 
+    `written` has the size of each object by key, `manifest` the bytes of the manifest.
     Errors: RemoteStorageError that names the object; RemoteResourceNotFound for a missing object.
     """
     for key, size in written.items():
-        found = store.size(key)
-        if found != size:
-            raise RemoteStorageError(f"{keys.display_name(key)}: the store has {found} of {size} bytes")
+        stored_size = store.size(key)
+        if stored_size != size:
+            raise RemoteStorageError(f"{keys.display_name(key)}: the store has {stored_size} of {size} bytes")
     with closing(store.get(keys.manifest)) as stream:
         _require_same(stream, manifest, keys.display_name(keys.manifest))
 

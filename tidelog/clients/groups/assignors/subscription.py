@@ -79,5 +79,5 @@ def in_assignment_order(members: Mapping[str, Subscription]) -> list[str]:
 
 def subscribed_topics(cluster: Mapping[str, int], members: Mapping[str, Subscription]) -> list[str]:
     """Return the existing topics that a member subscribes to, sorted."""
-    wanted = {topic for subscription in members.values() for topic in subscription.topics}
-    return sorted(topic for topic in wanted if cluster.get(topic, 0) > 0)
+    topics = {topic for subscription in members.values() for topic in subscription.topics}
+    return sorted(topic for topic in topics if cluster.get(topic, 0) > 0)

@@ -8,8 +8,8 @@
 
 Invariant: cached chunks and those in progress for read-ahead have at most `size` bytes together. Chunks that
 were fetched ahead and not read yet have at most half of it, so that many readers do not evict each other's
-chunks. Chunks that readers wait for come in addition: one chunk or run for each reader. A GET that fails
-passes its error to all waiting readers, and nothing of it is cached.
+chunks. Chunks that readers wait for are additional: one chunk or run for each reader. A GET that fails
+passes its error to all waiting readers, and its remaining chunks are not cached.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 RUN_BYTES_MAX: Final = 4 * 1024 * 1024
 """The maximum number of original bytes of one GET for read-ahead, unless a single chunk is longer."""
 FIRST_RUN_BYTES_MAX: Final = 1024 * 1024
-"""The same for the run that a reader waits for."""
+"""The maximum number of original bytes of the GET that a reader waits for."""
 _UNREAD_BYTES_MAX: Final = 256 * 1024 * 1024
 """The limit of chunks fetched ahead if the cache itself has no limit."""
 
@@ -106,7 +106,7 @@ class ChunkCache:
                 handle = self._cached.get(key, self._now_ms())
                 if handle is None:
                     self.figures.misses += 1
-                    load, is_mine = self._join(segment, key)
+                    load, must_run = self._join(segment, key)
                 self._count_as_read(key)
             if handle is None:
                 break
@@ -117,7 +117,7 @@ class ChunkCache:
                 if self._cached.get(key, self._now_ms()) is handle:
                     self._cached.remove(key)
         future = load.chunks[index]
-        if is_mine:
+        if must_run:
             self._run(load)
         return self._wait(future, segment, index).slice(start, end)
 
@@ -127,8 +127,8 @@ class ChunkCache:
         """Fetch chunks from `index` in the background.
 
         These are the chunks before the original position `needed_end`, and the next `read_ahead_bytes` for a
-        sequential reader (`is_sequential`, or detected by the cache); a look-up causes one GET only. To save
-        GETs, nothing is fetched while half of that is cached and a GET would be short.
+        sequential reader (`is_sequential`, or detected by the cache). Another reader causes one GET only. To
+        save GETs, nothing is fetched while half of the bytes are cached and a GET would be short.
         """
         started: list[_Load] = []
         with self._lock:
@@ -154,7 +154,7 @@ class ChunkCache:
         _drop_all(dropped)
 
     def close(self) -> None:
-        """End the threads and drop cached chunks; GETs in progress end first."""
+        """Stop the threads and drop cached chunks, after GETs in progress have ended."""
         self._pool.shutdown(wait=True, cancel_futures=True)
         with self._lock:
             waiting = {id(load): load for load in self._loading.values() if not load.is_started}
@@ -166,9 +166,9 @@ class ChunkCache:
     def _join(self, segment: Segment, key: ChunkKey) -> tuple[_Load, bool]:
         """Return the load of the chunk, and whether the caller has to run it."""
         load = self._loading.get(key) or self._start_load(segment, key.number, key.number)
-        is_mine = not load.is_started
+        must_run = not load.is_started
         load.is_started = True
-        return load, is_mine
+        return load, must_run
 
     def _start_load(self, segment: Segment, first: int, last: int) -> _Load:
         load = _Load(segment, first, last)
@@ -192,11 +192,11 @@ class ChunkCache:
         try:
             for chunk, data in fetch_chunks(self._store, load.segment, load.first, load.last):
                 load.chunks[chunk.number].set_result(data)
-                self._keep(ChunkKey(load.segment.keys.log, chunk.number), data)
+                self._store_chunk(ChunkKey(load.segment.keys.log, chunk.number), data)
         except BaseException as error:
             self._on_failure(load, error)
 
-    def _keep(self, key: ChunkKey, data: Pieces) -> None:
+    def _store_chunk(self, key: ChunkKey, data: Pieces) -> None:
         handle = self._storage.store(key, data)
         with self._lock:
             self.figures.fetched_bytes += len(data)
@@ -224,7 +224,8 @@ class ChunkCache:
             if not future.done():
                 future.set_exception(error)
         if not isinstance(error, RemoteStorageError):
-            _log.error("Cannot read a chunk", exc_info=error)
+            name = load.segment.keys.display_name(load.segment.keys.log)
+            _log.error("Cannot read chunks %d to %d of %s", load.first, load.last, name, exc_info=error)
 
     def _wait(self, future: Future[Pieces], segment: Segment, index: int) -> Pieces:
         try:
@@ -248,7 +249,7 @@ class ChunkCache:
         return [handle for _, handle in self._cached.remove(key)]
 
     def _count_as_read(self, key: ChunkKey) -> None:
-        """Stop counting the chunk as fetched ahead: it was read, or failed, or was evicted."""
+        """Stop counting the chunk as fetched ahead: it was read or evicted, or its GET failed."""
         self._unread_bytes -= self._unread.pop(key, 0)
 
     def _missing_runs(

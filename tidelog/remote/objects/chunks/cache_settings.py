@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheSettings:
-    """The limits of a cache: `size` is in bytes (in entries for manifests), None is no limit.
+    """The limits of a cache: `size` is in bytes (in entries for manifests), None means no limit.
 
     `threads` is the number of read-ahead threads.
     """

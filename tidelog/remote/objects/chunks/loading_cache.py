@@ -21,8 +21,8 @@ V = TypeVar("V")
 class LoadingCache(Generic[K, V]):
     """Values by key, bounded by the sum of `weigh`. Thread-safe.
 
-    Errors: what the loader raises, to every caller that waits for it; the failure is not cached.
-    RemoteStorageError after `get_timeout_ms`.
+    Errors: those of the loader, for every caller that waits for it; they are not cached. RemoteStorageError
+    after `get_timeout_ms`.
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class LoadingCache(Generic[K, V]):
         return self._load(key, load, future) if is_first else self._wait(future, key)
 
     def put(self, key: K, value: V) -> None:
-        """Cache a value that was loaded together with another one."""
+        """Cache `value`, which was loaded together with another one."""
         with self._lock:
             self._values.put(key, value, self._weigh(value), self._now_ms())
 
     def forget(self, key: K) -> None:
-        """Remove `key`; a value that is being loaded goes to its callers and is not cached."""
+        """Remove `key`; a value that is being loaded is returned to its callers and not cached."""
         with self._lock:
             self._values.remove(key)
             self._loads.forget(key)

@@ -1,4 +1,4 @@
-"""Chunks of one segment from the store: a ranged GET, then the transform of each chunk is undone."""
+"""Reading of chunks of one segment: a ranged GET, after which the transform of each chunk is undone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Segment:
 
     @property
     def index(self) -> ChunkIndex:
-        """Its chunks."""
+        """The index of the segment's chunks."""
         return self.manifest.chunk_index
 
     @property

@@ -27,9 +27,7 @@ class _ChunkedStream:
         self._is_closed = False
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return the next bytes, at most `size`, or all remaining ones if `size` is negative; empty at the
-        end.
-        """
+        """Return at most `size` of the next bytes, all if `size` is negative; empty at the end."""
         views = list(self.views(size))
         if len(views) == 1:
             whole = views[0].obj
@@ -105,8 +103,8 @@ class DirectSegmentStream(_ChunkedStream):
             self._plain = self._store.get(key, self._position, self._end - 1)
         data = self._plain.read(needed_end - self._position)
         if not data:
-            shown = self._segment.keys.display_name(key)
-            raise RemoteStorageError(f"{shown}: {self._end - self._position} bytes are missing at the end")
+            name = self._segment.keys.display_name(key)
+            raise RemoteStorageError(f"{name}: {self._end - self._position} bytes are missing at the end")
         return data
 
     def _next_chunk(self) -> Buffer:
@@ -114,12 +112,12 @@ class DirectSegmentStream(_ChunkedStream):
         if self._chunks is None:
             first, last = index.index_at(self._position), index.index_at(self._end - 1)
             self._chunks = fetch_chunks(self._store, self._segment, first, last)
-        found = next(self._chunks, None)
-        if found is None:
+        next_chunk = next(self._chunks, None)
+        if next_chunk is None:
             raise RemoteStorageError(
                 f"{self._segment.keys.display_name(self._segment.keys.log)}: the stream has failed already"
             )
-        chunk, data = found
+        chunk, data = next_chunk
         return data.slice(*self._in_chunk(chunk))
 
     def close(self) -> None:

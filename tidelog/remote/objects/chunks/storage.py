@@ -1,7 +1,7 @@
 """Storage of cached chunks: in memory, or as files in a directory.
 
-A file is written to `temp/`, then renamed into `cache/`. Nothing is synced, because the cache is emptied at
-the start, like Aiven's. Other files in the directory are not touched.
+A file is written to `temp/`, then renamed into `cache/`. Files are not synced, because the cache is emptied
+at the start, as in Aiven's plugin. Other files in the directory are not touched.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ class ChunkKey(NamedTuple):
 
     @property
     def file_name(self) -> str:
-        """The chunk's file name: segment ids are unique, so the last part of the object key is
-        enough.
-        """
+        """The chunk's file name, from the last part of the object key, which contains the segment id."""
         return f"{self.object_key.rpartition('/')[2]}-{self.number}"
 
 
@@ -105,7 +103,7 @@ class FileHandle:
         except FileNotFoundError:
             pass
         except OSError as error:
-            _log.warning("Cannot remove a cached chunk: %s", error)
+            _log.warning("Cannot remove cached chunk %s: %s", self._path, error)
 
 
 class DiskStorage:
@@ -142,14 +140,16 @@ class DiskStorage:
                         view = view[file.write(view) :]
             os.replace(temp, path)
         except OSError as error:
-            self._note_failure(error)
+            self._log_failure(error)
             with suppress(OSError):
                 temp.unlink()
             return None
         self._is_failing = False
         return FileHandle(str(path))
 
-    def _note_failure(self, error: OSError) -> None:
+    def _log_failure(self, error: OSError) -> None:
         if not self._is_failing:
-            _log.warning("Cannot cache chunks on disk: %s", error)
+            _log.warning(
+                "Cannot cache chunks in %s; reading continues without the cache: %s", self._cache, error
+            )
         self._is_failing = True

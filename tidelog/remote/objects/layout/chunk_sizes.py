@@ -21,7 +21,7 @@ from tidelog.protocol.errors import DecodeError
 from tidelog.remote.objects.layout.zstd_frames import BadFrame, compress, decompress
 
 PACKED_BYTES_MAX: Final = 10 * 1024 * 1024
-"""The maximum size before compression; more is neither written nor read."""
+"""The maximum packed size before compression, of writes and reads."""
 
 
 def pack_chunk_sizes(sizes: Sequence[int]) -> bytes:

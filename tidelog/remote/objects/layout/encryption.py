@@ -1,5 +1,4 @@
-"""Envelope encryption: every segment has its own data key, which is wrapped by an RSA key pair of the key
-ring.
+"""Envelope encryption: every segment has its own data key, which an RSA key pair wraps.
 
     transformed chunk = IV (12, random) | AES-256-GCM of the chunk with the segment's AAD | tag (16)
     wrapped data key  = <key pair id>:<base64>

@@ -12,14 +12,14 @@ from tidelog.remote.ports.streams import ShortRead
 Buffer: TypeAlias = bytes | memoryview
 
 PIECE_BYTES: Final = 4 * 1024 * 1024
-"""How many bytes are read from a stream at a time if the pieces need not be joined.
+"""The number of bytes that are read from a stream at a time if the pieces are not joined.
 
 It is the default size of a chunk: a slice of one piece is a view, a slice of two pieces is a copy.
 """
 
 
 class Pieces:
-    """Bytes as a store delivered them, in pieces that are never joined as a whole."""
+    """Bytes in the pieces that a store returned, which are never joined as a whole."""
 
     __slots__ = ("_ends", "parts")
 
@@ -31,9 +31,7 @@ class Pieces:
         return self._ends[-1] if self._ends else 0
 
     def slice(self, start: int, end: int) -> Buffer:
-        """Return the bytes from `start` to `end` (exclusive): a view if they are in one piece, else a
-        copy.
-        """
+        """Return the bytes from `start` to `end` (exclusive): a view of one piece, else a copy."""
         assert 0 <= start <= end <= len(self), (start, end, len(self))
         views = []
         number = bisect_right(self._ends, start)
@@ -48,7 +46,7 @@ class Pieces:
 
 
 def read_pieces(stream: ReadableStream, size: int) -> Pieces:
-    """Return the next `size` bytes of `stream` as it delivers them, without joining pieces.
+    """Return the next `size` bytes of `stream` in the pieces that it returns.
 
     Errors: ShortRead if the stream ends earlier.
     """

@@ -49,8 +49,8 @@ def unwrap(wrapped: bytes, key: RSAPrivateKey) -> bytes:
     masked_seed, masked_block = encoded[1 : 1 + _HASH_BYTES], encoded[1 + _HASH_BYTES :]
     seed = _xor(masked_seed, _mask(masked_block, _HASH_BYTES))
     block = _xor(masked_block, _mask(seed, len(masked_block)))
-    padding, found, message = block[_HASH_BYTES:].partition(b"\x01")
-    if encoded[0] or block[:_HASH_BYTES] != _LABEL_HASH or not found or any(padding):
+    padding, separator, message = block[_HASH_BYTES:].partition(b"\x01")
+    if encoded[0] or block[:_HASH_BYTES] != _LABEL_HASH or not separator or any(padding):
         raise UnwrapError("a wrapped key was not wrapped with this key, or is damaged")
     return message
 

@@ -51,5 +51,5 @@ class Transform:
         except (DecryptError, BadFrame) as error:
             raise DamagedChunk(str(error)) from error
         if len(chunk) != original_size:
-            raise DamagedChunk(f"the chunk has {len(chunk)} bytes; {original_size} were written")
+            raise DamagedChunk(f"the chunk has {len(chunk)} bytes, expected are {original_size}")
         return chunk

@@ -1,7 +1,7 @@
 """zstd frames of segment objects: the content size is in the header, a checksum at the end.
 
-The plugin with which we share buckets allocates its buffers by the content size, so it is required. The
-plugin writes no checksum, but its decoder verifies ours.
+Aiven's plugin uses the same buckets and allocates its buffers by the content size, so it is required. The
+plugin writes no checksum, but its decoder verifies the checksums that are written here.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ How a put is made atomic depends on the file system:
 Limits of fsspec: timeouts and retries are those of the file system (`fsspec.options`). Directories are not
 fsynced (use the local directory store for that). HDFS does not rename over an existing file, so a put that
 replaces one deletes it first. Empty directories are removed for file and memory only, because `rmdir` of some
-others also deletes the contents. A stream of file and memory reads the object as it was when opened. Other
-file systems are asked for the length, then for pieces: if an object is replaced meanwhile, a reader may see
-parts of both.
+others also deletes the contents. A stream of file and memory reads the object as it was when opened. From
+other file systems, the length is requested first, then pieces: if an object is replaced meanwhile, a reader
+may see parts of both.
 """
 
 from __future__ import annotations
@@ -88,12 +88,12 @@ class FsspecStore:
         self, url: str, options: Mapping[str, Any] | None = None, ports: StorePorts = SYSTEM_PORTS
     ) -> None:
         """Open the file system. Errors: those of fsspec for an invalid URL or options."""
-        found = fsspec.core.url_to_fs(
+        file_system, path = fsspec.core.url_to_fs(
             url, **{"use_listings_cache": False, "skip_instance_cache": True, **(options or {})}
         )
-        self._file_system: Any = found[0]
+        self._file_system: Any = file_system
         self._randomness = ports.randomness
-        self._root = str(found[1]).rstrip("/")
+        self._root = str(path).rstrip("/")
         protocol = self._file_system.protocol
         self._protocols = frozenset([protocol] if isinstance(protocol, str) else protocol)
         self._renames = bool(self._protocols & _RENAMING)
@@ -147,7 +147,7 @@ class FsspecStore:
                 with suppress(FileNotFoundError):
                     self._file_system.rm_file(path)
                 self._remove_empty_parents(path)
-        first_failure.raise_it()
+        first_failure.raise_if_any()
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """List objects, as specified by ObjectStore; the whole listing is fetched at once."""
@@ -174,13 +174,13 @@ class FsspecStore:
         except RemoteStorageError:
             raise
         except Exception as error:
-            raise failure(self.name, "look at", key, error) from error
+            raise failure(self.name, "get the size of", key, error) from error
         if info["type"] != "file":
             raise missing(self.name, key)
         return int(info["size"])
 
     def close(self) -> None:
-        """Do nothing: nothing is held between calls."""
+        """Do nothing: no resource is open between calls."""
 
     def read_piece(self, key: str, path: str, start: int, end: int) -> bytes:
         """Return the bytes from `start` to `end` (exclusive); fewer at the end of the object."""
@@ -192,7 +192,7 @@ class FsspecStore:
             raise failure(self.name, "read", key, error) from error
 
     def _opened(self, key: str, path: str, start: int | None, end: int | None) -> ExactStream:
-        """Return a stream of one version of the object, also if the key is replaced or deleted later."""
+        """Return a stream of the object as it is now, even if it is replaced or deleted later."""
         try:
             if self._protocols & _MEMORY:
                 # One call returns a range of one version; the whole object may be a thousand times as long.
@@ -236,7 +236,7 @@ class FsspecStore:
             raise
 
     def _place(self, upload: str, path: str) -> None:
-        """Rename the upload; try again if a deletion removes the directory between the two calls."""
+        """Rename the upload; retry if a deletion removes the directory between the two calls."""
         file_system = self._file_system
         for attempt in range(1, _ATTEMPTS_MAX + 1):
             try:
@@ -307,11 +307,11 @@ class _FsspecStream(ExactStream):
         if self._files is None:
             raise failure(self._store, "read", self._key, "the stream is closed")
         if not self._piece:
-            until = min(self._end, self._position + _READ_BYTES)
-            self._piece = memoryview(self._files.read_piece(self._key, self._path, self._position, until))
+            end = min(self._end, self._position + _READ_BYTES)
+            self._piece = memoryview(self._files.read_piece(self._key, self._path, self._position, end))
             self._position += len(self._piece)
-        given, self._piece = self._piece[:size], self._piece[size:]
-        return bytes(given)
+        part, self._piece = self._piece[:size], self._piece[size:]
+        return bytes(part)
 
     def close(self) -> None:
         self._files = None

@@ -3,7 +3,7 @@
     <root>/<key>               an object; the parts of a key are directories
     <root>/.uploads/<random>   an unfinished put; renamed when it is complete and synced
 
-Several processes may use one root at the same time. A deletion removes empty directories; rmdir refuses to
+Several processes may use one root at the same time. A deletion removes empty directories; rmdir does not
 remove others. A put whose directory is removed meanwhile creates it again.
 
 Durability: a put returns after fsync of the file and of all its parent directories; a deletion after fsync of
@@ -107,7 +107,7 @@ class LocalDirectoryStore:
     def get(self, key: str, start: int | None = None, end: int | None = None) -> ExactStream:
         """Return a range of an object, as specified by ObjectStore.
 
-        The stream reads the object as it was when opened, also if the key is replaced or deleted later.
+        The stream reads the object as it was when opened, even if it is replaced or deleted later.
         """
         check_range(start, end)
         try:
@@ -139,7 +139,7 @@ class LocalDirectoryStore:
         for directory, key in directories.items():
             with first_failure.of(key):
                 self._remove_empty(directory)
-        first_failure.raise_it()
+        first_failure.raise_if_any()
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """List objects, as specified by ObjectStore; concurrent changes may or may not be included."""
@@ -158,13 +158,13 @@ class LocalDirectoryStore:
         except (FileNotFoundError, NotADirectoryError):
             raise missing(self.name, key) from None
         except OSError as error:
-            raise failure(self.name, "look at", key, error) from error
+            raise failure(self.name, "get the size of", key, error) from error
         if not stat.S_ISREG(status.st_mode):
             raise missing(self.name, key)
         return status.st_size
 
     def close(self) -> None:
-        """Do nothing: nothing is held between calls."""
+        """Do nothing: no resource is open between calls."""
 
     def _path(self, key: str) -> str:
         check_path_key(self.name, key)
@@ -195,7 +195,7 @@ class LocalDirectoryStore:
                 if attempt == _ATTEMPTS_MAX:
                     raise
         while True:
-            with suppress(FileNotFoundError):  # deleted meanwhile, and the object with it
+            with suppress(FileNotFoundError):  # the object and its directory were deleted meanwhile
                 _sync_directory(directory)
             if directory == self._root:
                 return
@@ -269,14 +269,15 @@ class _FileStream(ExactStream):
 
 
 def _make_directory(path: str) -> None:
-    """Create a directory and its parents. Errors: FileNotFoundError if a deletion removes one of them
-    meanwhile.
+    """Create a directory and its parents.
+
+    Errors: FileNotFoundError if a deletion removes one of them meanwhile.
     """
     try:
         os.makedirs(path, exist_ok=True)
     except FileExistsError:
         # The path existed when makedirs tried to create it, but may be removed or re-created by now: one stat
-        # decides. The caller tries again unless it is a file.
+        # decides. The caller retries unless it is a file.
         with suppress(FileNotFoundError):
             if not stat.S_ISDIR(os.stat(path).st_mode):
                 raise

@@ -19,7 +19,7 @@ class _Mask:
         self._prefix = prefix
 
     @contextmanager
-    def over(self) -> Iterator[None]:
+    def mask_errors(self) -> Iterator[None]:
         """Mask the errors of the block, and drop their causes, which would show the key."""
         try:
             yield
@@ -31,7 +31,7 @@ class _Mask:
 
 
 class MaskedStore:
-    """A store in whose errors `prefix`, which is not empty, is replaced by MASK."""
+    """A store whose errors show MASK instead of `prefix`, which is not empty."""
 
     def __init__(self, store: ObjectStore, prefix: str) -> None:
         self._store = store
@@ -39,27 +39,27 @@ class MaskedStore:
 
     def put(self, key: str, content: Content, size: int | None = None) -> None:
         """Put an object, as specified by ObjectStore."""
-        with self._mask.over():
+        with self._mask.mask_errors():
             self._store.put(key, content, size)
 
     def get(self, key: str, start: int | None = None, end: int | None = None) -> ReadableStream:
         """Return a range of an object, as specified by ObjectStore."""
-        with self._mask.over():
+        with self._mask.mask_errors():
             return _MaskedStream(self._store.get(key, start, end), self._mask)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects, as specified by ObjectStore."""
-        with self._mask.over():
+        with self._mask.mask_errors():
             self._store.delete(keys)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """List objects, as specified by ObjectStore."""
-        with self._mask.over():
+        with self._mask.mask_errors():
             yield from self._store.list(prefix)
 
     def size(self, key: str) -> int:
         """Return the size of an object, as specified by ObjectStore."""
-        with self._mask.over():
+        with self._mask.mask_errors():
             return self._store.size(key)
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class _MaskedStream:
         self._mask = mask
 
     def read(self, size: int = -1, /) -> bytes:
-        with self._mask.over():
+        with self._mask.mask_errors():
             return self._stream.read(size)
 
     def close(self) -> None:

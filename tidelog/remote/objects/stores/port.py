@@ -4,7 +4,7 @@ Every call blocks and may come from any thread, several at a time. A put is atom
 before or after it, never a part. Keys are texts whose parts are separated by '/'.
 
 Errors: RemoteStorageError, one line with the store, the key and the cause; RemoteResourceNotFound if no
-object has the key; InvalidRange. An adapter over a network gives up after a bounded time.
+object has the key; InvalidRange. An adapter over a network fails after a bounded time.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ObjectStore(Protocol):
         ...
 
     def get(self, key: str, start: int | None = None, end: int | None = None) -> ReadableStream:
-        """Return the bytes from `start` to `end`, both inclusive; None is the first and the last byte.
+        """Return the bytes from `start` to `end`, both inclusive; None means the first or the last byte.
 
         An end after the last byte means the last byte. `read(n)` returns n bytes unless the range ends: a
         range is never shortened silently. Errors: InvalidRange; ValueError for positions that are not a
@@ -82,8 +82,9 @@ class ObjectStore(Protocol):
         ...
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Return the objects whose keys begin with `prefix`, in any order; pages are fetched while
-        iterating.
+        """Return the objects whose keys begin with `prefix`, in any order.
+
+        Pages are fetched during the iteration.
         """
         ...
 
@@ -144,7 +145,7 @@ class FirstFailure:
 
     @contextmanager
     def of(self, key: str) -> Iterator[None]:
-        """Record an error of the block as an error of `key`, unless another one was recorded before."""
+        """Record an error of the block as an error of `key`, unless an error was recorded before."""
         try:
             yield
         except RemoteStorageError as error:
@@ -152,7 +153,7 @@ class FirstFailure:
         except Exception as error:
             self._error = self._error or failure(self._store, self._action, key, error)
 
-    def raise_it(self) -> None:
+    def raise_if_any(self) -> None:
         """Raise the first recorded error, if any."""
         if self._error is not None:
             raise self._error
@@ -164,5 +165,5 @@ def missing(store: str, key: str) -> RemoteResourceNotFound:
 
 
 def one_line(text: str) -> str:
-    """Return `text` with all whitespace replaced by single blanks."""
+    """Return `text` with each run of whitespace replaced by one space."""
     return " ".join(text.split())

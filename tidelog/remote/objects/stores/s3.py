@@ -36,10 +36,10 @@ _DELETE_MAX: Final = 1000
 class S3Store:
     """Objects of a bucket.
 
-    I/O: blocking HTTP calls, from any thread, on a pool of at most `connections_max` connections.
-    Errors: those of the port; an object is missing if S3 responds NoSuchKey, a missing bucket is another
-    error.
-    Bounds: a call ends within `call_timeout_ms`; a put of n parts needs up to n + 4 calls.
+    I/O: blocking HTTP calls, from any thread, on a pool of at most `S3Settings.connections_max` connections.
+    Errors: those of the port; RemoteResourceNotFound if S3 responds NoSuchKey, but not if the bucket is
+    missing.
+    Bounds: a call ends within `S3Settings.call_timeout_ms`; a put of n parts needs up to n + 4 calls.
     """
 
     def __init__(self, settings: S3Settings, ports: StorePorts = SYSTEM_PORTS) -> None:
@@ -52,9 +52,7 @@ class S3Store:
 
     @classmethod
     def from_config(cls, values: Mapping[str, str], ports: StorePorts = SYSTEM_PORTS) -> S3Store:
-        """Return the store that `values` configure; it opens no connection. Errors: ConfigError in
-        one line.
-        """
+        """Return the store that `values` configure, without a connection. Errors: ConfigError, one line."""
         return cls(S3Settings.from_config(values), ports)
 
     def put(self, key: str, content: Content, size: int | None = None) -> None:
@@ -79,7 +77,7 @@ class S3Store:
         the keys are aborted, too.
         """
         remaining = iter(keys)
-        failed: RemoteStorageError | None = None
+        first_error: RemoteStorageError | None = None
         while batch := list(islice(remaining, _DELETE_MAX)):
             for key in batch:
                 check_key(self.name, key)
@@ -89,11 +87,11 @@ class S3Store:
             except CallFailed as error:
                 if error.status == 0 or error.status >= 500:
                     self._fail("delete", batch[0], error)
-                failed = failed or failure(self.name, "delete", batch[0], error.args[0])
+                first_error = first_error or failure(self.name, "delete", batch[0], error.args[0])
             except RemoteStorageError as error:
-                failed = failed or error
-        if failed is not None:
-            raise failed
+                first_error = first_error or error
+        if first_error is not None:
+            raise first_error
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """List objects, as specified by ObjectStore, with 1,000 objects per page."""
@@ -127,7 +125,7 @@ class S3Store:
         try:
             return self._calls.run(request)
         except CallFailed as failed:
-            self._fail("look at", key, failed)
+            self._fail("get the size of", key, failed)
 
     def close(self) -> None:
         """Close the connections; calls in progress fail soon."""
@@ -135,10 +133,10 @@ class S3Store:
         self._client.close()
 
     def _page(self, prefix: str, token: str | None) -> ListObjectsV2OutputTypeDef:
-        more: Any = {} if token is None else {"ContinuationToken": token}
+        continuation: Any = {} if token is None else {"ContinuationToken": token}
 
         def request(_: object) -> ListObjectsV2OutputTypeDef:
-            page = self._client.list_objects_v2(Bucket=self._bucket, Prefix=prefix, **more)
+            page = self._client.list_objects_v2(Bucket=self._bucket, Prefix=prefix, **continuation)
             if "IsTruncated" not in page:
                 raise AttemptFailed("the response is not a complete listing")
             return page
@@ -146,17 +144,17 @@ class S3Store:
         return self._calls.run(request)
 
     def _delete_batch(self, keys: Sequence[str]) -> None:
-        """Delete at most 1,000 keys; those that fail for a temporary reason are tried again."""
+        """Delete at most 1,000 keys; those that fail for a temporary reason are retried."""
         waiting = list(keys)
         rejected: list[str] = []
 
         def request(_: object) -> None:
             listed: Any = {"Objects": [{"Key": key} for key in waiting], "Quiet": True}
-            answer = self._client.delete_objects(Bucket=self._bucket, Delete=listed)
-            headers = answer["ResponseMetadata"]["HTTPHeaders"]
+            response = self._client.delete_objects(Bucket=self._bucket, Delete=listed)
+            headers = response["ResponseMetadata"]["HTTPHeaders"]
             if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
                 raise AttemptFailed("the response to the deletion is empty")
-            errors = answer.get("Errors", [])
+            errors = response.get("Errors", [])
             waiting.clear()
             for error in errors:
                 key, code = error.get("Key", ""), error.get("Code", "")

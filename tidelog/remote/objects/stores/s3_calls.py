@@ -64,11 +64,11 @@ _TRANSPORT: Final = (
     HTTPError,
 )
 FAILURES: Final = (*_TRANSPORT, BotoCoreError, ClientError)
-"""All errors with which an attempt fails."""
+"""All errors that an attempt can raise."""
 
 
 class CallFailed(Exception):
-    """A call that failed finally: the last cause, as one line, with the code and the status of S3."""
+    """A call that failed after its last attempt: the cause in one line, with the code and status of S3."""
 
     def __init__(self, cause: Exception, attempts: int, elapsed_s: float, note: str = "") -> None:
         self.code, self.status = _code_and_status(cause)
@@ -77,8 +77,8 @@ class CallFailed(Exception):
         if isinstance(cause, ClientError):
             message = cause.response.get("Error", {}).get("Message", "")
             text = f"{self.code} (HTTP {self.status}): {message}"
-        tried = f" ({attempts} attempts in {elapsed_s:.1f} s)" if attempts > 1 else ""
-        super().__init__(one_line(f"{text}{note}{tried}"))
+        retries = f" ({attempts} attempts in {elapsed_s:.1f} s)" if attempts > 1 else ""
+        super().__init__(one_line(f"{text}{note}{retries}"))
 
 
 class S3Calls:
@@ -108,7 +108,7 @@ class S3Calls:
         return self._attempts_max
 
     def now_s(self) -> float:
-        """Return the seconds since a fixed moment; never decreases."""
+        """Return the monotonic time in seconds."""
         return self._ports.clock.monotonic_ms() / 1000
 
     def run(
@@ -118,10 +118,10 @@ class S3Calls:
         on_retry: Callable[[], None] | None = None,
         timeout_s: float | None = None,
     ) -> _Result:
-        """Return the result of `operation`; call `on_retry` before each attempt that follows one of unknown
-        outcome.
+        """Return the result of `operation`, which is retried after temporary errors.
 
-        Errors: CallFailed.
+        `on_retry` is called before each retry, because the outcome of the failed attempt is unknown.
+        `timeout_s` replaces the call timeout. Errors: CallFailed.
         """
         started_s = self.now_s()
         deadline_s = started_s + (self._call_timeout_s if timeout_s is None else timeout_s)
@@ -132,16 +132,16 @@ class S3Calls:
             watch: Watch | None = None
             try:
                 with self.deadlines.watch(allowed_s) as watch:
-                    answer = operation(watch)
+                    result = operation(watch)
                 if watch.expired:
                     # Headers look complete if they end where the connection was shut down.
                     raise AttemptFailed("the response was truncated")
-                return answer
+                return result
             except FAILURES as error:
                 now_s = self.now_s()
                 pause_s = self.pause_s(attempt)
-                last = attempt >= self._attempts_max or now_s + pause_s >= deadline_s
-                if last or self._closed.is_set() or not is_temporary(error):
+                is_last = attempt >= self._attempts_max or now_s + pause_s >= deadline_s
+                if is_last or self._closed.is_set() or not is_temporary(error):
                     note = (
                         f" (timed out after {allowed_s:.1f} s)" if watch is not None and watch.expired else ""
                     )

@@ -77,7 +77,7 @@ def _config(settings: S3Settings) -> Config:
 
 
 def _send_md5(request: Any, **_: object) -> None:
-    """Replace newer checksums by Content-MD5."""
+    """Replace newer checksums of `request` with Content-MD5."""
     for name in list(request.headers.keys()):
         if name.lower().startswith(("x-amz-checksum-", "x-amz-sdk-checksum-")):
             del request.headers[name]
@@ -115,7 +115,7 @@ class FileCredentials(Credentials):
         super().__init__(values[_ACCESS_KEY], values[_SECRET_KEY], values.get(_TOKEN), method="file")
 
     def get_frozen_credentials(self) -> ReadOnlyCredentials:
-        """Return the present credentials of the file."""
+        """Return the current credentials of the file."""
         with self._lock:
             try:
                 status = os.stat(self._path)

@@ -1,8 +1,8 @@
-"""Attempts that end at their deadline, also if the server does not respond.
+"""Attempts that end at their deadline, even if the server does not respond.
 
-Socket timeouts limit only the silence of a server: one byte per second would keep a request alive for ever.
-Therefore each attempt is watched. When its time has expired, its connection is shut down, which ends every
-send and receive at once. One thread watches all attempts.
+Socket timeouts limit only the time without data: a server that sends one byte per second could extend a
+request without limit. Therefore each attempt is watched. When its time has expired, its connection is shut
+down, which ends every send and receive at once. One thread watches all attempts.
 
 The same connections verify the Content-Length of responses: a truncated listing without objects, or a
 truncated deletion without errors, would look complete.
@@ -41,13 +41,13 @@ class Watch:
         self.socket: socket.socket | None = None
 
     def expire(self) -> None:
-        """Shut the connection down; the thread that uses it receives an error."""
+        """Shut down the connection; the thread that uses it receives an error."""
         self.expired = True
-        used = self.socket or getattr(self.connection, "sock", None)
-        if used is not None:
+        connected = self.socket or getattr(self.connection, "sock", None)
+        if connected is not None:
             # The method of the plain socket: an SSL socket's must not be called while another thread reads.
             with contextlib.suppress(OSError):
-                socket.socket.shutdown(used, socket.SHUT_RDWR)
+                socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
 
 class Deadlines:
@@ -131,10 +131,10 @@ class _WatchedConnection:
             watch.socket = self.sock
             if watch.expired:
                 watch.expire()
-        answer = super().request(*args, **kwargs)  # type: ignore[misc]
+        result = super().request(*args, **kwargs)  # type: ignore[misc]
         if watch is not None:
             watch.socket = self.sock or watch.socket
-        return answer
+        return result
 
 
 class _Connection(_WatchedConnection, AWSHTTPConnection):  # type: ignore[misc]
@@ -146,9 +146,7 @@ class _SecureConnection(_WatchedConnection, AWSHTTPSConnection):  # type: ignore
 
 
 class _LengthCheckingPool:
-    """A mixin of a pool: a response shorter than its Content-Length is an error, which botocore does not
-    check.
-    """
+    """A mixin of a pool that rejects responses shorter than their Content-Length; botocore does not."""
 
     def urlopen(self, *args: Any, **kwargs: Any) -> Any:
         return super().urlopen(*args, **{**kwargs, "enforce_content_length": True})  # type: ignore[misc]

@@ -1,7 +1,7 @@
 """Ranged reads of an object in S3 that never return wrong bytes.
 
 Each response must be the requested range of the object that was opened (its ETag). The rest of a body that
-breaks off, or is too slow, is requested again while attempts are left.
+is truncated or too slow is requested again while attempts remain.
 
 Bounds: the waiting time of a reader is at most the call timeout for every started 8 MiB of the range, plus
 one call to open it; the time between reads does not count.
@@ -70,14 +70,14 @@ class S3Reads:
         return opened
 
     def _request(self, watch: Watch, place: Place, start: int | None, end: int | None) -> _Opened:
-        ranged = bool(start) or end is not None
-        requested = {"Range": f"bytes={start or 0}-{'' if end is None else end}"} if ranged else {}
+        is_range = bool(start) or end is not None
+        requested = {"Range": f"bytes={start or 0}-{'' if end is None else end}"} if is_range else {}
         response: Any = self._client.get_object(Bucket=place.bucket, Key=place.key, **requested)  # type: ignore[arg-type]
         body, length = response["Body"], response.get("ContentLength")
         try:
             if length is None:
                 raise AttemptFailed("the response has no content length")
-            if ranged:
+            if is_range:
                 _check_range_of_response(response, start or 0, end)
         except AttemptFailed:
             body.close()
@@ -86,12 +86,12 @@ class S3Reads:
 
 
 def _check_range_of_response(response: Any, start: int, end: int | None) -> None:
-    """Raise AttemptFailed unless the response is the requested range with the announced length."""
+    """Raise AttemptFailed unless the response is the requested range with its content length."""
     status = response["ResponseMetadata"]["HTTPStatusCode"]
-    found = _CONTENT_RANGE.fullmatch(str(response.get("ContentRange", "")))
-    if status != 206 or found is None:
+    content_range = _CONTENT_RANGE.fullmatch(str(response.get("ContentRange", "")))
+    if status != 206 or content_range is None:
         raise AttemptFailed(f"a range was requested, but the response is not one (HTTP {status})")
-    first, last, total = int(found[1]), int(found[2]), found[3]
+    first, last, total = int(content_range[1]), int(content_range[2]), content_range[3]
     complete = (
         last == end if end is not None and (total == "*" or end < int(total)) else last + 1 == int(total)
     )
@@ -154,12 +154,12 @@ class S3Stream(ExactStream):
         ) as watch:
             piece: bytes = self._opened.body.read(size)
         if not piece:
-            cut = "the body is too slow" if watch.expired else "the body broke off"
-            raise AttemptFailed(f"{cut} after {self._position} of {self._end + 1} bytes")
+            reason = "the body is too slow" if watch.expired else "the body broke off"
+            raise AttemptFailed(f"{reason} after {self._position} of {self._end + 1} bytes")
         return piece
 
     def _retry_after(self, error: Exception) -> None:
-        """Release the failed body. Errors: RemoteStorageError if no attempt or no time is left."""
+        """Release the failed body and pause. Errors: RemoteStorageError if no attempt or time remains."""
         if isinstance(error, RemoteStorageError):
             raise error
         self._release()

@@ -221,6 +221,6 @@ def _check_credentials(parsed: Mapping[str, ConfigValue]) -> None:
     if (parsed[first] is None) != (parsed[second] is None):
         raise ConfigError(first, "[hidden]", f"{first} and {second} must be set together")
     sources = [first, "aws.credentials.file", "aws.credentials.provider.class"]
-    given = [key for key in sources if parsed[key] is not None]
-    if len(given) > 1:
-        raise ConfigError(given[0], "[hidden]", f"only one of {' and '.join(given)} may be set")
+    configured = [key for key in sources if parsed[key] is not None]
+    if len(configured) > 1:
+        raise ConfigError(configured[0], "[hidden]", f"only one of {' and '.join(configured)} may be set")

@@ -3,9 +3,9 @@
 A multipart upload that fails is aborted, because the bucket would keep its parts invisibly. These cases
 need care:
 - A response is lost. A repeated `create` would leave the first upload: afterwards the uploads of this key
-  are listed and all others are aborted. Keys are written once; two concurrent puts of one key may then fail
+  are listed and all others are aborted. Keys are written once; two concurrent puts of one key may then abort
   each other, but never mix. A repeated `complete` may find no upload: then a token in the metadata of the
-  object shows whether it is ours.
+  object shows whether this upload wrote it.
 - The abort fails, too. The upload is recorded (at most 1,000 uploads) and aborted after a later put.
 - The process crashes. The deletion of the object aborts its uploads, also if the object does not exist.
 
@@ -30,7 +30,7 @@ from tidelog.remote.objects.stores.streams import Part, Parts
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-_LEFT_BEHIND_MAX: Final = 1000
+_RECORDED_UPLOADS_MAX: Final = 1000
 _TOKEN: Final = "tidelog-upload"
 
 _log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class S3Uploads:
         self._abort_timeout_s = settings.attempt_timeout_ms / 1000
         standard = settings.storage_class == "STANDARD"
         self._options: dict[str, Any] = {} if standard else {"StorageClass": settings.storage_class}
-        self._to_abort: deque[_Upload] = deque(maxlen=_LEFT_BEHIND_MAX)
+        self._to_abort: deque[_Upload] = deque(maxlen=_RECORDED_UPLOADS_MAX)
         self._lock = threading.Lock()
 
     def put(self, key: str, parts: Parts) -> None:
@@ -77,7 +77,7 @@ class S3Uploads:
         try:
             found = self._list_uploads(prefix)
         except CallFailed as failed:
-            _log.info("%s: cannot list uploads of %r, their parts may remain: %s", self._name, prefix, failed)
+            _log.info("%s: cannot list uploads of %r; their parts may remain: %s", self._name, prefix, failed)
             return
         for upload in found:
             if upload.key in keys:
@@ -114,7 +114,7 @@ class S3Uploads:
                 self._abort_others(key, upload)
 
     def _create(self, key: str, token: str, lost_responses: list[int]) -> _Upload:
-        """Begin an upload; count each attempt with an unknown outcome in `lost_answers`."""
+        """Begin an upload; count each attempt with an unknown outcome in `lost_responses`."""
 
         def create(_: object) -> _Upload:
             response = self._client.create_multipart_upload(
@@ -175,7 +175,7 @@ class S3Uploads:
         return response["Metadata"].get(_TOKEN) == token
 
     def _abort(self, upload: _Upload) -> bool:
-        """Abort the upload and return whether it is gone; otherwise record it for a later attempt."""
+        """Abort the upload and return whether it has ended; otherwise record it for a later attempt."""
         try:
             self._calls.run(
                 lambda _: self._client.abort_multipart_upload(
@@ -187,7 +187,7 @@ class S3Uploads:
             if failed.code == "NoSuchUpload":
                 return True
             _log.warning(
-                "%s: cannot abort the upload of %r, trying again later: %s", self._name, upload.key, failed
+                "%s: cannot abort the upload of %r; retrying later: %s", self._name, upload.key, failed
             )
             with self._lock:
                 self._to_abort.append(upload)
@@ -199,7 +199,7 @@ class S3Uploads:
         try:
             found = self._list_uploads(key)
         except CallFailed as failed:
-            _log.warning("%s: cannot list uploads of %r, their parts may remain: %s", self._name, key, failed)
+            _log.warning("%s: cannot list uploads of %r; their parts may remain: %s", self._name, key, failed)
             with self._lock:
                 self._to_abort.append(_Upload(key, ""))
             return
@@ -231,13 +231,13 @@ class S3Uploads:
                 if not self._to_abort:
                     return
                 upload = self._to_abort.popleft()
-                left = len(self._to_abort)
+                remaining = len(self._to_abort)
             if upload.upload_id:
                 self._abort(upload)
             else:
                 self._abort_others(upload.key, None)
             with self._lock:
-                if len(self._to_abort) > left:
+                if len(self._to_abort) > remaining:
                     return
 
 

@@ -16,7 +16,7 @@ Part: TypeAlias = bytes | memoryview
 
 
 class ExactStream(ABC):
-    """A stream of a known number of bytes: `read(n)` returns n of them unless fewer are left.
+    """A stream of a known number of bytes: `read(n)` returns n of them unless fewer remain.
 
     Errors: RemoteStorageError if the store ends before all bytes were read.
     """
@@ -27,7 +27,7 @@ class ExactStream(ABC):
     def __init__(self, store: str, key: str, length: int) -> None:
         self._store = store
         self._key = key
-        self._left = length
+        self._remaining = length
 
     @abstractmethod
     def _next(self, size: int) -> bytes:
@@ -38,20 +38,18 @@ class ExactStream(ABC):
         """Stop reading; bytes that were not read are not fetched."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return the next bytes, at most `size`, or all remaining ones if `size` is negative; empty at the
-        end.
-        """
-        wanted = self._left if size < 0 else min(size, self._left)
+        """Return at most `size` of the next bytes, all if `size` is negative; empty at the end."""
+        missing = self._remaining if size < 0 else min(size, self._remaining)
         pieces = []
-        while wanted:
-            piece = self._next(min(wanted, self.piece_bytes_max))
+        while missing:
+            piece = self._next(min(missing, self.piece_bytes_max))
             if not piece:
                 raise failure(
-                    self._store, "read", self._key, f"the stream ended {self._left} bytes too early"
+                    self._store, "read", self._key, f"the stream ended {self._remaining} bytes too early"
                 )
             pieces.append(piece)
-            wanted -= len(piece)
-            self._left -= len(piece)
+            missing -= len(piece)
+            self._remaining -= len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
@@ -78,7 +76,7 @@ class Parts:
         self.taken_bytes = 0
 
     def next_part(self, part_bytes: int) -> Part:
-        """Return the next `part_bytes`, fewer at the end, and none after it; for a source always bytes."""
+        """Return the next `part_bytes`, fewer at the end, empty after it; of a source, the type is bytes."""
         part: Part
         if self._view is None:
             part = self._from_source(part_bytes)
@@ -111,8 +109,8 @@ class Parts:
             raise self._wrong_size(taken, announced)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def _wrong_size(self, found: int, announced: int) -> Exception:
-        text = f"the content has {found} bytes or more; announced were {announced}"
+    def _wrong_size(self, actual: int, announced: int) -> Exception:
+        text = f"the content has {actual} bytes or more; announced were {announced}"
         return failure(self._store, "put", self._key, text)
 
 
