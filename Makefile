@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: schemas help install lint types imports unit test test-all test-pythons sim demo bench bench-kafka soak hostile failover copying crash-tier soak-tier test-docker test-kafka-tools test-spark-kafka bench-spark-kafka clean
+.PHONY: schemas help install lint types imports unit test test-all test-pythons sim demo bench bench-kafka soak quotas hostile failover copying crash-tier soak-tier test-docker test-kafka-tools test-spark-kafka bench-spark-kafka clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -108,6 +108,9 @@ test-spark-kafka: $(STAMP) .cache/spark-kafka ## compare rows and offsets with t
 
 bench-spark-kafka: $(STAMP) .cache/spark-kafka ## run the Spark benchmarks, compared with Spark's own Kafka source; needs Maven
 	$(SPARK_KAFKA) $(BIN)/python -m benchmarks spark
+
+quotas: $(STAMP) ## measure the rates of librdkafka under quotas for a minute each; they must be within 10 %
+	$(BIN)/python -m tests.harness.quotas
 
 soak: $(STAMP) ## load one broker for ten minutes with kill -9 every 20 s
 	$(BIN)/python -m tests.harness.soak

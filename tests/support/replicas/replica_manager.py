@@ -150,7 +150,8 @@ class FakeRequest(Request):
         self.header = RequestHeader(message.api_key, version, correlation_id, client_id)
         self.body = body
         self.received_ms = NOW_MS
-        self.throttle_time_ms = 0
+        self.quota = None
+        self.throttle_times_ms: list[int] = []
         self.answers: list[bytes | None] = []
         self.from_listener = "PLAINTEXT"
         self.closed: list[str] = []
@@ -178,6 +179,14 @@ class FakeRequest(Request):
     @property
     def listener(self) -> str:
         return self.from_listener
+
+    @property
+    def principal(self) -> str:
+        return "User:alice"
+
+    def throttle(self, throttle_time_ms: int) -> None:
+        assert not self.answers, "a connection is muted before the response is sent"
+        self.throttle_times_ms.append(throttle_time_ms)
 
     def respond(self, answer: Response) -> None:
         self.answers.append(None if answer is None else _whole(answer))

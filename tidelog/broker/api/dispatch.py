@@ -21,12 +21,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 from tidelog.base.clock import Clock
 from tidelog.base.log_limit import LogLimit
 from tidelog.broker.api.error_responses import error_response_in_steps, needed_for_error
-from tidelog.broker.network.request import Request
+from tidelog.broker.network.request import Quota, Request
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.network.request_metrics import ApiMetrics, RequestMetrics
@@ -55,6 +55,26 @@ MANY_ELEMENTS: Final = 500
 """A response with more elements is encoded in steps."""
 
 
+class Quotas(Protocol):
+    """The quotas of clients; implemented by RequestQuotas."""
+
+    is_enabled: bool
+
+    def of(self, request: Request) -> Quota:
+        """Return the quota of a request that has just arrived."""
+        ...
+
+
+class _NoQuotas:
+    is_enabled = False
+
+    def of(self, request: Request) -> Quota:
+        raise AssertionError("no client has a quota")
+
+
+_NO_QUOTAS: Final = _NoQuotas()
+
+
 @dataclass(slots=True)
 class _RegisteredApi:
     """One registered API; versions outside `lowest` to `highest` are rejected."""
@@ -78,9 +98,16 @@ class Dispatcher:
     """The handlers of one kind of listener; a listener is bound with `dispatch`."""
 
     def __init__(
-        self, channel: RequestChannel, metrics: RequestMetrics, clock: Clock, slices: Slices
+        self,
+        channel: RequestChannel,
+        metrics: RequestMetrics,
+        clock: Clock,
+        slices: Slices,
+        quotas: Quotas | None = None,
     ) -> None:
+        """Without `quotas` no client is throttled, as on the listeners of controllers."""
         self._channel = channel
+        self._quotas = _NO_QUOTAS if quotas is None else quotas
         self._metrics = metrics
         self._clock = clock
         self._log_limit = LogLimit(clock.monotonic_ms)
@@ -124,15 +151,20 @@ class Dispatcher:
         request.body = request.frame[position:]
         request.route = entry
         entry.metrics.requests[version] += 1
+        if self._quotas.is_enabled:
+            request.quota = self._quotas.of(request)
+            began_ns = self._clock.monotonic_ns()
         if entry.raw is None:
             self._dispatch_typed(request, entry)
-            return
-        try:
-            entry.raw(request)
-        except DecodeError as error:
-            request.close(_malformed(request, entry, error))
-        except Exception as error:
-            self._on_failed(request, entry, None, error)
+        else:
+            try:
+                entry.raw(request)
+            except DecodeError as error:
+                request.close(_malformed(request, entry, error))
+            except Exception as error:
+                self._on_failed(request, entry, None, error)
+        if request.quota is not None:
+            request.quota.on_handler_return(self._clock.monotonic_ns() - began_ns)
 
     async def call(self, context: RequestContext, message: ApiMessage) -> ApiMessage:
         """Return the response of a typed handler to a message of this process.
@@ -261,6 +293,8 @@ class Dispatcher:
         on_failed: Callable[[Exception], None],
     ) -> None:
         """Run the steps of a request. They are cancelled if the client disconnects."""
+        if request.quota is not None:
+            steps = request.quota.measured(steps)
         work = self.slices.start(steps, on_completed, on_failed)
         if work is not None:
             request.on_lost = lambda _: work.cancel()
@@ -274,13 +308,12 @@ class Dispatcher:
         self._encode(request, response, lambda error: self._on_failed(request, entry, message, error))
 
     def _encode(self, request: Request, response: ApiMessage, on_failed: Callable[[Exception], None]) -> None:
-        """Respond, with the throttle time that quotas have set on the request."""
+        """Respond, with the throttle time if the client exceeds a quota."""
         if not request.is_open:
             return
         key, version, correlation_id, _ = request.header
-        if request.throttle_time_ms and hasattr(response, "throttle_time_ms"):
-            throttle_time_ms = request.throttle_time_ms
-            response = cast(ApiMessage, replace(cast(Any, response), throttle_time_ms=throttle_time_ms))
+        if request.quota is not None:
+            response = _with_throttle_time(response, request.quota.throttle(request))
         if has_more_elements(response, version, MANY_ELEMENTS):
             steps = encode_response_in_steps(key, version, correlation_id, response)
             self._run(request, steps, lambda frame: request.respond((frame,)), on_failed)
@@ -342,6 +375,12 @@ class Dispatcher:
 def _cancel(waiting: asyncio.Future[Any]) -> None:
     """Cancel a future whose result can no longer be sent."""
     waiting.cancel()
+
+
+def _with_throttle_time(response: ApiMessage, throttle_time_ms: int) -> ApiMessage:
+    if not throttle_time_ms or not hasattr(response, "throttle_time_ms"):
+        return response
+    return cast(ApiMessage, replace(cast(Any, response), throttle_time_ms=throttle_time_ms))
 
 
 def _reject(request: Request, entry: _RegisteredApi | None) -> None:

@@ -20,13 +20,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from ipaddress import ip_address
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from tidelog.base.clock import Clock
 from tidelog.broker.channels.controller_channel import ControllerChannel
-from tidelog.broker.network.request import Request
+from tidelog.broker.network.request import Quota, Request
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.scheduling.slices import Slices
@@ -35,13 +35,14 @@ from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.framing import SIZE_BYTES, encode_request_in_steps, read_response_header
 from tidelog.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from tidelog.protocol.principal_data import encode_principal
-from tidelog.protocol.registry import APIS, FORWARDABLE, Api, ApiKey
+from tidelog.protocol.registry import APIS, FORWARDABLE, Api, ApiKey, response_type
 from tidelog.protocol.schema import ApiMessage
 
 logger = logging.getLogger(__name__)
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 
+_THROTTLE_TIME_BYTES: Final = 4
 _CHANGE_PARTITIONS: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.DELETE_TOPICS})
 
 
@@ -153,7 +154,25 @@ def _respond(request: Request, result: EnvelopeResponse) -> None:
     elif result.error_code or data is None:
         request.fail(_failure(request.header.api_key, result))
     else:
+        if request.quota is not None:
+            data = _with_throttle_time(request, request.quota, data)
         request.respond(len(data).to_bytes(SIZE_BYTES, "big") + data)
+
+
+def _with_throttle_time(request: Request, quota: Quota, data: bytes) -> bytes:
+    """Return the response with the throttle time of the controller or of this broker, if that is longer.
+
+    The throttle time is the first field of every response that has one.
+    """
+    key, version, _, _ = request.header
+    first = fields(cast(Any, response_type(key)))[0]
+    if first.name != "throttle_time_ms":
+        quota.throttle(request)
+        return data
+    _, start = read_response_header(memoryview(data), key, version)
+    end = start + _THROTTLE_TIME_BYTES
+    throttle_time_ms = quota.throttle(request, max(0, int.from_bytes(data[start:end], "big", signed=True)))
+    return data[:start] + throttle_time_ms.to_bytes(_THROTTLE_TIME_BYTES, "big") + data[end:]
 
 
 def _failure(api_key: int, result: EnvelopeResponse) -> KafkaError:

@@ -17,6 +17,8 @@ from tidelog.broker.controller.local import InProcessController
 from tidelog.broker.controller.tasks import ControllerTasks, TaskIntervals
 from tidelog.broker.metadata.settings import controller_settings
 from tidelog.broker.metadata.store import MetadataStore
+from tidelog.broker.quotas.mutation_quotas import MutationQuotas
+from tidelog.broker.quotas.rate import Windows
 from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
 from tidelog.protocol.ids import LeaderEpoch
 
@@ -36,12 +38,18 @@ class Controller:
         randomness: Randomness,
     ) -> None:
         """Register the handlers with `dispatcher`, which serves the listeners for controllers."""
+        self.mutations = MutationQuotas(
+            clock,
+            Windows(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000),
+        )
+        store.subscribe(self.mutations.apply)
         self._services = ControllerServices(
             config=config,
             store=store,
             clock=clock,
             randomness=randomness,
             heartbeats=BrokerHeartbeats(config.broker_session_timeout_ms),
+            mutations=self.mutations,
         )
         if config.authorizer_class_name:
             logger.warning("authorizer.class.name is set: ACLs are stored, but not enforced yet")

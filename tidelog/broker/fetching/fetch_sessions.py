@@ -181,6 +181,18 @@ class FetchSessionCache:
             return FetchContext(requested, self._open(request, requested, version, now_ms))
         return self._continue(request, version, now_ms)
 
+    def session_id_without_data(self, context: FetchContext) -> int:
+        """Return the session id of a throttled response, which contains no partitions (KIP-219).
+
+        The client starts over if the request was not incremental: the session that it has opened is closed.
+        """
+        session = context.session
+        if session is None or context.is_incremental:
+            return context.session_id
+        if self._sessions.get(session.session_id) is session:
+            self._end(session)
+        return SESSIONLESS
+
     def _continue(self, request: FetchRequestView, version: int, now_ms: int) -> FetchContext:
         session = self._sessions.get(request.session_id)
         if session is None:

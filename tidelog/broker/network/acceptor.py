@@ -58,6 +58,12 @@ class Acceptor:
             self._retry.cancel()
         self._listening.close()
 
+    def pause(self, duration_s: float) -> None:
+        """Accept no connection for `duration_s`; connections wait in the queue."""
+        if self._is_running and self._retry is None:
+            self._unwatch()
+            self._retry = self._loop.call_later(duration_s, self._watch)
+
     def _watch(self) -> None:
         self._retry = None
         self._loop.add_reader(self._listening.fileno(), self._accept)
@@ -79,6 +85,8 @@ class Acceptor:
                 logger.debug("Listener %s: a connection failed before it was accepted: %s", self._name, error)
                 continue
             self._on_accepted(accepted)
+            if self._retry is not None:
+                return
 
     def _accept_later(self, error: OSError) -> None:
         logger.error(

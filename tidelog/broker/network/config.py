@@ -39,6 +39,9 @@ class NetworkConfig:
     queued_max_request_bytes: int
     max_large_request_bytes: int
     max_unsent_response_bytes: int
+    max_connection_creation_rate: int
+    quota_window_num: int
+    quota_window_size_seconds: int
     inter_broker_listener: str
 
 
@@ -47,7 +50,8 @@ class ListenerConfig:
     """One address to listen on.
 
     `host` "" means all addresses of the machine, including IPv6 if available. With `port` 0 the operating
-    system selects a port. `max_connections` is `listener.name.<name>.max.connections`. A listener with `tls`
+    system selects a port. `max_connections` is `listener.name.<name>.max.connections`,
+    `max_connection_creation_rate` likewise. A listener with `tls`
     uses TLS.
     """
 
@@ -55,6 +59,7 @@ class ListenerConfig:
     host: str
     port: int
     max_connections: int
+    max_connection_creation_rate: int = UNLIMITED
     tls: TlsServer | None = None
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import cast
 
 from tidelog.broker.network.connection_core import ConnectionCore, SocketReading, State
+from tidelog.broker.network.connection_throttle import ConnectionThrottle
 from tidelog.broker.network.memory import Admission
 from tidelog.broker.network.pausable_reading import PausableReading
 from tidelog.broker.network.receive_buffer import InvalidFrameError, ReceiveBuffer
@@ -56,6 +57,7 @@ class Connection(asyncio.BufferedProtocol):
         "listener",
         "peer",
         "principal",
+        "throttle",
     )
 
     def __init__(
@@ -83,6 +85,7 @@ class Connection(asyncio.BufferedProtocol):
             ),
             Admission(memory, resources.clock.monotonic_ms, self._schedule),
         )
+        self.throttle = ConnectionThrottle(self.core, resources, self._schedule)
         self._transport: asyncio.Transport | None = None
         self._writer: ResponseWriter | None = None
         self._last_response_ns = 0
@@ -136,7 +139,7 @@ class Connection(asyncio.BufferedProtocol):
         """Handle no further frame: the transport is above its high-water mark."""
         if self._writer is not None:
             self._writer.pause()
-            self.core.on_writer_blocked()
+            self.core.set_writer_blocked(True)
 
     def resume_writing(self) -> None:
         """Resume writing: the transport is below its low-water mark."""
@@ -149,6 +152,7 @@ class Connection(asyncio.BufferedProtocol):
             self._reading.unwatch()
             self._on_closed(self)
             self._writer.close()
+        self.throttle.close()
         lost = self.core.on_closed()
         self._resources.response_memory.discard(self)
         for request in lost:
@@ -176,11 +180,11 @@ class Connection(asyncio.BufferedProtocol):
             for one in ready:
                 writer.write(one)
             if writer.is_blocked:
-                core.on_writer_blocked()
+                core.set_writer_blocked(True)
             if core.is_in_turn:
                 return
             # One commit may complete many parked requests: their responses are written together.
-            if not core.has_pending_responses:
+            if not core.pending.count:
                 self._flush(writer)
         except OSError as error:
             self._on_broken(error)
@@ -361,7 +365,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _on_writer_ready(self) -> None:
         """Handle requests again: the writer has sent its queue."""
-        self.core.on_writer_ready()
+        self.core.set_writer_blocked(False)
         self._resources.response_memory.discard(self)
         self._schedule()
 

@@ -6,6 +6,7 @@ parked may be followed by further Produces before its response is available.
     READING             no request lacks a response; the next complete frame is handled
     MUTED               a handler has not responded at once; bytes are received until the buffer is full
     RESPONSES_PENDING   only parked requests lack a response; a Produce is handled, other frames wait
+    THROTTLED           the client has exceeded a quota: no frame is handled until the throttle time ends
     PEER_CLOSED         the peer has closed its side, and the end of its stream has not been read yet
     END_OF_STREAM       the end of the stream has been read; complete frames before it are still handled
     DRAINING            the broker stops: no further frame is handled, but requests get their responses
@@ -21,7 +22,9 @@ Legal transitions:
                         RESPONSES_PENDING   the request is parked, or earlier responses are pending
     RESPONSES_PENDING   MUTED               the handler of a Produce has not responded at once
                         READING             the last response is available
-    any of these three  PEER_CLOSED, END_OF_STREAM, DRAINING
+    any of these three  THROTTLED           a response has a throttle time (KIP-219)
+    THROTTLED           any of these three  the throttle time ends
+    any of these four   PEER_CLOSED, END_OF_STREAM, DRAINING
     PEER_CLOSED         END_OF_STREAM, FINISHING
     END_OF_STREAM       FINISHING
     DRAINING            FINISHING
@@ -31,6 +34,9 @@ Legal transitions:
 From PEER_CLOSED on, a request that only waits for an event or a timeout is abandoned, because the client
 normally does not read its response. This side cannot detect a client that has closed only its sending half
 and still reads. Responses of requests that are being processed are sent in all cases.
+
+Requests that were handled before the connection was throttled get their responses. When the end of the stream
+has been read, the throttle time ends too, because the buffered frames are the last ones.
 
 In addition, the next frame waits while the connection is scheduled for a later turn of the loop, while the
 peer does not read responses, and while a large request waits for memory.
@@ -57,21 +63,23 @@ class State(IntEnum):
     READING = 0
     MUTED = 1
     RESPONSES_PENDING = 2
-    PEER_CLOSED = 3
-    END_OF_STREAM = 4
-    DRAINING = 5
-    FINISHING = 6
-    CLOSING = 7
-    CLOSED = 8
+    THROTTLED = 3
+    PEER_CLOSED = 4
+    END_OF_STREAM = 5
+    DRAINING = 6
+    FINISHING = 7
+    CLOSING = 8
+    CLOSED = 9
 
 
 _ENDS: Final = frozenset({State.CLOSING, State.CLOSED})
 _FROM_OPEN: Final = frozenset({State.PEER_CLOSED, State.END_OF_STREAM, State.DRAINING}) | _ENDS
 
 TRANSITIONS: Final = (
-    frozenset({State.MUTED, State.RESPONSES_PENDING}) | _FROM_OPEN,
-    frozenset({State.READING, State.RESPONSES_PENDING}) | _FROM_OPEN,
-    frozenset({State.MUTED, State.READING}) | _FROM_OPEN,
+    frozenset({State.MUTED, State.RESPONSES_PENDING, State.THROTTLED}) | _FROM_OPEN,
+    frozenset({State.READING, State.RESPONSES_PENDING, State.THROTTLED}) | _FROM_OPEN,
+    frozenset({State.MUTED, State.READING, State.THROTTLED}) | _FROM_OPEN,
+    frozenset({State.READING, State.MUTED, State.RESPONSES_PENDING}) | _FROM_OPEN,
     frozenset({State.END_OF_STREAM, State.FINISHING}) | _ENDS,
     frozenset({State.FINISHING}) | _ENDS,
     frozenset({State.FINISHING}) | _ENDS,
@@ -82,7 +90,7 @@ TRANSITIONS: Final = (
 """The states that may follow, by the value of the current state."""
 
 _READING, _MUTED, _RESPONSES_PENDING = State.READING, State.MUTED, State.RESPONSES_PENDING
-_PEER_CLOSED, _END_OF_STREAM = State.PEER_CLOSED, State.END_OF_STREAM
+_THROTTLED, _PEER_CLOSED, _END_OF_STREAM = State.THROTTLED, State.PEER_CLOSED, State.END_OF_STREAM
 _DRAINING, _FINISHING = State.DRAINING, State.FINISHING
 _CLOSING, _CLOSED = State.CLOSING, State.CLOSED
 
@@ -107,14 +115,15 @@ class ConnectionCore:
         "_admission",
         "_has_received",
         "_is_writer_blocked",
-        "_pending",
         "_unsent_bytes",
         "buffer",
         "idle_since_ms",
         "is_in_turn",
         "is_scheduled",
+        "pending",
         "request",
         "state",
+        "throttled_until_ms",
     )
 
     def __init__(self, buffer: ReceiveBuffer, admission: Admission) -> None:
@@ -127,8 +136,11 @@ class ConnectionCore:
         self.is_scheduled = False
         """Whether the connection waits for its turn."""
         self.idle_since_ms = 0
+        self.throttled_until_ms = 0
+        """The end of the throttle time in the state THROTTLED."""
         self._admission = admission
-        self._pending = PendingResponses()
+        self.pending = PendingResponses()
+        """The parked requests; only the core changes them."""
         self._is_writer_blocked = False
         self._has_received = False
         self._unsent_bytes = 0
@@ -138,12 +150,7 @@ class ConnectionCore:
     @property
     def lacks_responses(self) -> bool:
         """Whether a request has no response yet."""
-        return self.request is not None or self._pending.count > 0
-
-    @property
-    def has_pending_responses(self) -> bool:
-        """Whether a parked request has no response yet."""
-        return self._pending.count > 0
+        return self.request is not None or self.pending.count > 0
 
     @property
     def is_peer_open(self) -> bool:
@@ -158,7 +165,7 @@ class ConnectionCore:
     @property
     def is_complete(self) -> bool:
         """Whether the connection closes as soon as the written responses are sent."""
-        if self.request is not None or self._pending.count:
+        if self.request is not None or self.pending.count:
             return False
         if self.state is _END_OF_STREAM:
             return not self.buffer.has_frame()
@@ -171,7 +178,7 @@ class ConnectionCore:
 
     def can_respond_to(self, request: Request) -> bool:
         """Return whether `request` has no response yet and can still get one."""
-        return request is self.request or self._pending.is_pending(request)
+        return request is self.request or self.pending.is_pending(request)
 
     def holds_memory_since(self, before_ms: int) -> bool:
         """Return whether a request that is not complete has held memory since before `before_ms`."""
@@ -190,6 +197,7 @@ class ConnectionCore:
             self.request is not None
             or self._is_writer_blocked
             or self._admission.is_waiting
+            or state is _THROTTLED
             or state is _DRAINING
             or (state is _RESPONSES_PENDING and not self._may_handle_frame())
         ):
@@ -220,13 +228,12 @@ class ConnectionCore:
             self._transition(_END_OF_STREAM)
         return self._abandon_waiting()
 
-    def on_writer_blocked(self) -> None:
-        """Handle no further frame until `on_writer_ready`: the peer does not read its responses."""
-        self._is_writer_blocked = True
+    def set_writer_blocked(self, is_blocked: bool) -> None:
+        """Handle no further frame while the peer does not read its responses.
 
-    def on_writer_ready(self) -> None:
-        """Handle frames again; the caller schedules a turn."""
-        self._is_writer_blocked = False
+        When the writer is no longer blocked, the caller schedules a turn.
+        """
+        self._is_writer_blocked = is_blocked
 
     def on_closed(self) -> list[Request]:
         """Release everything; return all requests that have no response."""
@@ -235,7 +242,7 @@ class ConnectionCore:
         self._admission.release()
         # It refers to the connection: without it a closed connection does not need the garbage collector.
         del self._admission
-        lost = self._pending.clear()
+        lost = self.pending.clear()
         if self.request is not None:
             lost.append(self.request)
             self.request = None
@@ -289,7 +296,7 @@ class ConnectionCore:
 
         Returns the request if it is abandoned instead, because it only waits and the peer has closed.
         """
-        if self.state < _PEER_CLOSED:
+        if self.state < _THROTTLED:
             self._transition(_MUTED)
         return self._abandon_current()
 
@@ -298,7 +305,7 @@ class ConnectionCore:
 
         None if the request cannot get a response any more: it was abandoned, or the connection has ended.
         """
-        pending = self._pending
+        pending = self.pending
         ready: Sequence[Response] = (response,)
         if request is self.request:
             self._release_request()
@@ -318,7 +325,7 @@ class ConnectionCore:
         assert request is self.request, f"a request of {request.peer} is parked but is not the current one"
         is_peer_open = self.is_peer_open
         if is_peer_open:
-            self._pending.add(request)
+            self.pending.add(request)
         self._end_request()
         return is_peer_open
 
@@ -327,7 +334,7 @@ class ConnectionCore:
         if request is self.request:
             self._end_request()
             return True
-        return self._pending.is_pending(request)
+        return self.pending.is_pending(request)
 
     def release_frame(self, request: Request, *, keeps_message: bool) -> bool:
         """Release the frame of `request`; return False if it is not the current request.
@@ -340,6 +347,31 @@ class ConnectionCore:
         if not keeps_message:
             self._release_memory()
         return True
+
+    # ---- throttle times
+
+    def throttle(self, until_ms: int) -> bool:
+        """Handle no frame until `until_ms`; return whether the caller must call `end_throttle` at that time.
+
+        False if the connection ends, or if it is already throttled until a later time.
+        """
+        if self.state >= _PEER_CLOSED:
+            return False
+        if self.state is not _THROTTLED:
+            self._transition(_THROTTLED)
+        elif until_ms <= self.throttled_until_ms:
+            return False
+        self.throttled_until_ms = until_ms
+        return True
+
+    def end_throttle(self) -> None:
+        """Handle frames again, if the connection is still throttled."""
+        if self.state is not _THROTTLED:
+            return
+        if self.request is not None:
+            self._transition(_MUTED)
+        else:
+            self._transition(_RESPONSES_PENDING if self.pending.count else _READING)
 
     # ---- the end
 
@@ -389,7 +421,7 @@ class ConnectionCore:
         together. Any other response could reveal a state that the producer does not know yet.
         """
         if self.state is _RESPONSES_PENDING:
-            return not self._pending.is_full and self.buffer.next_api_key() in (ApiKey.PRODUCE, None)
+            return not self.pending.is_full and self.buffer.next_api_key() in (ApiKey.PRODUCE, None)
         return self.request is None and (self.state is _PEER_CLOSED or self.state is _END_OF_STREAM)
 
     def _end_request(self) -> None:
@@ -404,13 +436,13 @@ class ConnectionCore:
 
     def _leave_muted(self) -> None:
         """Handle frames again, unless the connection ends."""
-        state = _RESPONSES_PENDING if self._pending.count else _READING
-        if self.state is not state and self.state < _PEER_CLOSED:
+        state = _RESPONSES_PENDING if self.pending.count else _READING
+        if self.state is not state and self.state < _THROTTLED:
             self._transition(state)
 
     def _abandon_waiting(self) -> list[Request]:
         """End the requests that only wait; a request that is being processed stays the current one."""
-        abandoned = [request for request in self._pending.clear() if request.on_abandoned is not None]
+        abandoned = [request for request in self.pending.clear() if request.on_abandoned is not None]
         request = self._abandon_current()
         if request is not None:
             abandoned.append(request)

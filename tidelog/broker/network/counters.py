@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class NetworkCounters:
-    """Totals since the start; `bytes_out_of_closed` counts only connections that have ended."""
+    """Totals since the start, unless noted; `bytes_out_of_closed` counts only connections that have ended."""
 
     __slots__ = (
         "bytes_in",
@@ -13,6 +13,7 @@ class NetworkCounters:
         "connections_closed",
         "connections_expired",
         "connections_refused",
+        "connections_throttled",
         "handshakes_failed",
     )
 
@@ -24,3 +25,5 @@ class NetworkCounters:
         self.connections_expired = 0
         self.connections_refused = 0
         self.handshakes_failed = 0
+        self.connections_throttled = 0
+        """The connections that are throttled now."""

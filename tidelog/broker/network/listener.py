@@ -21,7 +21,9 @@ from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.connection_quota import ConnectionQuota
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.resources import NetworkResources
+from tidelog.broker.network.throttled_sockets import ThrottledSockets
 from tidelog.broker.network.tls_handshakes import TlsHandshakes
+from tidelog.broker.quotas.connection_rates import ConnectionRates
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +32,7 @@ class ListenerOwner(Protocol):
     """The owner of all listeners of a broker; implemented by NetworkServer."""
 
     quota: ConnectionQuota
+    connection_rates: ConnectionRates
     refusal_reason: Callable[[int, bool], str | None] | None
 
     def close_surplus_connections(self) -> None:
@@ -72,6 +75,7 @@ class Listener:
         bound = _bind(config, resources.config)
         self.port: int = bound.getsockname()[1]
         self._acceptor = Acceptor(config.name, bound, self._loop, self._on_accepted)
+        self._throttled_sockets = ThrottledSockets(self._loop, self._open)
 
     def start(self) -> None:
         """Accept connections; until then clients that connect are refused."""
@@ -91,6 +95,26 @@ class Listener:
             logger.debug("Listener %s: a connection failed when it was accepted: %s", self.name, error)
             accepted.close()
             return
+        if not self._owner.connection_rates.is_limited or not self._is_throttled(accepted, is_protected):
+            self._open(accepted)
+
+    def _is_throttled(self, accepted: socket.socket, is_protected: bool) -> bool:
+        """Return whether the connection must wait, because too many connections are created (KIP-612)."""
+        now_ms, address = self._resources.clock.monotonic_ms(), peer_address(accepted)
+        delay_ms, is_refused = self._owner.connection_rates.admit(
+            self.name, address, now_ms, is_protected=is_protected
+        )
+        if is_refused:
+            self._resources.counters.connections_refused += 1
+            text = "Refusing connection from %s on listener %s: connection_creation_rate is exceeded"
+            self._log(logging.INFO, text, address, self.name)
+            self._throttled_sockets.close_later(accepted, delay_ms)
+        elif delay_ms:
+            self._throttled_sockets.open_later(accepted, delay_ms)
+            self._acceptor.pause(delay_ms / 1000)
+        return delay_ms > 0
+
+    def _open(self, accepted: socket.socket) -> None:
         if self._handshakes is not None:
             self._handshakes.start(accepted, lambda: self._create_connection(accepted))
             return
@@ -104,7 +128,8 @@ class Listener:
     def socket_count(self) -> int:
         """The number of accepted sockets: with a slot, waiting for a slot, and being opened."""
         opening = len(self._opening_tasks if self._handshakes is None else self._handshakes)
-        return len(self.connections) + len(self._waiting_connections) + opening
+        waiting = len(self._waiting_connections) + len(self._throttled_sockets)
+        return len(self.connections) + waiting + opening
 
     def _on_opened(self, opening: asyncio.Task[object]) -> None:
         self._opening_tasks.discard(opening)
@@ -129,6 +154,7 @@ class Listener:
     def stop(self) -> None:
         """Accept no further connection; open connections stay open."""
         self._acceptor.stop()
+        self._throttled_sockets.close()
         for opening in self._opening_tasks:
             opening.cancel()
         if self._handshakes is not None:
@@ -222,6 +248,14 @@ class Listener:
         counters.connections_closed += 1
         counters.bytes_out_of_closed += connection.sent_bytes
         self._owner.on_connection_closed(connection)
+
+
+def peer_address(accepted: socket.socket) -> str:
+    """Return the address of the peer; a mapped IPv4 address as IPv4. Return "?" if it has disconnected."""
+    try:
+        return str(accepted.getpeername()[0]).removeprefix("::ffff:")
+    except OSError:
+        return "?"
 
 
 def _set_options(accepted: socket.socket, config: NetworkConfig) -> None:

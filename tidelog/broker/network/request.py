@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from tidelog.broker.network.request_metrics import ApiMetrics
 from tidelog.protocol.framing import RequestHeader
+from tidelog.protocol.steps import Steps
 from tidelog.storage.segment.file_slice import FileSlice
+
+T = TypeVar("T")
 
 # The parts of a response; the bytes of all parts together are whole frames, sizes included.
 ResponsePart: TypeAlias = bytes | bytearray | memoryview | FileSlice
@@ -36,6 +39,46 @@ class ClientInformation:
     software_version: str = ""
 
 
+class Quota(Protocol):
+    """The quota of the client of one request; the dispatcher sets it if any client has a quota.
+
+    One of the `throttle` methods is called just before the response. They mute the connection if the client
+    exceeds a quota, and return the throttle time in milliseconds for the response.
+    """
+
+    def exempt(self) -> None:
+        """Exempt the request from the quota of request time."""
+        ...
+
+    def fetch_bytes_max(self) -> int:
+        """Return how many bytes a Fetch may return without being throttled in any case."""
+        ...
+
+    def throttle(self, request: Request, controller_throttle_time_ms: int = 0) -> int:
+        """Return the throttle time for the response; that of the controller if it is longer."""
+        ...
+
+    def throttle_fetch(self, request: Request, size_bytes: int) -> int:
+        """Return the throttle time for a Fetch; if it is not 0, the response must contain no records."""
+        ...
+
+    def on_handler_return(self, elapsed_ns: int) -> None:
+        """Record that the handler has run for `elapsed_ns`."""
+        ...
+
+    def measured(self, steps: Steps[T]) -> Steps[T]:
+        """Return the same steps; record the time of those that run after the handler has returned."""
+        ...
+
+
+class Throttle(Protocol):
+    """Mutes one connection; implemented by ConnectionThrottle."""
+
+    def mute(self, throttle_time_ms: int) -> None:
+        """Handle no further frame; see Request.throttle."""
+        ...
+
+
 class RequestConnection(Protocol):
     """The part of a connection that its requests use; implemented by Connection."""
 
@@ -44,6 +87,11 @@ class RequestConnection(Protocol):
     listener: str
     principal: str
     client: ClientInformation
+
+    @property
+    def throttle(self) -> Throttle:
+        """Mutes the connection."""
+        ...
 
     def can_respond_to(self, request: Request) -> bool:
         """Return whether `request` can still get a response."""
@@ -88,10 +136,10 @@ class Request:
         "header",
         "on_abandoned",
         "on_lost",
+        "quota",
         "received_ms",
         "route",
         "started_ns",
-        "throttle_time_ms",
     )
 
     def __init__(
@@ -103,7 +151,8 @@ class Request:
         self.started_ns = started_ns
         self.header = _NO_HEADER
         self.body = _NO_BODY
-        self.throttle_time_ms = 0
+        self.quota: Quota | None = None
+        """None if no client has a quota."""
         self.route: Route | None = None
         self.on_abandoned: Callable[[Request], None] | None = None
         self.on_lost: Callable[[Request], None] | None = None
@@ -149,6 +198,10 @@ class Request:
         """
         self.frame = self.body = _NO_BODY
         self.connection.park(self)
+
+    def throttle(self, throttle_time_ms: int) -> None:
+        """Handle no later request of the connection for `throttle_time_ms`, because of a quota."""
+        self.connection.throttle.mute(throttle_time_ms)
 
     def respond(self, response: Response) -> None:
         """Send the response, as whole frames; None for a request without a response (acks=0).

@@ -20,6 +20,8 @@ from tidelog.broker.network.response_memory import ResponseMemory
 from tidelog.broker.network.shared_descriptors import SharedDescriptors
 from tidelog.broker.network.socket_watcher import SocketWatcher
 from tidelog.broker.network.turns import Turns
+from tidelog.broker.quotas.connection_rates import ConnectionRates
+from tidelog.broker.quotas.rate import Windows
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +43,8 @@ class NetworkServer:
         self.clock: Clock = clock if clock is not None else SystemClock()
         self.loop = asyncio.get_running_loop()
         self.quota = ConnectionQuota(config)
+        windows = Windows(config.quota_window_num, config.quota_window_size_seconds * 1000)
+        self.connection_rates = ConnectionRates(windows, config.max_connection_creation_rate)
         self.counters = NetworkCounters()
         self.spare_memory = SpareMemory()
         self.watcher = SocketWatcher(self.loop, self.clock)
@@ -87,6 +91,9 @@ class NetworkServer:
         assert listener.name not in self.listeners, f"listener {listener.name} exists"
         bound = self.listeners[listener.name] = Listener(self, self._resources, listener, on_request)
         self.quota.listener_limits[listener.name] = listener.max_connections
+        self.connection_rates.update(
+            self.config.max_connection_creation_rate, {listener.name: listener.max_connection_creation_rate}
+        )
         return bound
 
     def update_limits(self, config: NetworkConfig, listener_limits: Mapping[str, int]) -> None:

@@ -9,6 +9,7 @@ from collections import Counter
 
 from tidelog.base.randomness import Randomness
 from tidelog.cluster.controller.assignments import automatic_partitions, manual_partition
+from tidelog.cluster.controller.mutation_quota import ChargePartitions, charge_nothing
 from tidelog.cluster.controller.partition_limit import PartitionLimit
 from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
 from tidelog.cluster.controller.settings import ControllerSettings
@@ -30,6 +31,7 @@ def create_partitions(
     settings: ControllerSettings,
     request: CreatePartitionsRequest,
     randomness: Randomness,
+    charge: ChargePartitions = charge_nothing,
 ) -> Steps[ControllerResult[CreatePartitionsResponse]]:
     """Add partitions up to the requested counts; every topic has its own outcome."""
     counts: Counter[str] = Counter()
@@ -48,7 +50,7 @@ def create_partitions(
             if count > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic name {name!r}.")
             additional_max = MAX_RECORDS_PER_COMMAND - len(records)
-            records += yield from _new_records(image, limit, topic, randomness, additional_max)
+            records += yield from _new_records(image, limit, topic, randomness, additional_max, charge)
             results.append(CreatePartitionsTopicResult(name=name))
         except KafkaError as error:
             results.append(
@@ -64,6 +66,7 @@ def _new_records(
     requested: CreatePartitionsTopic,
     randomness: Randomness,
     additional_max: int,
+    charge: ChargePartitions,
 ) -> Steps[list[PartitionRecord]]:
     topic = image.topics_by_name.get(requested.name)
     if topic is None:
@@ -80,6 +83,7 @@ def _new_records(
     if additional > additional_max:
         text = f"Excessively large number of partitions per request: the limit is {MAX_RECORDS_PER_COMMAND}"
         raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
+    charge(additional)
     partitions = yield from _partitions(image, topic, requested, additional, randomness)
     limit.add_replicas(topic.name, (each.replicas for each in partitions))
     return (yield from partition_records(topic.id, existing, partitions))

@@ -12,6 +12,7 @@ from tidelog.base.randomness import Randomness, new_uuid
 from tidelog.cluster.controller.assignments import automatic_partitions, manual_partition
 from tidelog.cluster.controller.config_rules import broker_layers
 from tidelog.cluster.controller.configs import change_records
+from tidelog.cluster.controller.mutation_quota import ChargePartitions, charge_nothing
 from tidelog.cluster.controller.partition_limit import PartitionLimit
 from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
 from tidelog.cluster.controller.settings import ControllerSettings
@@ -41,12 +42,13 @@ def create_topics(
     settings: ControllerSettings,
     request: CreateTopicsRequest,
     randomness: Randomness,
+    charge: ChargePartitions = charge_nothing,
 ) -> Steps[ControllerResult[CreateTopicsResponse]]:
     """Create the topics that are valid; every topic of the request has its own outcome.
 
     Every topic has the error POLICY_VIOLATION if the request has too many partitions.
     """
-    creation = _Creation(image, settings, randomness)
+    creation = _Creation(image, settings, randomness, charge)
     counts: Counter[str] = Counter()
     topics: dict[str, CreatableTopic] = {}
     partition_count = 0
@@ -86,11 +88,18 @@ def _partition_count(settings: ControllerSettings, topic: CreatableTopic) -> int
 class _Creation:
     """Collects the records of those topics of one request that can be created."""
 
-    def __init__(self, image: MetadataImage, settings: ControllerSettings, randomness: Randomness) -> None:
+    def __init__(
+        self,
+        image: MetadataImage,
+        settings: ControllerSettings,
+        randomness: Randomness,
+        charge: ChargePartitions,
+    ) -> None:
         self.records: list[MetadataRecord] = []
         self._image = image
         self._settings = settings
         self._randomness = randomness
+        self._charge = charge
         self._limit = PartitionLimit(image, settings.partitions_per_broker_max)
         self._colliding = colliding_names(image.topics_by_name)
 
@@ -100,6 +109,7 @@ class _Creation:
         configs = self._config_records(topic)
         partitions = yield from self._partitions(topic)
         self._limit.add_replicas(topic.name, (each.replicas for each in partitions))
+        self._charge(len(partitions))
         topic_id = new_uuid(self._randomness)
         self.records.append(TopicRecord(name=topic.name, topic_id=topic_id))
         self.records += configs

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from itertools import chain
 from uuid import UUID
 
+from tidelog.cluster.controller.mutation_quota import ChargePartitions, charge_nothing
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.image import MetadataImage
@@ -26,7 +27,11 @@ from tidelog.protocol.steps import Steps
 
 
 def delete_topics(
-    image: MetadataImage, settings: ControllerSettings, request: DeleteTopicsRequest, version: int
+    image: MetadataImage,
+    settings: ControllerSettings,
+    request: DeleteTopicsRequest,
+    version: int,
+    charge: ChargePartitions = charge_nothing,
 ) -> Steps[ControllerResult[DeleteTopicsResponse]]:
     """Delete topics; every topic of the request has its own outcome.
 
@@ -52,6 +57,7 @@ def delete_topics(
             continue  # The result is that of the topic's name, which is in the request too.
         try:
             topic_id = _topic_id(image, target, count, counts)
+            charge(len(image.topics_by_id[topic_id].partitions))
         except KafkaError as error:
             topic = image.topics_by_name.get(target.name or "")
             has_both = topic is not None and _by_id(topic.id) in counts

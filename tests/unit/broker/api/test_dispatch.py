@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sized
 from contextlib import asynccontextmanager
 from functools import partial
+from time import monotonic
 from typing import Any, cast
 
 import pytest
@@ -22,7 +23,7 @@ from tidelog.base.clock import SystemClock
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.api.handlers.api_versions import ApiVersionsHandler, Features
 from tidelog.broker.network.receive_buffer import FIRST_BYTES
-from tidelog.broker.network.request import Request
+from tidelog.broker.network.request import Quota, Request
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.network.request_metrics import RequestMetrics
@@ -435,18 +436,33 @@ async def test_produce_versions_that_are_only_advertised_are_refused() -> None:
             assert await client.is_closed()
 
 
+class ThrottleAll:
+    """A quota that every request exceeds."""
+
+    is_enabled = True
+
+    def of(self, request: Request) -> Quota:
+        return cast(Quota, self)
+
+    def throttle(self, request: Request, controller_throttle_time_ms: int = 0) -> int:
+        request.throttle(20)
+        return 20
+
+    def on_handler_return(self, elapsed_ns: int) -> None:
+        assert elapsed_ns >= 0
+
+
 @on_both_loops
-async def test_a_throttle_time_set_on_the_request_is_in_the_answer() -> None:
+async def test_a_throttled_client_gets_the_response_at_once_and_is_then_muted() -> None:
     broker = Broker()
+    broker.dispatcher._quotas = ThrottleAll()
     broker.dispatcher.register(ApiKey.LIST_GROUPS, lambda context, request: ListGroupsResponse())
-
-    def throttled(request: Request) -> None:
-        request.throttle_time_ms = 250
-        broker.dispatcher.dispatch(request)
-
-    async with serving(throttled) as served:
-        client = await served.connect()
-        assert await ask(client, ListGroupsRequest(), 3) == ListGroupsResponse(throttle_time_ms=250)
+    async with running(broker):
+        client = await broker.connect()
+        began_s = monotonic()
+        for _ in range(3):
+            assert await ask(client, ListGroupsRequest(), 3) == ListGroupsResponse(throttle_time_ms=20)
+        assert monotonic() - began_s >= 0.04
 
 
 # ---- ApiVersions

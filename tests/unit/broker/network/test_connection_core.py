@@ -21,7 +21,7 @@ from tidelog.broker.network.receive_buffer import FIRST_BYTES, ReceiveBuffer
 from tidelog.broker.network.request import Request, RequestConnection
 
 PRODUCE, FETCH = b"\0\0", b"\0\1"
-OPEN = (State.READING, State.MUTED, State.RESPONSES_PENDING)
+OPEN = (State.READING, State.MUTED, State.RESPONSES_PENDING, State.THROTTLED)
 CONNECTION = cast(RequestConnection, object())
 LEGAL = {
     **{state: {*OPEN, State.PEER_CLOSED, State.END_OF_STREAM, State.DRAINING} - {state} for state in OPEN},
@@ -97,6 +97,12 @@ def responses_pending() -> Peer:
     return peer
 
 
+def throttled() -> Peer:
+    peer = Peer()
+    assert peer.core.throttle(until_ms=1_000)
+    return peer
+
+
 def peer_closed() -> Peer:
     peer = Peer()
     peer.core.on_peer_closed()
@@ -137,6 +143,7 @@ IN_STATE: dict[State, Callable[[], Peer]] = {
     State.READING: reading,
     State.MUTED: muted,
     State.RESPONSES_PENDING: responses_pending,
+    State.THROTTLED: throttled,
     State.PEER_CLOSED: peer_closed,
     State.END_OF_STREAM: end_of_stream,
     State.DRAINING: draining,
@@ -147,11 +154,22 @@ IN_STATE: dict[State, Callable[[], Peer]] = {
 
 
 def requests_of(core: ConnectionCore) -> list[Request]:
-    return [*core._pending._responses, *([] if core.request is None else [core.request])]
+    return [*core.pending._responses, *([] if core.request is None else [core.request])]
 
 
 def respond_to_last(peer: Peer) -> None:
     peer.core.on_response(requests_of(peer.core)[-1], b"")
+
+
+def end_throttle_of_request(peer: Peer, *, parks: bool) -> None:
+    """End the throttle time while a request has no response, which its handler may park."""
+    peer.core.end_throttle()
+    peer.send(frame(PRODUCE))
+    peer.take_and_mute()
+    assert peer.core.throttle(1_000)
+    if parks:
+        assert peer.core.on_parked(requests_of(peer.core)[0])
+    peer.core.end_throttle()
 
 
 EVENTS: dict[tuple[State, State], Callable[[Peer], object]] = {
@@ -161,6 +179,10 @@ EVENTS: dict[tuple[State, State], Callable[[Peer], object]] = {
     (State.MUTED, State.RESPONSES_PENDING): lambda peer: peer.core.on_parked(requests_of(peer.core)[0]),
     (State.RESPONSES_PENDING, State.MUTED): lambda peer: peer.take_and_mute(),
     (State.RESPONSES_PENDING, State.READING): respond_to_last,
+    **{(state, State.THROTTLED): lambda peer: peer.core.throttle(1_000) for state in OPEN[:3]},
+    (State.THROTTLED, State.READING): lambda peer: peer.core.end_throttle(),
+    (State.THROTTLED, State.MUTED): lambda peer: end_throttle_of_request(peer, parks=False),
+    (State.THROTTLED, State.RESPONSES_PENDING): lambda peer: end_throttle_of_request(peer, parks=True),
     **{(state, State.PEER_CLOSED): lambda peer: peer.core.on_peer_closed() for state in OPEN},
     **{
         (state, State.END_OF_STREAM): lambda peer: peer.core.on_end_of_stream()
@@ -263,6 +285,7 @@ def test_a_full_buffer_pauses_reading_while_no_frame_can_be_handled(state: State
         State.READING: SocketReading.RESUME,
         State.MUTED: SocketReading.PAUSE_AND_WATCH,
         State.RESPONSES_PENDING: SocketReading.RESUME,
+        State.THROTTLED: SocketReading.PAUSE_AND_WATCH,
         State.PEER_CLOSED: SocketReading.RESUME,
         State.DRAINING: SocketReading.PAUSE_AND_WATCH,
     }
@@ -270,6 +293,43 @@ def test_a_full_buffer_pauses_reading_while_no_frame_can_be_handled(state: State
         while peer.core.buffer.capacity < FIRST_BYTES or not peer.core.buffer.is_full:
             peer.send(bytes(FIRST_BYTES) if state is not State.RESPONSES_PENDING else frame(PRODUCE) * 2_000)
     assert peer.core.socket_reading() is expected.get(state, SocketReading.UNCHANGED)
+
+
+def test_no_frame_is_handled_until_the_throttle_time_ends() -> None:
+    peer = Peer()
+    peer.send(frame(FETCH) * 2)
+    request = peer.take()
+    assert peer.core.throttle(until_ms=1_000)
+    assert peer.core.on_response(request, b"one") == (b"one",), "the response is not delayed (KIP-219)"
+    assert peer.next_request() is None
+    peer.core.end_throttle()
+    assert peer.next_request() is not None
+
+
+def test_a_parked_request_gets_its_response_while_the_connection_is_throttled() -> None:
+    peer = responses_pending()
+    (parked,) = requests_of(peer.core)
+    peer.core.throttle(until_ms=1_000)
+    assert peer.core.on_response(parked, b"one") == [b"one"]
+    assert peer.core.state is State.THROTTLED
+    peer.core.end_throttle()
+    assert peer.core.state is State.READING
+
+
+def test_the_later_end_of_two_throttle_times_counts() -> None:
+    peer = Peer()
+    assert peer.core.throttle(until_ms=1_000)
+    assert not peer.core.throttle(until_ms=900)
+    assert peer.core.throttle(until_ms=1_100)
+    assert peer.core.throttled_until_ms == 1_100
+
+
+@pytest.mark.parametrize("state", [state for state in State if state > State.THROTTLED])
+def test_a_connection_that_ends_is_not_throttled(state: State) -> None:
+    peer = IN_STATE[state]()
+    assert not peer.core.throttle(until_ms=1_000)
+    peer.core.end_throttle()
+    assert peer.core.state is state
 
 
 def test_reading_resumes_when_the_buffer_has_room() -> None:
@@ -418,7 +478,7 @@ class ConnectionModel(RuleBasedStateMachine):
         """Send requests and handle them. Without this rule, few random orders handle a request."""
         self.client_sends(sizes)
         self.is_blocked = False
-        self.core.on_writer_ready()
+        self.core.set_writer_blocked(False)
         self.other.release()
         before = -1
         while len(self.unsent) != before and self.core.socket_reading() is SocketReading.RESUME:
@@ -561,10 +621,20 @@ class ConnectionModel(RuleBasedStateMachine):
     @rule(is_blocked=st.booleans())
     def writer_changes(self, is_blocked: bool) -> None:
         self.is_blocked = is_blocked
-        if is_blocked:
-            self.core.on_writer_blocked()
-        else:
-            self.core.on_writer_ready()
+        self.core.set_writer_blocked(is_blocked)
+
+    @rule(until_ms=st.integers(1, 10))
+    def a_quota_is_exceeded(self, until_ms: int) -> None:
+        is_open = self.core.state < State.PEER_CLOSED
+        is_throttled = self.core.state is State.THROTTLED
+        is_later = not is_throttled or until_ms > self.core.throttled_until_ms
+        assert self.core.throttle(until_ms) is (is_open and is_later)
+        assert (self.core.state is State.THROTTLED) is is_open
+
+    @rule()
+    def the_throttle_time_ends(self) -> None:
+        self.core.end_throttle()
+        assert self.core.state is not State.THROTTLED
 
     @rule(frame_bytes=st.integers(200, 500))
     def another_connection_changes_its_memory(self, frame_bytes: int) -> None:
@@ -606,6 +676,8 @@ class ConnectionModel(RuleBasedStateMachine):
         elif core.state is State.RESPONSES_PENDING:
             assert self.in_hand is None
             assert self.parked
+        elif core.state is State.THROTTLED:
+            assert core.is_in_turn or self.peer.next_request() is None
         elif core.has_peer_closed:
             assert not self.parked
 

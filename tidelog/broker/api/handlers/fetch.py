@@ -103,7 +103,8 @@ class FetchHandler:
                 view, request.header.api_version, self._clock.monotonic_ms(), is_distinct=is_distinct
             )
         except KafkaError as error:
-            self._respond(request, (), error_code=error.code)
+            throttle_time_ms = 0 if request.quota is None else request.quota.throttle(request)
+            self._respond(request, (), error_code=error.code, throttle_time_ms=throttle_time_ms)
             return
         limits = self._limits(request, view)
         if len(context.partitions) > PARTITIONS_PER_STEP:
@@ -140,6 +141,8 @@ class FetchHandler:
             else:
                 request.fail(error)
 
+        if request.quota is not None:
+            steps = request.quota.measured(steps)
         work = self._options.slices.start(steps, lambda _: None, on_failed or fail)
         if work is not None:
             request.on_lost = lambda _: work.cancel()
@@ -153,7 +156,12 @@ class FetchHandler:
             limits.replica_epoch = view.replica_epoch
             if options.throttle is not None and options.throttle.is_active:
                 limits.is_throttled = options.throttle.is_throttled
+            if request.quota is not None:
+                request.quota.exempt()
             return limits
+        if request.quota is not None:
+            max_bytes = min(max_bytes, request.quota.fetch_bytes_max())
+            min_bytes = min(min_bytes, max_bytes)
         committed = view.isolation_level == READ_COMMITTED
         isolation = FetchIsolation.READ_COMMITTED if committed else FetchIsolation.READ_UNCOMMITTED
         limits = FetchLimits(view.replica_id, isolation, min_bytes, max_bytes)
@@ -280,6 +288,8 @@ class FetchHandler:
         if len(read.results) > PARTITIONS_PER_STEP:
             self._run(request, self._complete_in_steps(request, context, read, limits))
             return
+        if request.quota is not None and self._is_throttled(request, context, read, limits):
+            return
         leaders = self._record(request, read, read.results, limits)
         endpoints = self._leaders.endpoints(leaders, request.listener) if leaders else ()
         self._respond(
@@ -290,6 +300,8 @@ class FetchHandler:
         self, request: Request, context: FetchContext, read: FetchRead, limits: FetchLimits
     ) -> Steps[None]:
         """Do what `_complete` does for many partitions."""
+        if request.quota is not None and self._is_throttled(request, context, read, limits):
+            return
         selected: list[FetchResult] = []
         leaders: list[CurrentLeader | None] = []
         for start in range(0, len(read.results), PARTITIONS_PER_STEP):
@@ -306,6 +318,20 @@ class FetchHandler:
             node_endpoints=self._leaders.endpoints(leaders, request.listener) if leaders else (),
         )
         request.respond(cast(list[ResponsePart], parts))
+
+    def _is_throttled(
+        self, request: Request, context: FetchContext, read: FetchRead, limits: FetchLimits
+    ) -> bool:
+        """Respond without records if the client exceeds a quota; return whether it does."""
+        assert request.quota is not None
+        if limits.replica_id >= 0:
+            return False
+        throttle_time_ms = request.quota.throttle_fetch(request, read.size_bytes)
+        if not throttle_time_ms:
+            return False
+        session_id = self._sessions.session_id_without_data(context)
+        self._respond(request, (), session_id=session_id, throttle_time_ms=throttle_time_ms)
+        return True
 
     def _record(
         self, request: Request, read: FetchRead, results: Sequence[FetchResult], limits: FetchLimits
@@ -357,6 +383,7 @@ class FetchHandler:
         error_code: int = 0,
         session_id: int = 0,
         endpoints: Sequence[NodeEndpoint] = (),
+        throttle_time_ms: int = 0,
     ) -> None:
         header = request.header
         parts = encode_fetch_response(
@@ -365,6 +392,7 @@ class FetchHandler:
             results,
             error_code=error_code,
             session_id=session_id,
+            throttle_time_ms=throttle_time_ms,
             node_endpoints=endpoints,
         )
         # Records are file slices of the log. The network sends them without copying.

@@ -103,6 +103,8 @@ class ProduceHandler:
             else:
                 request.fail(error)
 
+        if request.quota is not None:
+            steps = request.quota.measured(steps)
         work = self._slices.start(steps, lambda _: None, on_failed)
         if work is not None:
             request.on_lost = lambda _: work.cancel()
@@ -176,7 +178,10 @@ class ProduceHandler:
         elif len(appended) == len(results) == 1 and view.acks:
             # One partition without an error: nearly every request.
             header = request.header
-            request.respond(encode_produce_response(header.api_version, header.correlation_id, results))
+            throttle_time_ms = 0 if request.quota is None else request.quota.throttle(request)
+            request.respond(
+                encode_produce_response(header.api_version, header.correlation_id, results, throttle_time_ms)
+            )
         else:
             self._respond(request, view.acks, results)
 
@@ -240,9 +245,10 @@ class ProduceHandler:
         endpoints: tuple[NodeEndpoint, ...] = ()
         if version >= _NAMES_LEADERS:
             endpoints = yield from self._set_current_leaders(request, results)
+        throttle_time_ms = 0 if request.quota is None else request.quota.throttle(request)
         return (
             yield from encode_produce_response_in_steps(
-                version, correlation_id, results, node_endpoints=endpoints
+                version, correlation_id, results, throttle_time_ms, node_endpoints=endpoints
             )
         )
 
@@ -267,6 +273,9 @@ class ProduceHandler:
                 partition = f"partition {requested.partition} of {requested.topic}"
                 request.close(f"acks=0 to {partition} failed with {code}")
                 return
+        if request.quota is not None:
+            request.quota.exempt()
+            request.quota.throttle(request)
         request.respond(None)
 
 

@@ -272,13 +272,13 @@ class QuorumKeys:
     quota_window_num = integer(
         "quota.window.num",
         11,
-        "The number of samples over which the rate of client quotas is measured. Has no effect yet.",
+        "The number of samples over which the rate of client quotas is measured.",
         minimum=1,
     )
     quota_window_size_seconds = integer(
         "quota.window.size.seconds",
         1,
-        "The duration in seconds of one sample of client quotas. Has no effect yet.",
+        "The duration in seconds of one sample of client quotas.",
         minimum=1,
     )
     replication_quota_window_num = integer(
@@ -309,14 +309,13 @@ class QuorumKeys:
     controller_quota_window_num = integer(
         "controller.quota.window.num",
         11,
-        "The number of samples over which the rate of quotas of controller mutations is measured. Has no "
-        "effect yet.",
+        "The number of samples over which quotas of controller mutations allow a burst.",
         minimum=1,
     )
     controller_quota_window_size_seconds = integer(
         "controller.quota.window.size.seconds",
         1,
-        "The duration in seconds of one sample of quotas of controller mutations. Has no effect yet.",
+        "The duration in seconds of one sample of quotas of controller mutations.",
         minimum=1,
     )
     client_quota_callback_class = optional_class_name(

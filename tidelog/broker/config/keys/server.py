@@ -170,7 +170,8 @@ class ServerKeys:
     max_connection_creation_rate = integer(
         "max.connection.creation.rate",
         INT_MAX,
-        "The maximum number of new connections per second on all listeners. Has no effect yet.",
+        "The maximum number of new connections per second on all listeners. "
+        "listener.name.NAME.max.connection.creation.rate limits one listener.",
         minimum=0,
     )
     connections_max_idle_ms = long(

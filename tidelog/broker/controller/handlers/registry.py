@@ -41,6 +41,7 @@ from tidelog.broker.controller.handlers.update_features import UpdateFeaturesHan
 from tidelog.broker.metadata.settings import controller_settings
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.observability.logger_levels import LoggerLevels
+from tidelog.broker.quotas.mutation_quotas import MutationQuotas
 from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.registry import ApiKey
@@ -55,6 +56,7 @@ class ControllerServices:
     clock: Clock
     randomness: Randomness
     heartbeats: BrokerHeartbeats
+    mutations: MutationQuotas
 
     def image(self) -> MetadataImage:
         """Return the committed metadata."""
@@ -98,10 +100,13 @@ def _register_admin(dispatcher: Dispatcher, services: ControllerServices) -> Non
     """Register the APIs for administration, which clients mostly send through a broker."""
     store, config, randomness = services.store, services.config, services.randomness
     settings = controller_settings(config)
-    create = CreateTopicsHandler(store, settings, randomness)
+    create = CreateTopicsHandler(store, settings, randomness, services.mutations)
     dispatcher.register(ApiKey.CREATE_TOPICS, create.handle)
-    dispatcher.register(ApiKey.DELETE_TOPICS, DeleteTopicsHandler(store, settings).handle)
-    dispatcher.register(ApiKey.CREATE_PARTITIONS, CreatePartitionsHandler(store, settings, randomness).handle)
+    dispatcher.register(ApiKey.DELETE_TOPICS, DeleteTopicsHandler(store, settings, services.mutations).handle)
+    dispatcher.register(
+        ApiKey.CREATE_PARTITIONS,
+        CreatePartitionsHandler(store, settings, randomness, services.mutations).handle,
+    )
     slices = dispatcher.slices
     altering = ConfigAlterationHandler(ALTER_CONFIGS, store, settings, slices)
     dispatcher.register(ApiKey.ALTER_CONFIGS, altering.handle)
@@ -124,7 +129,7 @@ def _register_admin(dispatcher: Dispatcher, services: ControllerServices) -> Non
 
 
 def _register_security(dispatcher: Dispatcher, services: ControllerServices) -> None:
-    """Register the APIs for quotas, access control and credentials, which are stored but not enforced yet."""
+    """Register the APIs for quotas, access control and credentials."""
     store, config, image = services.store, services.config, services.image
     dispatcher.register(ApiKey.ALTER_CLIENT_QUOTAS, AlterClientQuotasHandler(store, dispatcher.slices).handle)
     create = CreateAclsHandler(store, config, services.randomness)

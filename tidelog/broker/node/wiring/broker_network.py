@@ -12,6 +12,8 @@ from tidelog.broker.node.wiring.connection_limits import ConnectionLimits
 from tidelog.broker.node.wiring.network_settings import listener_config, network_config
 from tidelog.broker.node.wiring.node_context import NodeContext
 from tidelog.broker.node.wiring.tls_certificates import TlsCertificates
+from tidelog.broker.quotas.rate import Windows
+from tidelog.broker.quotas.request_quotas import RequestQuotas
 
 
 class BrokerNetwork:
@@ -30,7 +32,12 @@ class BrokerNetwork:
             self.server, config.broker_listeners, config, context.threads.housekeeping
         )
         self.channel = RequestChannel(config.queued_max_requests)
-        self.dispatcher = Dispatcher(self.channel, context.metrics.requests, context.clock, context.slices)
+        self.quotas = RequestQuotas(
+            context.clock, Windows(config.quota_window_num, config.quota_window_size_seconds * 1000)
+        )
+        self.dispatcher = Dispatcher(
+            self.channel, context.metrics.requests, context.clock, context.slices, self.quotas
+        )
 
     def bind(self) -> None:
         """Bind the addresses; clients are refused until `start`. Raise OSError with listener and address."""

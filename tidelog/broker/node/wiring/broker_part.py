@@ -203,6 +203,8 @@ async def _serve(broker: _RegisteredBroker, parts: ServingParts, services: Servi
 
     def subscribe_to_metadata() -> None:
         broker.store.subscribe(subscriber.on_metadata_changed)
+        broker.store.subscribe(network.quotas.apply)
+        broker.store.subscribe(network.server.connection_rates.apply)
         logs.replicas.listeners.append(CoordinatorRoles(coordinators_of(services)))
         register_apis(network.dispatcher, services)
 

@@ -22,6 +22,7 @@ from tidelog.broker.node.wiring.quorum_part import QuorumPart
 from tidelog.broker.node.wiring.transactional_writes import TransactionalWrites
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.observability.topic_traffic import TopicTraffic
+from tidelog.broker.quotas.metrics import report_connection_rates, report_request_quotas
 
 if TYPE_CHECKING:
     from tidelog.broker.tier.tiered_storage import TieredStorage
@@ -91,6 +92,8 @@ def report_serving(
     """Register the metrics of the network, of waiting requests, coordinators and log cleaning."""
     metrics.add_network(network.server)
     metrics.add_channel(network.channel)
+    report_request_quotas(metrics, network.quotas, network.server.counters)
+    report_connection_rates(metrics, network.server.connection_rates, network.server.clock)
     parts.purgatories.report_to(metrics)
     metrics.add_traffic(services.traffic)
     report_groups(metrics, services.groups.group_counts)

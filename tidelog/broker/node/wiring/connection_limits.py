@@ -18,7 +18,7 @@ from tidelog.base.config_definition import ConfigError
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.network.config import NetworkConfig, has_host_names
 from tidelog.broker.network.server import NetworkServer
-from tidelog.broker.node.wiring.network_settings import listener_limit, network_config
+from tidelog.broker.node.wiring.network_settings import listener_creation_rate, listener_limit, network_config
 
 logger = logging.getLogger(__name__)
 
@@ -73,3 +73,7 @@ class ConnectionLimits:
             logger.error("Cannot change the connection limits: %s; keeping the old limits", error)
             return
         network.update_limits(changed, {name: listener_limit(config, name) for name in network.listeners})
+        network.connection_rates.update(
+            changed.max_connection_creation_rate,
+            {name: listener_creation_rate(config, name) for name in network.listeners},
+        )

@@ -20,6 +20,7 @@ def listener_config(config: BrokerConfig, listener: Listener) -> ListenerConfig:
         host=listener.host,
         port=listener.port,
         max_connections=listener_limit(config, listener.name),
+        max_connection_creation_rate=listener_creation_rate(config, listener.name),
         tls=_tls_server(config, listener) if uses_tls(listener) else None,
     )
 
@@ -32,6 +33,12 @@ def _tls_server(config: BrokerConfig, listener: Listener) -> TlsServer:
 def listener_limit(config: BrokerConfig, listener: str) -> int:
     """Return listener.name.<listener>.max.connections."""
     return int(config.explicit.get(f"listener.name.{listener.lower()}.max.connections", UNLIMITED))
+
+
+def listener_creation_rate(config: BrokerConfig, listener: str) -> int:
+    """Return listener.name.<listener>.max.connection.creation.rate."""
+    key = f"listener.name.{listener.lower()}.max.connection.creation.rate"
+    return int(config.explicit.get(key, UNLIMITED))
 
 
 def network_config(config: BrokerConfig) -> NetworkConfig:

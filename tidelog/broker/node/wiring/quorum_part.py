@@ -16,6 +16,7 @@ from tidelog.broker.node.wiring.node_context import NodeContext
 from tidelog.broker.node.wiring.quorum import create_raft_node, report_quorum
 from tidelog.broker.node.wiring.raft_node import RaftNode
 from tidelog.broker.node.wiring.stages import Action, Stage, Stages
+from tidelog.broker.quotas.metrics import report_mutation_quotas
 from tidelog.broker.registration.controller_registration import ControllerRegistration
 from tidelog.cluster.quorum.voter_set import Endpoint
 
@@ -56,6 +57,8 @@ async def start_quorum(context: NodeContext, stages: Stages) -> QuorumPart:
         listeners=config.advertised_controllers(context.host_name, listeners.ports()),
     )
     await stages.start(Stage(name="controller channels", stop=[registration.close, access.close]))
+    if listeners.network is not None:
+        raft.store.subscribe(listeners.network.connection_rates.apply)
     _report(context, raft, listeners)
     starts: list[Action] = [listeners.start, raft.start]
     if config.controller_listeners:
@@ -70,6 +73,7 @@ def _create_access(context: NodeContext, raft: RaftNode, dispatcher: Dispatcher)
     """Register the controller's handlers, and create the channels to the active controller."""
     config, clock = context.config, context.clock
     controller = Controller(config, raft.store, dispatcher, clock=clock, randomness=context.randomness)
+    report_mutation_quotas(context.metrics, controller.mutations)
     RaftHandlers(raft.steps.post, lambda: raft.driver.failure is not None).register(dispatcher)
     access = ControllerAccess(
         config,

@@ -30,6 +30,8 @@ from tidelog.broker.controller.handlers.delete_topics import DeleteTopicsHandler
 from tidelog.broker.metadata.settings import controller_settings
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.observability.logger_levels import LoggerLevels
+from tidelog.broker.quotas.mutation_quotas import MutationQuotas
+from tidelog.broker.quotas.rate import Windows
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.image import ResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -82,9 +84,10 @@ class Admin:
         self._incremental = ConfigAlterationForwarder(
             INCREMENTAL_ALTER_CONFIGS, lambda: store.image, config, self.controller.handle, slices, loggers
         )
-        self.create = CreateTopicsHandler(store, settings, SeededRandomness())
-        self.delete = DeleteTopicsHandler(store, settings)
-        self.grow = CreatePartitionsHandler(store, settings, SeededRandomness())
+        quotas = MutationQuotas(SystemClock(), Windows(11, 1_000))
+        self.create = CreateTopicsHandler(store, settings, SeededRandomness(), quotas)
+        self.delete = DeleteTopicsHandler(store, settings, quotas)
+        self.grow = CreatePartitionsHandler(store, settings, SeededRandomness(), quotas)
 
     def describe(
         self,

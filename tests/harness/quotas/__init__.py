@@ -1,0 +1,1 @@
+"""Measures the rates that librdkafka achieves under quotas of bytes."""

@@ -1,0 +1,45 @@
+"""`python -m tests.harness.quotas`: rates of librdkafka under quotas; exit code 1 if one is off by 10 %."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.harness.quotas.rates import consume, produce, set_quotas
+from tidelog.testing.embedded import EmbeddedCluster
+
+TOLERANCE = 0.1
+
+
+def main() -> int:
+    """Run as the command line says."""
+    parser = argparse.ArgumentParser(prog="python -m tests.harness.quotas", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60, help="of each measurement")
+    parser.add_argument("--rate", type=int, default=2**20, help="the quota in bytes per second")
+    given = parser.parse_args()
+    table = Table(title=f"Rates under a quota of {given.rate:,} bytes per second")
+    for name in ("quota", "bytes per second", "of the quota", "throttle events"):
+        table.add_column(name, justify="right")
+    is_accurate = True
+    with EmbeddedCluster() as cluster:
+        servers = cluster.bootstrap_servers
+        produce(servers, "read", 600, max_bytes=int(given.rate * given.seconds * 1.5))
+        for key, measure, topic in (
+            ("producer_byte_rate", produce, "written"),
+            ("consumer_byte_rate", consume, "read"),
+        ):
+            set_quotas(servers, {key: given.rate})
+            achieved = measure(servers, topic, given.seconds)
+            ratio = achieved.rate / given.rate
+            is_accurate = is_accurate and abs(ratio - 1) <= TOLERANCE
+            table.add_row(key, f"{achieved.rate:,.0f}", f"{ratio:.3f}", str(len(achieved.throttle_times_s)))
+            set_quotas(servers, {key: None})
+    Console().print(table)
+    return 0 if is_accurate else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

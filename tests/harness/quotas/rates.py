@@ -1,0 +1,98 @@
+"""A producer and a consumer of librdkafka that run as fast as the broker lets them, and their rates."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any, Final
+
+from confluent_kafka import Consumer, Message, Producer, ThrottleEvent, TopicPartition
+
+from tidelog.clients.admin.admin import Admin
+
+CLIENT_ID: Final = "measured"
+VALUE: Final = bytes(10_000)
+
+
+@dataclass
+class Achieved:
+    """The bytes of a client's records, the time, and the throttle events that librdkafka has reported."""
+
+    size_bytes: int = 0
+    elapsed_s: float = 0.0
+    throttle_times_s: list[float] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second."""
+        return self.size_bytes / self.elapsed_s
+
+    def on_throttle(self, event: ThrottleEvent) -> None:
+        """Keep the throttle time; a throttle_cb of librdkafka."""
+        self.throttle_times_s.append(event.throttle_time)
+
+
+def set_quotas(servers: str, quotas: Mapping[str, float | None], client_id: str | None = CLIENT_ID) -> None:
+    """Set or remove quotas of a client id; None is the default of all client ids."""
+
+    async def alter() -> None:
+        async with Admin(bootstrap_servers=servers) as admin:
+            outcome = await admin.alter_client_quotas({(("client-id", client_id),): quotas})
+            assert not any(outcome.values()), outcome
+
+    asyncio.run(alter())
+
+
+def produce(servers: str, topic: str, duration_s: float, max_bytes: int | None = None) -> Achieved:
+    """Produce for `duration_s`, or until `max_bytes` are acknowledged; return what was acknowledged."""
+    achieved = Achieved()
+
+    def on_delivery(error: object, message: Message) -> None:
+        assert error is None, error
+        if monotonic() <= ends_s:
+            achieved.size_bytes += len(VALUE)
+
+    producer = Producer(
+        {
+            **_common(servers, achieved),
+            "linger.ms": 10,
+            "batch.size": 100_000,
+            "queue.buffering.max.kbytes": 2_000,
+            "message.timeout.ms": 600_000,
+        }
+    )
+    began_s = monotonic()
+    ends_s = began_s + duration_s
+    while monotonic() < ends_s and (max_bytes is None or achieved.size_bytes < max_bytes):
+        try:
+            producer.produce(topic, VALUE, on_delivery=on_delivery)
+            producer.poll(0)
+        except BufferError:
+            producer.poll(0.01)
+    achieved.elapsed_s = monotonic() - began_s
+    producer.purge()
+    return achieved
+
+
+def consume(servers: str, topic: str, duration_s: float) -> Achieved:
+    """Consume from the beginning for `duration_s`."""
+    achieved = Achieved()
+    consumer = Consumer(
+        {**_common(servers, achieved), "group.id": "measured", "queued.max.messages.kbytes": 200}
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    began_s = monotonic()
+    while monotonic() < began_s + duration_s:
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            value = message.value()
+            achieved.size_bytes += len(value) if value is not None else 0
+    achieved.elapsed_s = monotonic() - began_s
+    consumer.close()
+    return achieved
+
+
+def _common(servers: str, achieved: Achieved) -> dict[str, Any]:
+    return {"bootstrap.servers": servers, "client.id": CLIENT_ID, "throttle_cb": achieved.on_throttle}

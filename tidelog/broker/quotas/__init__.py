@@ -1,0 +1,1 @@
+"""Client quotas: rates of clients, throttle times, controller mutations, connection creation rates."""
