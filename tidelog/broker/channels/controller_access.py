@@ -19,6 +19,7 @@ from tidelog.broker.channels.controller_channel import (
 from tidelog.broker.channels.node_connections import node_connection_settings
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.scheduling.slices import Slices
+from tidelog.clients.config.client_config import ContextSource
 from tidelog.clients.config.environment import Environment, SystemEnvironment
 from tidelog.clients.transport.broker_address import BrokerAddress
 
@@ -37,14 +38,19 @@ class ControllerAccess:
         *,
         slices: Slices,
         local: LocalController | None,
+        ssl: ContextSource | None,
         environment: Environment | None = None,
     ) -> None:
-        """Create the channels; `find` returns the active controller's address, None if unknown or own."""
+        """Create the channels; `find` returns the active controller's address, None if unknown or own.
+
+        `ssl` returns the TLS context of connections to controllers; None without TLS.
+        """
         self._config = config
         self._find = find
         self._clock = clock
         self._slices = slices
         self._local = local
+        self._ssl = ssl
         self._environment = environment or SystemEnvironment()
         timeout_ms = config.controller_socket_timeout_ms
         self.heartbeats = self._channel(
@@ -76,7 +82,9 @@ class ControllerAccess:
         return ControllerChannel(
             find=self._find,
             environment=self._environment,
-            settings=node_connection_settings(self._config, request_timeout_ms=request_timeout_ms),
+            settings=node_connection_settings(
+                self._config, ssl=self._ssl, request_timeout_ms=request_timeout_ms
+            ),
             clock=self._clock,
             slices=self._slices,
             local=self._local,

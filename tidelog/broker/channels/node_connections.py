@@ -6,6 +6,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.clients.config.client_config import ContextSource
 from tidelog.clients.transport.connecting import ConnectionSettings
 
 _MAX_RESPONSE_BYTES: Final = 104_857_600
@@ -15,14 +16,15 @@ _USUAL_LOOPBACK: Final = ip_address("127.0.0.1")
 def node_connection_settings(
     config: BrokerConfig,
     *,
+    ssl: ContextSource | None,
     request_timeout_ms: int,
     max_response_bytes: int = _MAX_RESPONSE_BYTES,
     receive_buffer_bytes: int = -1,
 ) -> ConnectionSettings:
     """Return the settings of a connection to another node.
 
-    `request_timeout_ms` is the longest time to wait for a response. A `receive_buffer_bytes` of -1 leaves
-    the size of the socket buffer to the operating system.
+    `ssl` returns the TLS context; None without TLS. `request_timeout_ms` is the longest time to wait for a
+    response. A `receive_buffer_bytes` of -1 leaves the size of the socket buffer to the operating system.
     """
     return ConnectionSettings(
         client_id=str(config.node_id),
@@ -30,6 +32,7 @@ def node_connection_settings(
         request_timeout_ms=request_timeout_ms,
         setup_timeout_ms=config.socket_connection_setup_timeout_ms,
         receive_buffer_bytes=receive_buffer_bytes,
+        ssl=ssl,
         local_host=source_address(config),
     )
 

@@ -58,20 +58,13 @@ def check_listeners(config: BrokerSettings) -> None:
 
 def _listener_security(config: BrokerSettings) -> None:
     """Raise ConfigError for a protocol that is not supported, and for TLS settings that are not allowed."""
-    for listener in config.own_listeners:
+    controllers = [config.listener_of_nodes(name.upper()) for name in config.controller_listener_names]
+    for listener in (*config.own_listeners, *controllers):
         protocol = listener.security_protocol
         if protocol not in (SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL):
             raise ConfigError("listeners", listener, f"{protocol.name}: allowed is PLAINTEXT or SSL")
         if protocol is SecurityProtocol.PLAINTEXT:
             continue
-        if listener in config.controller_listeners:
-            allowed = "SSL: allowed for a listener of controllers is PLAINTEXT"
-            raise ConfigError("listeners", listener, allowed)
-        if listener.name in (config.inter_broker_listener, config.metadata_listener):
-            allowed = (
-                "SSL: allowed for the listener between brokers, inter.broker.listener.name, is PLAINTEXT"
-            )
-            raise ConfigError("listeners", listener, allowed)
         listener_tls_settings(config, listener)
         listener_principal_mapper(config, listener)
 

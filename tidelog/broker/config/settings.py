@@ -92,6 +92,10 @@ class BrokerSettings(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys
         """The name of the listener on which brokers reach each other."""
         return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
 
+    def listener_of_nodes(self, name: str) -> Listener:
+        """Return a listener of other nodes with its security protocol; the address is not known."""
+        return Listener(name, "", 0, self._protocols.get(name, SecurityProtocol.PLAINTEXT))
+
     @property
     def metadata_listener(self) -> str:
         """The name of the listener on which the metadata of remote segments is read and written."""

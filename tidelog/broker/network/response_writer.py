@@ -10,7 +10,8 @@ A response is sent in one of two ways, never in both at a time:
                              loop.sendfile, and neither loop watches a descriptor that a transport owns.
                              Therefore SocketWatcher watches it.
 
-With TLS all bytes are sent through the transport, and slices are read in pieces as it drains.
+With TLS all bytes are sent through the transport, and slices are read in pieces as it drains. At most
+TURN_BYTES are encrypted in a turn of the loop; the response continues when the socket accepts bytes.
 
 Bounds: unsent bytes are at most one response plus the high-water mark; unsent slices stay in their files.
 """
@@ -283,9 +284,7 @@ class ResponseWriter:
             self._unwatch()
             return
         self._keep_slices_readable()
-        if not self._is_watching:
-            self._watcher.watch(self._socket.fileno(), WRITABLE, self._pump)
-            self._is_watching = True
+        self._watch()
 
     def _send_bypassing_transport(self) -> None:
         queue, budget, descriptor = self._queue, TURN_BYTES, self._socket.fileno()
@@ -305,8 +304,8 @@ class ResponseWriter:
             budget -= sent
 
     def _send_through_transport(self) -> None:
-        queue = self._queue
-        while queue and not self._is_paused:
+        queue, budget = self._queue, TURN_BYTES
+        while queue and budget > 0 and not self._is_paused:
             part = queue[0]
             if isinstance(part, _SlicePart):
                 data = os.pread(part.descriptor(), min(part.left, READ_BYTES), part.position)
@@ -314,15 +313,26 @@ class ResponseWriter:
                     queue.popleft()
                     part.close(self._descriptors)
                 self._transport.write(data)
+                budget -= len(data)
             else:
                 queue.popleft()
                 self._transport.write(part)
+                budget -= len(part)
         self._keep_slices_readable()
+        if queue and not self._is_paused:
+            self._watch()
+        else:
+            self._unwatch()
 
     def _keep_slices_readable(self) -> None:
         for part in self._queue:
             if isinstance(part, _SlicePart):
                 part.keep_readable(self._descriptors)
+
+    def _watch(self) -> None:
+        if not self._is_watching:
+            self._watcher.watch(self._socket.fileno(), WRITABLE, self._pump)
+            self._is_watching = True
 
     def _unwatch(self) -> None:
         if self._is_watching:

@@ -101,7 +101,8 @@ class TlsHandshakes:
         error = task.exception()
         if error is not None:
             self._resources.counters.handshakes_failed += 1
-            reason = str(error) or type(error).__name__
+            is_late = isinstance(error, TimeoutError)
+            reason = f"not complete after {TIMEOUT_S:g} s" if is_late else str(error) or type(error).__name__
             self._log("Listener %s: the TLS handshake of %s failed: %s", address, reason)
 
     def _log(self, message: str, *arguments: object) -> None:

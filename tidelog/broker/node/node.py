@@ -48,6 +48,7 @@ from tidelog.broker.logs.directory_locks import DirectoryLocks
 from tidelog.broker.metadata.directories import NodeIdentity, prepare_directories
 from tidelog.broker.node.wiring.broker_part import BrokerPart, start_broker
 from tidelog.broker.node.wiring.node_context import NodeContext, NodeFailure, NodeThreads
+from tidelog.broker.node.wiring.node_tls import NodeTls
 from tidelog.broker.node.wiring.observability import NodeObservability
 from tidelog.broker.node.wiring.quorum_part import QuorumPart, start_quorum
 from tidelog.broker.node.wiring.raft_node import RaftNode
@@ -206,6 +207,7 @@ async def _create_context(
         threads=threads,
         slices=slices,
         failure=failure or NodeFailure(config.node_id),
+        tls=NodeTls(config),
     )
 
 

@@ -18,6 +18,7 @@ from tidelog.broker.replication.fetcher_manager import FetcherManager
 from tidelog.broker.replication.isr_updates import IsrUpdates
 from tidelog.broker.replication.remote_tier import FollowerTier
 from tidelog.broker.replication.throttles import ReplicationThrottles
+from tidelog.clients.config.client_config import ContextSource
 from tidelog.clients.config.environment import Environment
 from tidelog.clients.transport.connecting import open_connection
 from tidelog.clients.transport.connection import BrokerConnection
@@ -32,7 +33,8 @@ class ReplicationPorts:
     """The ports of replication to the rest of the node.
 
     `channel` sends requests to the controller. `image` returns the current metadata. `directory_ids` has the
-    ids of the log directories by path. `flush` makes the present content of a log durable.
+    ids of the log directories by path. `flush` makes the present content of a log durable. `ssl` returns the
+    TLS context of connections to other brokers; None without TLS.
     """
 
     config: BrokerConfig
@@ -42,6 +44,7 @@ class ReplicationPorts:
     image: Callable[[], MetadataImage]
     directory_ids: Mapping[str, UUID]
     flush: Callable[[PartitionLog], Awaitable[None]]
+    ssl: ContextSource | None
 
 
 class NodeReplication:
@@ -90,6 +93,7 @@ def _create_fetchers(
     config = ports.config
     connection_settings = node_connection_settings(
         config,
+        ssl=ports.ssl,
         request_timeout_ms=config.replica_socket_timeout_ms,
         receive_buffer_bytes=config.replica_socket_receive_buffer_bytes,
         # The first batch of a response may have any size up to that of a segment.

@@ -8,7 +8,7 @@ and by the class names of Aiven's storage manager, which writes the same objects
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,6 +19,7 @@ from tidelog.base.randomness import Randomness
 from tidelog.broker.config.listeners import Listener
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.tier.settings import metadata_manager_values, storage_manager_values
+from tidelog.clients.config.client_config import ContextSource
 from tidelog.clients.config.environment import Environment
 from tidelog.remote.metadata.config import MetadataTopicConfig
 from tidelog.remote.metadata.snapshot_files import SnapshotFiles
@@ -33,10 +34,14 @@ _SNAPSHOT_WRITERS: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerPorts:
-    """The ports of a metadata manager to the node; `directory` contains its snapshots."""
+    """The ports of a metadata manager to the node; `directory` contains its snapshots.
+
+    `tls` returns the TLS context of connections to the listener for metadata; None without TLS.
+    """
 
     fs: FileSystem
     environment: Environment
+    tls: ContextSource | None
     executor: Executor
     directory: str
     advertised: Callable[[], tuple[Listener, ...]]
@@ -77,12 +82,25 @@ def create_metadata_manager(config: BrokerConfig, ports: ManagerPorts) -> TopicB
     return TopicBasedRemoteLogMetadataManager(
         settings,
         TopicClients(
-            bootstrap_servers, settings, config.node_id, values=values, environment=ports.environment
+            bootstrap_servers,
+            settings,
+            config.node_id,
+            values=values,
+            options=_security_options(values, ports.tls),
+            environment=ports.environment,
         ),
         files=SnapshotFiles(ports.fs, ports.directory, writers=_SNAPSHOT_WRITERS),
         run_blocking=run_blocking,
         on_failure=ports.on_failure,
     )
+
+
+def _security_options(values: Mapping[str, str], tls: ContextSource | None) -> dict[str, Any]:
+    """Return the options for TLS; keys ssl.* for these clients have precedence over those of the listener."""
+    if tls is None:
+        return {}
+    has_own = any(key.startswith("remote.log.metadata.") and ".ssl." in key for key in values)
+    return {"security_protocol": "SSL", **({} if has_own else {"ssl_context": tls})}
 
 
 def _address(listener: Listener) -> str:

@@ -36,6 +36,7 @@ from tidelog.broker.tier.metered_reader import MeteredReader
 from tidelog.broker.tier.metrics import report_remote
 from tidelog.broker.tier.roles import RemoteRoles
 from tidelog.broker.tier.settings import log_manager_settings
+from tidelog.clients.config.client_config import ContextSource
 from tidelog.clients.config.environment import Environment
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.image import MetadataImage
@@ -60,12 +61,14 @@ class TieredStoragePorts:
 
     `directory` is the log directory for caches and snapshots. `executor` runs calls that wait for a disk.
     `config` returns the current configuration, `create_purgatory` a purgatory with its name in metrics.
+    `tls` returns the TLS contexts of connections to a listener, by its name; None without TLS.
     `is_confirmed` returns whether the controller has confirmed this broker within the session timeout.
     """
 
     fs: FileSystem
     clock: Clock
     environment: Environment
+    tls: Callable[[str], ContextSource | None]
     metrics: BrokerMetrics
     executor: Executor
     directory: str
@@ -156,6 +159,7 @@ class TieredStorage:
         manager_ports = ManagerPorts(
             fs=ports.fs,
             environment=ports.environment,
+            tls=ports.tls(config.metadata_listener),
             executor=ports.executor,
             directory=ports.directory,
             advertised=ports.advertised,

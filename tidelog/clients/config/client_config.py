@@ -6,10 +6,10 @@ Names are Kafka's keys with underscores instead of dots. Names end with their un
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from ssl import SSLContext
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from tidelog.clients.config.options import (
     ConfigError,
@@ -21,6 +21,9 @@ from tidelog.clients.config.options import (
     unknown_option,
 )
 
+ContextSource: TypeAlias = Callable[[], SSLContext]
+"""Returns the TLS context for the next connection."""
+
 _INT32_MAX = 2**31 - 1
 _COMPRESSION_LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131_072, 22)}
 _ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
@@ -31,7 +34,8 @@ class ClientConfig:
     """The options of every client.
 
     `receive_buffer_bytes`, `send_buffer_bytes`: socket buffers; -1 means the system's default.
-    `max_response_bytes` limits one response frame; Kafka's clients have no such option.
+    `max_response_bytes` limits one response frame; Kafka's clients have no such option. `ssl_context` is used
+    instead of the options `ssl_*`; it can be a function that returns the context for the next connection.
     """
 
     bootstrap_servers: str | Sequence[str] = "localhost:9092"
@@ -47,7 +51,21 @@ class ClientConfig:
     retry_backoff_max_ms: int = 1_000
     socket_connection_setup_timeout_ms: int = 10_000
     security_protocol: str = "PLAINTEXT"
-    ssl_context: SSLContext | None = None
+    ssl_context: SSLContext | ContextSource | None = None
+    ssl_cipher_suites: str = ""
+    ssl_enabled_protocols: str = "TLSv1.2,TLSv1.3"
+    ssl_endpoint_identification_algorithm: str = "https"
+    ssl_key_password: str | None = field(default=None, repr=False)
+    ssl_keystore_certificate_chain: str | None = field(default=None, repr=False)
+    ssl_keystore_key: str | None = field(default=None, repr=False)
+    ssl_keystore_location: str | None = None
+    ssl_keystore_password: str | None = field(default=None, repr=False)
+    ssl_keystore_type: str = "JKS"
+    ssl_protocol: str = "TLSv1.3"
+    ssl_truststore_certificates: str | None = field(default=None, repr=False)
+    ssl_truststore_location: str | None = None
+    ssl_truststore_password: str | None = field(default=None, repr=False)
+    ssl_truststore_type: str = "JKS"
     max_response_bytes: int = 104_857_600
 
     def __post_init__(self) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from ssl import SSLContext
 
+from tidelog.clients.config.client_config import ContextSource
 from tidelog.clients.config.environment import Environment
 from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.clients.transport.connection import Authenticator, BrokerConnection
@@ -19,7 +19,8 @@ from tidelog.clients.transport.connection import Authenticator, BrokerConnection
 class ConnectionSettings:
     """The settings of new connections; buffer sizes of -1 mean the operating system's default.
 
-    `local_host`: the local address; None if the operating system chooses it.
+    `ssl` returns the TLS context for the next connection; None without TLS. `local_host`: the local address;
+    None if the operating system chooses it.
     """
 
     client_id: str
@@ -28,7 +29,7 @@ class ConnectionSettings:
     setup_timeout_ms: int
     receive_buffer_bytes: int = -1
     send_buffer_bytes: int = -1
-    ssl: SSLContext | None = None
+    ssl: ContextSource | None = None
     local_host: str | None = None
 
 
@@ -52,9 +53,10 @@ async def open_connection(
         receive_buffer_bytes=settings.receive_buffer_bytes,
         send_buffer_bytes=settings.send_buffer_bytes,
     )
+    context = None if settings.ssl is None else settings.ssl()
     async with asyncio.timeout(settings.setup_timeout_ms / 1000):
         await environment.connect(
-            lambda: connection, address.host, address.port, settings.ssl, settings.local_host
+            lambda: connection, address.host, address.port, context, settings.local_host
         )
         try:
             await connection.negotiate()

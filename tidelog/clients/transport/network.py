@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from tidelog.clients.config.client_config import ClientConfig
 from tidelog.clients.config.environment import Environment
+from tidelog.clients.config.tls import context_source
 from tidelog.clients.transport.api_versions import FinalizedFeatures
 from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.clients.transport.broker_address import BrokerAddress
@@ -59,6 +60,7 @@ class Network:
         self._config = config
         self._environment = environment
         self._authenticator = authenticator
+        self._tls = context_source(config)
         self._backoff = ExponentialBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
         self._bootstrap = {
             -1 - number: BrokerAddress(-1 - number, host, port)
@@ -228,6 +230,6 @@ class Network:
             setup_timeout_ms=config.socket_connection_setup_timeout_ms,
             receive_buffer_bytes=config.receive_buffer_bytes,
             send_buffer_bytes=config.send_buffer_bytes,
-            ssl=config.ssl_context if config.security_protocol == "SSL" else None,
+            ssl=self._tls,
         )
         return await open_connection(self._environment, settings, address, self._authenticator)

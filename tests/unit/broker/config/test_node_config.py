@@ -192,10 +192,6 @@ CONTROLLER = {
             "ssl.principal.mapping.rules",
         ),
         ({"listeners": "PLAINTEXT://:1,SSL://:2", "principal_builder_class": "x"}, "principal.builder.class"),
-        (
-            {"listeners": "SSL://:2", "security_inter_broker_protocol": "SSL"},
-            "listeners",
-        ),
         ({"listeners": "OTHER://:9093"}, "listeners"),
         ({"listeners": "CONTROLLER://:1", "controller_listener_names": "CONTROLLER"}, "listeners"),
         ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "advertised.listeners"),

@@ -21,7 +21,7 @@ from tests.support.network.loopback_server import echo, frame, serving
 from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock
 from tidelog.broker.network.request import Request, ResponsePart
-from tidelog.broker.network.response_writer import SENDFILE_BYTES, ResponseWriter
+from tidelog.broker.network.response_writer import SENDFILE_BYTES, TURN_BYTES, ResponseWriter
 from tidelog.broker.network.shared_descriptors import SharedDescriptors
 from tidelog.broker.network.socket_watcher import SocketWatcher
 from tidelog.storage.disk.descriptor_pool import DescriptorPool
@@ -373,3 +373,20 @@ async def test_with_tls_slices_are_read_piece_by_piece_as_the_transport_drains(
     assert ready == [True]
     writer.close()
     watcher.close()
+
+
+@on_both_loops
+async def test_with_tls_a_turn_of_the_loop_is_bounded(file: File, content: bytes) -> None:
+    transport = TlsTransport()
+    watcher = SocketWatcher(asyncio.get_running_loop(), SystemClock())
+    own, peer = socket.socketpair()
+    writer = ResponseWriter(transport, own, watcher, SharedDescriptors(), lambda: None, lambda error: None)
+    transport.writer, transport.high = writer, 2**40
+    writer.write([FileSlice(file, 0, 4 * MEBIBYTE)])
+    assert writer.is_blocked and len(transport.sent) == TURN_BYTES
+    await eventually(lambda: not writer.is_blocked)
+    assert digest(bytes(transport.sent)) == digest(content[: 4 * MEBIBYTE])
+    writer.close()
+    watcher.close()
+    own.close()
+    peer.close()

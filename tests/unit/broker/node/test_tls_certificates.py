@@ -22,6 +22,7 @@ from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.network.server import NetworkServer
 from tidelog.broker.node.wiring import tls_certificates
 from tidelog.broker.node.wiring.network_settings import listener_config
+from tidelog.broker.node.wiring.node_tls import NodeTls
 from tidelog.broker.node.wiring.tls_certificates import TlsCertificates
 from tidelog.security.tls.contexts import client_context
 from tidelog.security.tls.settings import parse_tls_settings
@@ -76,7 +77,7 @@ class Node:
 async def running(config: BrokerConfig) -> AsyncIterator[Node]:
     server = NetworkServer(network_config())
     with ThreadPoolExecutor(1) as executor:
-        certificates = TlsCertificates(server, config.broker_listeners, config, executor)
+        certificates = TlsCertificates(server, config.broker_listeners, config, NodeTls(config), executor)
         for listener in config.broker_listeners:
             server.bind(listener_config(config, listener), echo)
         await server.start()

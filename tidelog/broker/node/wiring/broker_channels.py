@@ -35,7 +35,9 @@ def _create_channel(context: NodeContext, dispatcher: Dispatcher, store: Metadat
         handle_locally=InProcessRequests(dispatcher, context.clock, str(config.node_id)).handle,
         find=lambda broker: broker_address(store.image, broker, config.inter_broker_listener),
         environment=context.environment,
-        settings=node_connection_settings(config, request_timeout_ms=config.request_timeout_ms),
+        settings=node_connection_settings(
+            config, ssl=context.tls.brokers, request_timeout_ms=config.request_timeout_ms
+        ),
     )
     store.subscribe(lambda _, image: channel.on_metadata_changed(image))
     return channel

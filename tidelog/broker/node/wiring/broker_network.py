@@ -29,7 +29,7 @@ class BrokerNetwork:
         self.server.refusal_reason = self._refusal_reason
         self._limits = ConnectionLimits(self.server, context.threads.housekeeping)
         self.certificates = TlsCertificates(
-            self.server, config.broker_listeners, config, context.threads.housekeeping
+            self.server, config.broker_listeners, config, context.tls, context.threads.housekeeping
         )
         self.channel = RequestChannel(config.queued_max_requests)
         self.quotas = RequestQuotas(

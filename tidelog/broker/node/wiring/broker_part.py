@@ -163,6 +163,7 @@ async def _open_remote_storage(
         fs=context.fs,
         clock=context.clock,
         environment=context.environment,
+        tls=context.tls.source,
         metrics=context.metrics,
         executor=context.threads.housekeeping,
         directory=next(path for path in context.config.log_directories if path in usable),
@@ -251,6 +252,7 @@ def _create_replication(broker: _RegisteredBroker, parts: ServingParts) -> NodeR
         image=lambda: broker.store.image,
         directory_ids=context.directory_ids,
         flush=logs.flusher.flush,
+        ssl=context.tls.brokers,
     )
     tier = None if parts.remote is None else parts.remote.follower_tier
     return NodeReplication(ports, logs.replicas, logs.throttles, tier)

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidelog.base.clock import Clock
-from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.server import NetworkServer
 from tidelog.broker.node.wiring.network_settings import listener_config, network_config
+from tidelog.broker.node.wiring.node_context import NodeContext
+from tidelog.broker.node.wiring.tls_certificates import TlsCertificates
 from tidelog.cluster.quorum.voter_set import Endpoint
 
 
 class ControllerListeners:
     """Owns the listeners: `bind`, then `start` when the controller is complete, `close` at the end."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, on_request: Callable[[Request], None]) -> None:
-        self._config = config
+    def __init__(self, context: NodeContext, on_request: Callable[[Request], None]) -> None:
+        config = self._config = context.config
+        self._context = context
         self._on_request = on_request
         has_listeners = config.is_controller and bool(config.controller_listeners)
-        self.network = NetworkServer(network_config(config), clock=clock) if has_listeners else None
+        self.network = NetworkServer(network_config(config), clock=context.clock) if has_listeners else None
         """None if this node has no listener for controllers."""
+        self._certificates: TlsCertificates | None = None
 
     def bind(self) -> None:
         """Bind the addresses; clients are refused until `start`. Raise OSError with listener and address."""
@@ -45,9 +47,16 @@ class ControllerListeners:
     async def start(self) -> None:
         """Accept connections."""
         if self.network is not None:
+            context, listeners = self._context, self._config.controller_listeners
+            self._certificates = TlsCertificates(
+                self.network, listeners, self._config, context.tls, context.threads.housekeeping
+            )
+            self._certificates.start()
             await self.network.start()
 
     async def close(self) -> None:
         """Close the listeners and their connections."""
+        if self._certificates is not None:
+            await self._certificates.close()
         if self.network is not None:
             await self.network.close(timeout_s=0)

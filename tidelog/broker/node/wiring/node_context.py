@@ -15,6 +15,7 @@ from uuid import UUID
 from tidelog.base.clock import Clock
 from tidelog.base.randomness import Randomness
 from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.node.wiring.node_tls import NodeTls
 from tidelog.broker.node.wiring.observability import NodeObservability
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.scheduling.slices import HEAVY_MAX, Slices
@@ -104,6 +105,7 @@ class NodeContext:
     threads: NodeThreads
     slices: Slices
     failure: NodeFailure
+    tls: NodeTls
 
     @property
     def metrics(self) -> BrokerMetrics:

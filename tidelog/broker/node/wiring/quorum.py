@@ -57,7 +57,9 @@ def create_raft_node(context: NodeContext, endpoints: tuple[Endpoint, ...]) -> R
         clock=context.clock,
         environment=context.environment,
         connections=node_connection_settings(
-            config, request_timeout_ms=config.controller_quorum_request_timeout_ms
+            config,
+            ssl=context.tls.controllers,
+            request_timeout_ms=config.controller_quorum_request_timeout_ms,
         ),
         executor=context.threads.quorum,
         slices=context.slices,

@@ -42,7 +42,7 @@ async def start_quorum(context: NodeContext, stages: Stages) -> QuorumPart:
     channel = RequestChannel(config.queued_max_requests)
     await stages.start(Stage(name="controller requests", stop=[channel.close]))
     dispatcher = Dispatcher(channel, context.metrics.requests, context.clock, context.slices)
-    listeners = ControllerListeners(config, context.clock, dispatcher.dispatch)
+    listeners = ControllerListeners(context, dispatcher.dispatch)
     await stages.start(Stage(name="controller listeners", start=[listeners.bind], stop=[listeners.close]))
     endpoints = listeners.endpoints(context.host_name)
     raft = create_raft_node(context, endpoints)
@@ -81,6 +81,7 @@ def _create_access(context: NodeContext, raft: RaftNode, dispatcher: Dispatcher)
         clock,
         slices=context.slices,
         local=controller.in_process if config.is_controller else None,
+        ssl=context.tls.controllers,
         environment=context.environment,
     )
     raft.store.leadership.add_leader_change_listener(access.on_controller_changed)

@@ -1,8 +1,8 @@
 """Replaces the certificates of listeners while the node runs; open connections keep theirs.
 
 The certificates are loaded again when their files change, which is checked every CHECK_INTERVAL_S, and when
-the settings of the listener change. A certificate that cannot be used is reported once, and the former one
-stays in use.
+the settings of the listener change. A problem is reported once, and the former certificate stays in use. On a
+listener for other nodes, the certificate with which this node connects to them is replaced at the same time.
 
 I/O: a shell; files are read in `executor`.
 """
@@ -13,16 +13,19 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from tidelog.base.config_definition import ConfigError
 from tidelog.broker.config.listener_tls import listener_tls_settings
 from tidelog.broker.config.listeners import Listener
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.network.server import NetworkServer
+from tidelog.broker.node.wiring.node_tls import NodeTls
 from tidelog.security.tls.certificate_changes import certificate_change_problem
+from tidelog.security.tls.client import ClientIdentity, load_client_identity
 from tidelog.security.tls.server import ServerIdentity, TlsServer, file_versions, load_server_identity
 from tidelog.security.tls.settings import TlsSettings
+from tidelog.security.tls.verification import check_handshake
 
 logger = logging.getLogger(__name__)
 
@@ -31,15 +34,28 @@ ResultT = TypeVar("ResultT")
 CHECK_INTERVAL_S: Final = 10.0
 
 
+class Replacement(NamedTuple):
+    """The new identity of a listener, and that of connections to the same listener of other nodes."""
+
+    server: ServerIdentity
+    client: ClientIdentity | None
+
+
 class TlsCertificates:
     """Keeps the identities of the listeners with TLS of one network server up to date."""
 
     def __init__(
-        self, network: NetworkServer, listeners: Iterable[Listener], config: BrokerConfig, executor: Executor
+        self,
+        network: NetworkServer,
+        listeners: Iterable[Listener],
+        config: BrokerConfig,
+        node_tls: NodeTls,
+        executor: Executor,
     ) -> None:
         self._network = network
         self._listeners = tuple(listeners)
         self._config = config
+        self._node_tls = node_tls
         self._executor = executor
         self._is_changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -68,7 +84,7 @@ class TlsCertificates:
         for listener in self._listeners:
             await self.load(config, listener)
 
-    async def load(self, config: BrokerConfig, listener: Listener) -> ServerIdentity | None:
+    async def load(self, config: BrokerConfig, listener: Listener) -> Replacement | None:
         """Return the identity that a listener would have with `config`; None if it would not change.
 
         Errors: ConfigError if the certificate cannot be loaded, or must not replace that of the listener.
@@ -76,22 +92,27 @@ class TlsCertificates:
         tls = self._tls(listener)
         if tls is None:
             return None
-        settings = listener_tls_settings(config, listener)
-        if settings == tls.identity.settings:
-            versions = await self._in_thread(file_versions, settings)
-            if versions == tls.identity.files:
-                return None
-        identity = await self._in_thread(load_server_identity, settings)
+        former, settings = tls.identity, listener_tls_settings(config, listener)
+        if settings == former.settings and await self._in_thread(file_versions, settings) == former.files:
+            return None
+        server = await self._in_thread(load_server_identity, settings)
         problem = certificate_change_problem(
-            tls.identity.certificate,
-            identity.certificate,
+            former.certificate,
+            server.certificate,
             allows_dn=config.ssl_allow_dn_changes,
             allows_san=config.ssl_allow_san_changes,
         )
         if problem is not None:
             assert settings.key_store is not None
             raise settings.key_store.content_error(problem)
-        return identity
+        client = self._node_tls.client(listener.name)
+        if client is None:
+            return Replacement(server, None)
+        new_client = await self._in_thread(load_client_identity, settings)
+        # Other nodes may have the former certificates or the new ones.
+        for one, other in ((server, client.identity), (former, new_client), (server, new_client)):
+            check_handshake(one, other)
+        return Replacement(server, new_client)
 
     def _tls(self, listener: Listener) -> TlsServer | None:
         return self._network.listeners[listener.name].tls
@@ -109,7 +130,7 @@ class TlsCertificates:
 
     async def _update(self, listener: Listener) -> None:
         try:
-            identity = await self.load(self._config, listener)
+            replacement = await self.load(self._config, listener)
         except ConfigError as error:
             problem = str(error)
             if self._problems.get(listener.name) != problem:
@@ -121,10 +142,12 @@ class TlsCertificates:
                 )
             return
         self._problems.pop(listener.name, None)
-        tls = self._tls(listener)
-        if identity is None or tls is None:
+        tls, client = self._tls(listener), self._node_tls.client(listener.name)
+        if replacement is None or tls is None:
             return
-        tls.identity = identity
+        identity = tls.identity = replacement.server
+        if client is not None and replacement.client is not None:
+            client.identity = replacement.client
         logger.info(
             "Listener %s uses another certificate: serial number %x, valid until %s",
             listener.name,

@@ -1,0 +1,36 @@
+"""The TLS of connections that this process opens: their context, which can be replaced."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import replace
+from typing import NamedTuple
+
+from tidelog.security.tls.settings import TlsSettings
+
+
+class ClientIdentity(NamedTuple):
+    """The context of connections, and one that does not verify host names, to test own certificates."""
+
+    context: ssl.SSLContext
+    any_host: ssl.SSLContext
+
+
+def load_client_identity(settings: TlsSettings) -> ClientIdentity:
+    """Return contexts of the present contents of the stores. I/O: reads files. Errors: ConfigError."""
+    # Imported here: a node without TLS starts without the library for certificates.
+    from tidelog.security.tls.contexts import client_context
+
+    any_host = client_context(replace(settings, verifies_host_name=False))
+    return ClientIdentity(client_context(settings), any_host)
+
+
+class TlsClient:
+    """Has the identity that is used for new connections; open connections keep theirs."""
+
+    def __init__(self, identity: ClientIdentity) -> None:
+        self.identity = identity
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context for the next connection."""
+        return self.identity.context
