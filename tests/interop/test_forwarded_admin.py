@@ -38,12 +38,13 @@ pytestmark = pytest.mark.interop
 
 TIMEOUT_S = 30.0
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+CONFIG = {"authorizer.class.name": AUTHORIZER, "super.users": "User:ANONYMOUS"}
 Scram = ScramMechanism
 
 
 @pytest.fixture(scope="module")
 def three() -> Iterator[ThreeNodes]:
-    with EmbeddedCluster(nodes=3, config={"authorizer.class.name": AUTHORIZER}) as cluster:
+    with EmbeddedCluster(nodes=3, config=CONFIG) as cluster:
         nodes = ThreeNodes(cluster)
         wait_until(lambda: nodes.brokers() == {1, 2, 3} and nodes.controller() is not None)
         yield nodes

@@ -41,6 +41,12 @@ class RawClient:
         """Go away."""
         self._socket.close()
 
+    @property
+    def local_address(self) -> tuple[str, int]:
+        """The address of this end of the connection."""
+        host, port = self._socket.getsockname()[:2]
+        return host, port
+
     def ask(self, request: ApiMessage, version: int, response: type[ResponseT]) -> ResponseT:
         """A well-formed request's response; ConnectionError if the broker closes instead."""
         self._correlation_id += 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 from uuid import UUID
@@ -224,11 +225,12 @@ def joined(client: RawClient) -> JoinGroupResponse:
     return answers[-1]
 
 
-@pytest.fixture(scope="module")
-def scene() -> Iterator[Scene]:
-    # Entries of access control lists are kept only for an authorizer.
+@contextmanager
+def open_scene() -> Iterator[Scene]:
+    """A broker with an authorizer. Clients without authentication are super users."""
     authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-    with EmbeddedCluster(config={"authorizer.class.name": authorizer}) as cluster:
+    config = {"authorizer.class.name": authorizer, "super.users": "User:ANONYMOUS"}
+    with EmbeddedCluster(config=config) as cluster:
         host, port = cluster.bootstrap_servers.split(":")
         with RawClient(host, int(port)) as client:
             created = client.ask(
@@ -244,6 +246,12 @@ def scene() -> Iterator[Scene]:
             await_coordinator(client)
             member_id = joined(client).member_id
         yield Scene(cluster, topic_id, member_id)
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[Scene]:
+    with open_scene() as found:
+        yield found
 
 
 def list_offsets(scene: Scene, version: int) -> ListOffsetsRequest:

@@ -31,6 +31,7 @@ from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.network.request_metrics import ApiMetrics, RequestMetrics
 from tidelog.broker.scheduling.slices import Slices
+from tidelog.broker.security.authorization.request_guard import RequestGuard
 from tidelog.protocol.codec import decode_in_steps, decode_prefix, has_more_elements
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.framing import encode_response, encode_response_in_steps, read_request_header
@@ -104,14 +105,19 @@ class Dispatcher:
         clock: Clock,
         slices: Slices,
         quotas: Quotas | None = None,
+        guard: RequestGuard | None = None,
     ) -> None:
-        """Without `quotas` no client is throttled, as on the listeners of controllers."""
+        """Without `quotas` no client is throttled, as on the listeners of controllers.
+
+        `guard` checks whether clients may send requests to typed handlers; None allows all requests.
+        """
         self._channel = channel
         self._quotas = _NO_QUOTAS if quotas is None else quotas
         self._metrics = metrics
         self._clock = clock
         self._log_limit = LogLimit(clock.monotonic_ms)
         self.slices = slices
+        self._guard = guard
         self._entries: dict[int, _RegisteredApi] = {}
 
     def register(
@@ -125,6 +131,8 @@ class Dispatcher:
         that are registered with `is_cancellable=True`.
         """
         entry = self._add(key)
+        if self._guard is not None:
+            handler = self._guard.guard(key, handler)
         entry.typed, entry.uses_slot, entry.is_cancellable = handler, uses_slot, is_cancellable
 
     def register_raw(self, key: ApiKey, handler: RawHandler) -> None:

@@ -12,7 +12,8 @@ from tidelog.protocol.framing import RequestHeader
 from tidelog.protocol.registry import APIS
 from tidelog.protocol.schema import ApiMessage
 
-_OWN_PRINCIPAL: Final = "User:ANONYMOUS"
+NODE_PRINCIPAL: Final = "Node:self"
+"""The principal of requests of a node to itself. Principals of clients have the type User."""
 OWN_LISTENER: Final = ""
 """The name of the listener in the context of a request from the same node."""
 
@@ -33,6 +34,6 @@ class InProcessRequests:
         """
         header = RequestHeader(message.api_key, APIS[message.api_key].highest, 0, self._client_id)
         context = RequestContext(
-            header, OWN_LISTENER, "127.0.0.1:0", _OWN_PRINCIPAL, self._clock.wall_ms(), ClientInformation()
+            header, OWN_LISTENER, "127.0.0.1:0", NODE_PRINCIPAL, self._clock.wall_ms(), ClientInformation()
         )
         return await self._dispatcher.call(context, message)

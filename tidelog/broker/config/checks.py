@@ -23,6 +23,9 @@ METADATA_MANAGER_CLASSES: Final = (
 )
 """Class names that select the built-in metadata manager."""
 
+AUTHORIZER_CLASS: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""The only authorizer."""
+
 _LISTENER_LIMIT: Final = re.compile(r"listener\.name\.[^.]+\.max\.connections")
 _INT_MAX: Final = 2**31 - 1
 _DEDUPE_BYTES_MIN: Final = 1024 * 1024
@@ -67,6 +70,16 @@ def _listener_security(config: BrokerSettings) -> None:
             continue
         listener_tls_settings(config, listener)
         listener_principal_mapper(config, listener)
+
+
+def _authorizer(config: BrokerSettings) -> None:
+    name = config.authorizer_class_name
+    if name not in ("", AUTHORIZER_CLASS):
+        raise ConfigError("authorizer.class.name", name, f"allowed is {AUTHORIZER_CLASS}, or nothing")
+    for user in config.super_users.split(";"):
+        kind, _, user_name = user.strip().partition(":")
+        if user.strip() and not (kind and user_name):
+            raise ConfigError("super.users", user, "allowed are principals like User:name, separated by ;")
 
 
 def _node(config: BrokerSettings) -> None:
@@ -221,4 +234,5 @@ _CHECKS: Final[tuple[Callable[[BrokerSettings], None], ...]] = (
     _replication,
     _groups,
     _remote,
+    _authorizer,
 )

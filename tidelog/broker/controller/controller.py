@@ -6,8 +6,6 @@ no task runs.
 
 from __future__ import annotations
 
-import logging
-
 from tidelog.base.clock import Clock
 from tidelog.base.randomness import Randomness
 from tidelog.broker.api.dispatch import Dispatcher
@@ -19,10 +17,9 @@ from tidelog.broker.metadata.settings import controller_settings
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.quotas.mutation_quotas import MutationQuotas
 from tidelog.broker.quotas.rate import Windows
+from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
 from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
 from tidelog.protocol.ids import LeaderEpoch
-
-logger = logging.getLogger(__name__)
 
 
 class Controller:
@@ -36,6 +33,7 @@ class Controller:
         *,
         clock: Clock,
         randomness: Randomness,
+        authorizer: Authorizer = ALLOW_EVERYTHING,
     ) -> None:
         """Register the handlers with `dispatcher`, which serves the listeners for controllers."""
         self.mutations = MutationQuotas(
@@ -50,9 +48,8 @@ class Controller:
             randomness=randomness,
             heartbeats=BrokerHeartbeats(config.broker_session_timeout_ms),
             mutations=self.mutations,
+            authorizer=authorizer,
         )
-        if config.authorizer_class_name:
-            logger.warning("authorizer.class.name is set: ACLs are stored, but not enforced yet")
         register_controller_apis(dispatcher, self._services)
         self.in_process = InProcessController(
             dispatcher, self._services.is_active, clock, client_id=str(config.node_id)

@@ -15,6 +15,7 @@ from tidelog.broker.fetching.replica_selector import ReplicaSelector
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.scheduling.slices import Slices
+from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
 from tidelog.cluster.image import BrokerImage
 from tidelog.cluster.replication.throttle import ReplicationQuota
 from tidelog.protocol.fetch_response_view import FetchResult
@@ -77,3 +78,4 @@ class FetchOptions:
     preferred_read_replicas: PreferredReadReplicas | None = None
     throttle: FollowerThrottle | None = None
     remote: RemoteAccess | None = None
+    authorizer: Authorizer = ALLOW_EVERYTHING

@@ -54,6 +54,8 @@ class FetchLimits:
     """Returns whether a follower gets no records of a partition now (KIP-73)."""
     remote: RemoteReader | None = None
     """Reads the remote part of partitions for clients; None on a node without remote storage."""
+    check_access: Callable[[FetchPartition], None] | None = None
+    """Raises KafkaError if the reader may not read a partition; None without an authorizer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,8 @@ def read_partitions(
     size_bytes = 0
     for each in requested:
         try:
+            if limits.check_access is not None:
+                limits.check_access(each)
             if limits.replica_id >= 0:
                 result = _read_by_follower(replicas, each, limits, taken_bytes, records_positions)
             else:

@@ -81,6 +81,12 @@ class MetadataStore:
         return self.leadership.leader
 
     @property
+    def is_caught_up(self) -> bool:
+        """Whether the image has all records that are known to be committed, and a leader is known."""
+        has_records = self.image.offset >= 0 and self._position >= self._log.high_watermark
+        return has_records and self.leader is not None
+
+    @property
     def epoch(self) -> LeaderEpoch:
         """The epoch of the quorum, as last reported."""
         return self.leadership.epoch

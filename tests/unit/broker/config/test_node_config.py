@@ -79,7 +79,7 @@ def test_metrics_are_served_where_the_first_listener_is_unless_their_host_is_set
 
 
 def test_every_key_is_described_in_words_and_has_a_default_that_is_allowed() -> None:
-    assert len(BROKER_CONFIGS) == 369
+    assert len(BROKER_CONFIGS) == 371
     for key, definition in BROKER_CONFIGS.items():
         assert definition.documentation.endswith("."), key
         if definition.default_text is not None and key not in ("node.id",):
@@ -356,3 +356,18 @@ def test_the_budgets_in_the_document_of_memory_bounds_are_the_defaults() -> None
     fixed = 1_024 * 1_048_576
     total = sum(int(default) for key, default in rows if not key.startswith("remote."))
     assert total == fixed, "the sum in the text"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("authorizer.class.name", "org.example.OtherAuthorizer"),
+        ("super.users", "alice"),
+        ("super.users", "User:alice;User:"),
+    ],
+)
+def test_an_authorizer_that_does_not_exist_and_a_malformed_super_user_are_rejected(
+    key: str, value: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(key)):
+        config(**{key.replace(".", "_"): value})

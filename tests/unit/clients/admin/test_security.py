@@ -25,11 +25,12 @@ from tidelog.protocol.ids import TopicPartition
 from tidelog.testing.embedded import EmbeddedCluster
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+CONFIG = {"authorizer.class.name": AUTHORIZER, "super.users": "User:ANONYMOUS"}
 
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
-    with EmbeddedCluster(config={"authorizer.class.name": AUTHORIZER}) as cluster:
+    with EmbeddedCluster(config=CONFIG) as cluster:
         yield cluster.bootstrap_servers
 
 

@@ -21,8 +21,10 @@ from tidelog.broker.coordinators.transactions.service import TransactionService
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.scheduling.bounded_gather import bounded_gather
 from tidelog.broker.scheduling.slices import Slices
+from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.topic_names import is_internal
+from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.add_partitions_to_txn import (
@@ -51,8 +53,13 @@ class AddPartitionsToTxnHandler:
     """Passes each transaction to its coordinator."""
 
     def __init__(
-        self, transactions: TransactionService, image: Callable[[], MetadataImage], slices: Slices
+        self,
+        transactions: TransactionService,
+        image: Callable[[], MetadataImage],
+        slices: Slices,
+        authorizer: Authorizer = ALLOW_EVERYTHING,
     ) -> None:
+        self._authorizer = authorizer
         self._transactions = transactions
         self._image = image
         self._slices = slices
@@ -69,23 +76,24 @@ class AddPartitionsToTxnHandler:
                 producer_epoch=request.v3_and_below_producer_epoch,
                 topics=request.v3_and_below_topics,
             )
-            outcome = await self._perform(transaction, version)
+            outcome = await self._perform(context, transaction)
             results = await self._slices.complete(_results(outcome))
             return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
-        found = await bounded_gather(self._result(each, version) for each in request.transactions)
+        found = await bounded_gather(self._result(context, each) for each in request.transactions)
         return AddPartitionsToTxnResponse(results_by_transaction=tuple(found))
 
     async def _result(
-        self, transaction: AddPartitionsToTxnTransaction, version: int
+        self, context: RequestContext, transaction: AddPartitionsToTxnTransaction
     ) -> AddPartitionsToTxnResult:
-        outcome = await self._perform(transaction, version)
+        outcome = await self._perform(context, transaction)
         return AddPartitionsToTxnResult(
             transactional_id=transaction.transactional_id,
             topic_results=await self._slices.complete(_results(outcome)),
         )
 
-    async def _perform(self, transaction: AddPartitionsToTxnTransaction, version: int) -> _Outcome:
-        partitions, errors = await self._slices.complete(self._check_partitions(transaction, version))
+    async def _perform(self, context: RequestContext, transaction: AddPartitionsToTxnTransaction) -> _Outcome:
+        version = context.header.api_version
+        partitions, errors = await self._slices.complete(self._check_partitions(context, transaction))
         if errors:
             return _Outcome(partitions, errors, ErrorCode.OPERATION_NOT_ATTEMPTED)
         producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
@@ -104,15 +112,22 @@ class AddPartitionsToTxnHandler:
         return _Outcome(partitions, {}, ErrorCode.NONE)
 
     def _check_partitions(
-        self, transaction: AddPartitionsToTxnTransaction, version: int
+        self, context: RequestContext, transaction: AddPartitionsToTxnTransaction
     ) -> Steps[tuple[Collection[TopicPartition], Mapping[TopicPartition, ErrorCode]]]:
         """Return the distinct partitions, and the errors of those that cannot be added."""
+        # Brokers send batches of transactions, for clients whose requests they have authorized.
+        is_from_client = context.header.api_version < BATCHED_FROM_VERSION
         topics = self._image().topics_by_name
         partitions: dict[TopicPartition, None] = {}
         errors: dict[TopicPartition, ErrorCode] = {}
         for requested in transaction.topics:
             topic = topics.get(requested.name)
-            is_forbidden = version < BATCHED_FROM_VERSION and is_internal(requested.name)
+            is_forbidden = is_from_client and (
+                is_internal(requested.name)
+                or not self._authorizer.is_authorized(
+                    context, AclOperation.WRITE, AclResourceType.TOPIC, requested.name
+                )
+            )
             for index in requested.partitions:
                 partition = TopicPartition(requested.name, index)
                 partitions[partition] = None

@@ -27,10 +27,13 @@ from tidelog.broker.config.dynamic_keys import LISTENER_SECURITY_KEYS, listener_
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.scheduling.slices import Slices
+from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.config_access import require_config_access
 from tidelog.cluster.controller.configs import ResourceChange
 from tidelog.cluster.controller.result import ControllerResult, Outcome
 from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.image import MetadataImage, ResourceType
+from tidelog.protocol.access_control import AclOperation
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages import alter_configs, incremental_alter_configs
 from tidelog.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -85,6 +88,15 @@ def resource_responses(
     return tuple(responses)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerChecks:
+    """The checks of a broker before it forwards changes; `loggers` is None for an API without loggers."""
+
+    loggers: LoggerChanges | None = None
+    check_certificates: CertificateCheck | None = None
+    authorizer: Authorizer = ALLOW_EVERYTHING
+
+
 class ConfigAlterationForwarder(Generic[Request, Response]):
     """The part of the broker that gets the request; `forward` sends the rest to the active controller."""
 
@@ -95,22 +107,20 @@ class ConfigAlterationForwarder(Generic[Request, Response]):
         config: BrokerConfig,
         forward: Callable[[RequestContext, Request], Awaitable[Response]],
         slices: Slices,
-        loggers: LoggerChanges | None = None,
-        check_certificates: CertificateCheck | None = None,
+        checks: BrokerChecks,
     ) -> None:
+        self._checks = checks
         self._api: ConfigApi[Request, Response] = api
         self._image = image
         self._config = config
         self._forward: Callable[[RequestContext, Request], Awaitable[Response]] = forward
         self._slices = slices
-        self._loggers = loggers
-        self._check_certificates = check_certificates
 
     async def handle(self, context: RequestContext, request: Request) -> Response:
         """Return this broker's errors, and the controller's results for the other resources."""
         complete = self._slices.complete
         requested = await complete(self._api.changes(request))
-        outcomes = await complete(self._check(request, requested))
+        outcomes = await complete(self._check(context, request, requested))
         for index, change in enumerate(requested):
             if outcomes[index] is None:
                 outcomes[index] = await self._check_stores(change)
@@ -124,22 +134,33 @@ class ConfigAlterationForwarder(Generic[Request, Response]):
     async def _check_stores(self, change: ResourceChange) -> Outcome | None:
         """Return the error if a listener could not use its changed stores; None if all can."""
         resource_type, name = change.resource
-        if self._check_certificates is None or resource_type != ResourceType.BROKER:
+        if self._checks.check_certificates is None or resource_type != ResourceType.BROKER:
             return None
         if not any(listener_and_base(each.key).base in LISTENER_SECURITY_KEYS for each in change.changes):
             return None
         image = self._image()
         configs = await self._slices.complete(self._api.configs_after_change(image, change))
         try:
-            await self._check_certificates(changed_broker_config(self._config, image, name, configs))
+            await self._checks.check_certificates(changed_broker_config(self._config, image, name, configs))
         except ConfigError as error:
             return Outcome(ErrorCode.INVALID_REQUEST, str(error))
         return None
 
-    def _check(self, request: Request, requested: Sequence[ResourceChange]) -> Steps[list[Outcome | None]]:
-        change_loggers = change_loggers_of(self._loggers, validate_only=request.validate_only)
-        configs_after_change = self._api.configs_after_change
-        return check_request(self._config, self._image(), requested, configs_after_change, change_loggers)
+    def _check(
+        self, context: RequestContext, request: Request, requested: Sequence[ResourceChange]
+    ) -> Steps[list[Outcome | None]]:
+        check_access = partial(
+            require_config_access, self._checks.authorizer, context, AclOperation.ALTER_CONFIGS
+        )
+        change_loggers = change_loggers_of(self._checks.loggers, validate_only=request.validate_only)
+        return check_request(
+            self._config,
+            self._image(),
+            requested,
+            self._api.configs_after_change,
+            change_loggers,
+            check_access,
+        )
 
 
 def change_loggers_of(loggers: LoggerChanges | None, *, validate_only: bool) -> ChangeLoggers | None:

@@ -37,6 +37,9 @@ ConfigsAfterChange = Callable[[MetadataImage, ResourceChange], Steps[dict[str, s
 ChangeLoggers = Callable[[ResourceChange], Outcome]
 """Makes the changes of a node's loggers. Errors: KafkaError."""
 
+CheckAccess = Callable[[ConfigResource], None]
+"""Raises KafkaError for a resource that the client may not alter."""
+
 
 def check_request(
     config: BrokerConfig,
@@ -44,6 +47,7 @@ def check_request(
     requested: Sequence[ResourceChange],
     configs_after_change: ConfigsAfterChange,
     change_loggers: ChangeLoggers | None,
+    check_access: CheckAccess,
 ) -> Steps[list[Outcome | None]]:
     """Return the outcomes that this broker can determine; None for resources to forward to the controller.
 
@@ -51,6 +55,7 @@ def check_request(
     """
 
     def check(change: ResourceChange) -> Steps[Outcome | None]:
+        check_access(change.resource)
         if change_loggers is not None and change.resource[0] == ResourceType.BROKER_LOGGER:
             return change_loggers(change)
         yield from _check(config, image, change, configs_after_change)
@@ -60,12 +65,15 @@ def check_request(
 
 
 def check_submission(
-    requested: Sequence[ResourceChange], change_loggers: ChangeLoggers | None
+    requested: Sequence[ResourceChange],
+    change_loggers: ChangeLoggers | None,
+    check_access: CheckAccess,
 ) -> Steps[list[Outcome | None]]:
     """Return the outcomes that a controller determines before the command; None for the other resources."""
 
     def check(change: ResourceChange) -> Steps[Outcome | None]:
         yield None
+        check_access(change.resource)
         is_logger = change.resource[0] == ResourceType.BROKER_LOGGER
         return change_loggers(change) if change_loggers is not None and is_logger else None
 

@@ -16,7 +16,10 @@ from tidelog.broker.partitions.delayed_delete_records import NO_OFFSET, DelayedD
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.scheduling.slices import Slices
+from tidelog.broker.security.authorization.access import require_access
+from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
 from tidelog.cluster.topic_names import is_internal
+from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.delete_records import (
@@ -31,7 +34,14 @@ from tidelog.protocol.steps import Steps, each
 class DeleteRecordsHandler:
     """Moves the log start offsets of partitions of this leader; rejects internal topics, as Kafka does."""
 
-    def __init__(self, replicas: ReplicaManager, purgatory: Purgatory, slices: Slices) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        purgatory: Purgatory,
+        slices: Slices,
+        authorizer: Authorizer = ALLOW_EVERYTHING,
+    ) -> None:
+        self._authorizer = authorizer
         self._replicas = replicas
         self._purgatory = purgatory
         self._slices = slices
@@ -49,7 +59,7 @@ class DeleteRecordsHandler:
         outcomes: dict[TopicPartition, Deletion | ErrorCode] = {}
         waiting: dict[TopicPartition, Deletion] = {}
         for name, offset in offsets.items():
-            outcome = outcomes[name] = self._delete(name, offset)
+            outcome = outcomes[name] = self._delete(context, name, offset)
             if isinstance(outcome, Deletion) and not outcome.check():
                 waiting[name] = outcome
             yield None
@@ -90,8 +100,12 @@ class DeleteRecordsHandler:
             raise
         return response
 
-    def _delete(self, topic_partition: TopicPartition, offset: int) -> Deletion | ErrorCode:
+    def _delete(
+        self, context: RequestContext, topic_partition: TopicPartition, offset: int
+    ) -> Deletion | ErrorCode:
+        delete, topic_type = AclOperation.DELETE, AclResourceType.TOPIC
         try:
+            require_access(self._authorizer, context, delete, topic_type, topic_partition.topic)
             if is_internal(topic_partition.topic):
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic_partition.topic} is internal")
             partition = self._replicas.partition(topic_partition)

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tidelog.broker.api.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from tidelog.broker.api.handlers.partition_places import controller_of
 from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.security.authorization.access import cluster_operations
+from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.supported_operations import NOT_REQUESTED
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import BrokerId
@@ -28,7 +30,13 @@ _NAMES: Final = {BROKERS: "brokers", CONTROLLERS: "controllers"}
 class DescribeClusterHandler:
     """Returns the brokers of the image."""
 
-    def __init__(self, image: Callable[[], MetadataImage], node_id: BrokerId) -> None:
+    def __init__(
+        self,
+        image: Callable[[], MetadataImage],
+        node_id: BrokerId,
+        authorizer: Authorizer = ALLOW_EVERYTHING,
+    ) -> None:
+        self._authorizer = authorizer
         self._image = image
         self._node_id = node_id
 
@@ -53,7 +61,9 @@ class DescribeClusterHandler:
             controller_id=controller_of(image, self._node_id),
             brokers=brokers,
             cluster_authorized_operations=(
-                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+                cluster_operations(self._authorizer, context)
+                if request.include_cluster_authorized_operations
+                else NOT_REQUESTED
             ),
         )
 

@@ -11,6 +11,7 @@ Source: ConfigHelper of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from tidelog.base.config_definition import ConfigDefinition, value_text
@@ -21,10 +22,13 @@ from tidelog.broker.config.dynamic_keys import DYNAMIC_KEYS
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.observability.logger_levels import LoggerLevels
+from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.config_access import require_config_access
 from tidelog.cluster.effective_configs import ConfigEntry, ConfigSource, effective_topic_entry
 from tidelog.cluster.group_configs import GROUP_CONFIGS
-from tidelog.cluster.image import MetadataImage, ResourceType
+from tidelog.cluster.image import ConfigResource, MetadataImage, ResourceType
 from tidelog.cluster.topic_names import check_name
+from tidelog.protocol.access_control import AclOperation
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -44,8 +48,13 @@ class DescribeConfigsHandler:
     """Returns configs from the metadata image and the node's own settings."""
 
     def __init__(
-        self, image: Callable[[], MetadataImage], config: BrokerConfig, levels: LoggerLevels
+        self,
+        image: Callable[[], MetadataImage],
+        config: BrokerConfig,
+        levels: LoggerLevels,
+        authorizer: Authorizer = ALLOW_EVERYTHING,
     ) -> None:
+        self._authorizer = authorizer
         self._image = image
         self._config = config
         self._levels = levels
@@ -54,7 +63,10 @@ class DescribeConfigsHandler:
         self, context: RequestContext, request: DescribeConfigsRequest
     ) -> Steps[DescribeConfigsResponse]:
         """Return the configs of each distinct resource, or its error."""
-        description = _Description(self._image(), self._config, self._levels, request)
+        check_access = partial(
+            require_config_access, self._authorizer, context, AclOperation.DESCRIBE_CONFIGS
+        )
+        description = _Description(self._image(), self._config, self._levels, request, check_access)
         results = yield from each_in_steps(description.result, (yield from distinct(request.resources)))
         return DescribeConfigsResponse(results=results)
 
@@ -68,7 +80,9 @@ class _Description:
         config: BrokerConfig,
         levels: LoggerLevels,
         request: DescribeConfigsRequest,
+        check_access: Callable[[ConfigResource], None],
     ) -> None:
+        self._check_access = check_access
         self._image = image
         self._config = config
         self._levels = levels
@@ -79,6 +93,7 @@ class _Description:
         """Return the configs of one resource, or its error."""
         keys = frozenset(resource.configuration_keys or ())
         try:
+            self._check_access((resource.resource_type, resource.resource_name))
             configs = []
             for described in self._configs(resource.resource_type, resource.resource_name):
                 if not keys or described.name in keys:

@@ -11,6 +11,8 @@ from dataclasses import replace
 
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -21,15 +23,12 @@ from tidelog.protocol.steps import Steps, each
 
 OPERATIONS_FROM_VERSION = 3
 
-# READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS as a bit field: all operations on
-# a group. Without an authorizer, every client may perform all of them.
-ALL_GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
-
 
 class DescribeGroupsHandler:
     """Gets the description of each group from the coordinator."""
 
-    def __init__(self, groups: GroupService) -> None:
+    def __init__(self, groups: GroupService, authorizer: Authorizer = ALLOW_EVERYTHING) -> None:
+        self._authorizer = authorizer
         self._groups = groups
 
     def handle(
@@ -39,13 +38,19 @@ class DescribeGroupsHandler:
         version = context.header.api_version
         wants_operations = request.include_authorized_operations and version >= OPERATIONS_FROM_VERSION
         groups = yield from each(
-            lambda group_id: self._describe(group_id, version, wants_operations),
+            lambda group_id: self._describe(context, group_id, version, wants_operations),
             dict.fromkeys(request.groups),
         )
         return DescribeGroupsResponse(groups=groups)
 
-    def _describe(self, group_id: str, version: int, wants_operations: bool) -> DescribedGroup:
+    def _describe(
+        self, context: RequestContext, group_id: str, version: int, wants_operations: bool
+    ) -> DescribedGroup:
+        describe, group_type = AclOperation.DESCRIBE, AclResourceType.GROUP
+        if not self._authorizer.is_authorized(context, describe, group_type, group_id):
+            return DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id)
         group = self._groups.describe_group(group_id, version)
         if wants_operations and group.error_code == ErrorCode.NONE:
-            return replace(group, authorized_operations=ALL_GROUP_OPERATIONS)
+            operations = self._authorizer.authorized_operations(context, group_type, group_id)
+            return replace(group, authorized_operations=operations)
         return group

@@ -8,6 +8,10 @@ from __future__ import annotations
 from collections import defaultdict
 
 from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.security.authorization.access import may_access_cluster
+from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.protocol.access_control import AclOperation
+from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -23,13 +27,16 @@ from tidelog.storage.directories.log_manager import LogManager
 class DescribeLogDirsHandler:
     """Describes every log directory; an offline one gets KAFKA_STORAGE_ERROR."""
 
-    def __init__(self, logs: LogManager) -> None:
+    def __init__(self, logs: LogManager, authorizer: Authorizer = ALLOW_EVERYTHING) -> None:
+        self._authorizer = authorizer
         self._logs = logs
 
     def handle(
         self, context: RequestContext, request: DescribeLogDirsRequest
     ) -> Steps[DescribeLogDirsResponse]:
         """Return the requested partitions, or all if `topics` is null."""
+        if not may_access_cluster(self._authorizer, context, AclOperation.DESCRIBE):
+            return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         requested: set[tuple[str, int]] | None = None
         if request.topics is not None:
             requested = set()

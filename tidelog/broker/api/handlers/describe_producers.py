@@ -9,7 +9,9 @@ from functools import partial
 
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.partitions.replica_manager import ReplicaManager
-from tidelog.protocol.errors import KafkaError
+from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.protocol.access_control import AclOperation, AclResourceType
+from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import NO_SEQUENCE, TopicPartition
 from tidelog.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -25,7 +27,8 @@ from tidelog.storage.producers.producer_entry import ProducerEntry
 class DescribeProducersHandler:
     """Answers from the producer state of the log."""
 
-    def __init__(self, replicas: ReplicaManager) -> None:
+    def __init__(self, replicas: ReplicaManager, authorizer: Authorizer = ALLOW_EVERYTHING) -> None:
+        self._authorizer = authorizer
         self._replicas = replicas
 
     def handle(
@@ -34,7 +37,10 @@ class DescribeProducersHandler:
         """List the producers of every partition in the request, once for each that is named several times."""
         topics = []
         for topic, indexes in (yield from _named_once(request)).items():
-            partitions = yield from each_in_steps(partial(self._describe, topic), indexes)
+            if self._authorizer.is_authorized(context, AclOperation.READ, AclResourceType.TOPIC, topic):
+                partitions = yield from each_in_steps(partial(self._describe, topic), indexes)
+            else:
+                partitions = yield from each(_denied, indexes)
             topics.append(TopicResponse(name=topic, partitions=partitions))
             yield None
         return DescribeProducersResponse(topics=tuple(topics))
@@ -56,6 +62,11 @@ def _named_once(request: DescribeProducersRequest) -> Steps[dict[str, dict[int, 
         topics.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
         yield None
     return topics
+
+
+def _denied(index: int) -> PartitionResponse:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return PartitionResponse(partition_index=index, error_code=code, error_message=code.text)
 
 
 def _state(entry: ProducerEntry) -> ProducerState:

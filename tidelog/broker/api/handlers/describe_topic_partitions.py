@@ -9,12 +9,14 @@ Source: KIP-966; DescribeTopicPartitionsRequestHandler and KRaftMetadataCache of
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from tidelog.broker.api.handlers.authorized_operations import TOPIC_OPERATIONS
 from tidelog.broker.api.handlers.partition_places import leader_endpoint, offline_replicas
 from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
 from tidelog.cluster.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from tidelog.cluster.topic_names import invalid_name_reason, is_internal
+from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -29,7 +31,13 @@ from tidelog.protocol.steps import Steps, each, in_order
 class DescribeTopicPartitionsHandler:
     """Returns topics of the image; `partition_limit` is max.request.partition.size.limit."""
 
-    def __init__(self, image: Callable[[], MetadataImage], partition_limit: int) -> None:
+    def __init__(
+        self,
+        image: Callable[[], MetadataImage],
+        partition_limit: int,
+        authorizer: Authorizer = ALLOW_EVERYTHING,
+    ) -> None:
+        self._authorizer = authorizer
         self._image = image
         self._partition_limit = partition_limit
 
@@ -49,21 +57,39 @@ class DescribeTopicPartitionsHandler:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         left = max(1, min(self._partition_limit, request.response_partition_limit))
         described: list[DescribeTopicPartitionsResponseTopic] = []
+        denied: list[DescribeTopicPartitionsResponseTopic] = []
         for name in (yield from in_order(name for name in names if name >= first_topic)):
             yield None
+            if not self._may_describe(context, name, is_requested=bool(request.topics)):
+                if request.topics:
+                    denied.append(_denied_topic(name))
+                continue
             if left == 0:
-                return _response(described, ResponseCursor(topic_name=name, partition_index=0))
+                return _response([*described, *denied], ResponseCursor(topic_name=name, partition_index=0))
             topic = image.topics_by_name.get(name)
             if topic is None:
-                described.append(_unknown_topic(name))
+                described.append(self._with_operations(context, _unknown_topic(name)))
                 continue
             start = first_index if name == first_topic else 0
             end = min(len(topic.partitions), start + left)
-            described.append((yield from _topic(image, context.listener, topic, start, end)))
+            found = yield from _topic(image, context.listener, topic, start, end)
+            described.append(self._with_operations(context, found))
             if end < len(topic.partitions):
-                return _response(described, ResponseCursor(topic_name=name, partition_index=end))
+                return _response([*described, *denied], ResponseCursor(topic_name=name, partition_index=end))
             left -= max(0, end - start)
-        return _response(described, None)
+        return _response([*described, *denied], None)
+
+    def _may_describe(self, context: RequestContext, name: str, *, is_requested: bool) -> bool:
+        return self._authorizer.is_authorized(
+            context, AclOperation.DESCRIBE, AclResourceType.TOPIC, name, logs_denial=is_requested
+        )
+
+    def _with_operations(
+        self, context: RequestContext, topic: DescribeTopicPartitionsResponseTopic
+    ) -> DescribeTopicPartitionsResponseTopic:
+        assert topic.name is not None
+        operations = self._authorizer.authorized_operations(context, AclResourceType.TOPIC, topic.name)
+        return replace(topic, topic_authorized_operations=operations)
 
 
 def _start(request: DescribeTopicPartitionsRequest) -> tuple[str, int]:
@@ -84,8 +110,11 @@ def _unknown_topic(name: str) -> DescribeTopicPartitionsResponseTopic:
         error_code=error,
         name=name,
         is_internal=is_internal(name),
-        topic_authorized_operations=TOPIC_OPERATIONS,
     )
+
+
+def _denied_topic(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
 
 
 def _topic(
@@ -99,7 +128,6 @@ def _topic(
         topic_id=topic.id,
         is_internal=is_internal(topic.name),
         partitions=partitions,
-        topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import Final, cast
 
 from tidelog.base.clock import Clock
@@ -38,6 +39,8 @@ from tidelog.broker.partitions.current_leaders import (
 from tidelog.broker.partitions.partition import FetchIsolation
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.security.authorization.access import may_access_cluster, require_access
+from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.fetch_request_view import (
     FetchPartition,
@@ -153,6 +156,8 @@ class FetchHandler:
         min_bytes = min(view.min_bytes, max_bytes)
         if view.replica_id >= 0:
             limits = FetchLimits(view.replica_id, FetchIsolation.LOG_END, min_bytes, max_bytes)
+            if options.authorizer.is_enabled:
+                limits.check_access = partial(self._check_follower_access, request)
             limits.replica_epoch = view.replica_epoch
             if options.throttle is not None and options.throttle.is_active:
                 limits.is_throttled = options.throttle.is_throttled
@@ -165,6 +170,8 @@ class FetchHandler:
         committed = view.isolation_level == READ_COMMITTED
         isolation = FetchIsolation.READ_COMMITTED if committed else FetchIsolation.READ_UNCOMMITTED
         limits = FetchLimits(view.replica_id, isolation, min_bytes, max_bytes)
+        if options.authorizer.is_enabled:
+            limits.check_access = partial(self._check_client_access, request)
         if options.remote is not None:
             limits.remote = options.remote.reader
         limits.leader_only = request.header.api_version < FIRST_VERSION_WITH_RACK
@@ -173,6 +180,20 @@ class FetchHandler:
                 view.rack_id, request.listener
             )
         return limits
+
+    def _check_client_access(self, request: Request, requested: FetchPartition) -> None:
+        """Raise KafkaError if a client may not read a partition; an unknown topic has its own error."""
+        name = requested.topic
+        if requested.topic_id is not None and not name:
+            name = self._replicas.topic_name(requested.topic_id)
+        if name is not None:
+            require_access(self._options.authorizer, request, AclOperation.READ, AclResourceType.TOPIC, name)
+
+    def _check_follower_access(self, request: Request, requested: FetchPartition) -> None:
+        """Raise KafkaError if the sender may not read as a replica of another broker (CVE-2018-1288)."""
+        if not may_access_cluster(self._options.authorizer, request, AclOperation.CLUSTER_ACTION):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            raise KafkaError(code, code.text)
 
     def _park(
         self, request: Request, context: FetchContext, view: FetchRequestView, limits: FetchLimits

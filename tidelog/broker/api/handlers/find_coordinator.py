@@ -13,10 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.security.authorization.access import require_access
+from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
 from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.find_coordinator import (
     Coordinator,
@@ -39,6 +42,12 @@ class CoordinatorType(IntEnum):
     GROUP = 0
     TRANSACTION = 1
     SHARE = 2
+
+
+_RESOURCE_TYPES: Final[Mapping[int, AclResourceType]] = {
+    CoordinatorType.GROUP: AclResourceType.GROUP,
+    CoordinatorType.TRANSACTION: AclResourceType.TRANSACTIONAL_ID,
+}
 
 
 class CoordinatorTopic(NamedTuple):
@@ -69,7 +78,9 @@ class FindCoordinatorHandler:
         topics: Mapping[CoordinatorType, CoordinatorTopic],
         image: Callable[[], MetadataImage],
         internal_topics: InternalTopics,
+        authorizer: Authorizer = ALLOW_EVERYTHING,
     ) -> None:
+        self._authorizer = authorizer
         self._topics = topics
         self._image = image
         self._internal_topics = internal_topics
@@ -105,6 +116,9 @@ class FindCoordinatorHandler:
             )
 
     def _coordinator(self, context: RequestContext, key_type: int, key: str) -> Coordinator:
+        resource_type = _RESOURCE_TYPES.get(key_type)
+        if resource_type is not None:
+            require_access(self._authorizer, context, AclOperation.DESCRIBE, resource_type, key)
         if key_type == CoordinatorType.SHARE and context.header.api_version < SHARE_FROM_VERSION:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} requires version 6")
         kinds = {int(kind): topic for kind, topic in self._topics.items()}

@@ -17,6 +17,9 @@ from tidelog.broker.api.handlers.fencing import fencing_error
 from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch
 from tidelog.broker.coordinators.transactions.service import TransactionService
 from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.security.authorization.access import may_access_cluster
+from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -28,13 +31,20 @@ class InitProducerIdHandler:
     """Allocates producer ids; `next_producer_id` returns the next one durably."""
 
     def __init__(
-        self, next_producer_id: Callable[[], Awaitable[int]], transactions: TransactionService
+        self,
+        next_producer_id: Callable[[], Awaitable[int]],
+        transactions: TransactionService,
+        authorizer: Authorizer = ALLOW_EVERYTHING,
     ) -> None:
+        self._authorizer = authorizer
         self._next_producer_id = next_producer_id
         self._transactions = transactions
 
     async def handle(self, context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
         """Return an id and an epoch that no other producer has."""
+        denial = self._denial(context, request.transactional_id)
+        if denial:
+            return _error(denial)
         if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
             return _error(ErrorCode.INVALID_REQUEST)
         try:
@@ -43,6 +53,19 @@ class InitProducerIdHandler:
             version = context.header.api_version
             return _error(fencing_error(error.code, version, PRODUCER_FENCED_FROM_VERSION))
         return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
+
+    def _denial(self, context: RequestContext, transactional_id: str | None) -> ErrorCode:
+        """Return the error if the client may not get a producer id; NONE if it may."""
+        authorizer, write = self._authorizer, AclOperation.WRITE
+        if transactional_id is not None:
+            is_allowed = authorizer.is_authorized(
+                context, write, AclResourceType.TRANSACTIONAL_ID, transactional_id
+            )
+            return ErrorCode.NONE if is_allowed else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        is_allowed = may_access_cluster(
+            authorizer, context, AclOperation.IDEMPOTENT_WRITE, logs_denial=False
+        ) or authorizer.is_authorized_by_type(context, write, AclResourceType.TOPIC)
+        return ErrorCode.NONE if is_allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
     async def _producer(self, request: InitProducerIdRequest) -> ProducerIdAndEpoch:
         if request.transactional_id is None:

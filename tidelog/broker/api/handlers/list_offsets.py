@@ -23,6 +23,9 @@ from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.partitions.partition import FetchIsolation, Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.scheduling.slices import Slices
+from tidelog.broker.security.authorization.access import accessible_names
+from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.protocol.messages.list_offsets import (
@@ -63,8 +66,15 @@ NOT_FOUND = RecordPlace(-1, -1, -1)
 class ListOffsetsHandler:
     """Searches the local log, and remote storage for timestamps that may be there."""
 
-    def __init__(self, replicas: ReplicaManager, slices: Slices, remote: RemoteAccess | None = None) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        slices: Slices,
+        remote: RemoteAccess | None = None,
+        authorizer: Authorizer = ALLOW_EVERYTHING,
+    ) -> None:
         """Use `remote` on a node with remote storage."""
+        self._authorizer = authorizer
         self._replicas = replicas
         self._slices = slices
         self._remote = remote
@@ -76,11 +86,19 @@ class ListOffsetsHandler:
         version = context.header.api_version
         counts = yield from _request_counts(request)
         outcomes: dict[TopicPartition, _Outcome] = {}
+        describable = yield from accessible_names(
+            self._authorizer,
+            context,
+            (AclOperation.DESCRIBE, AclResourceType.TOPIC),
+            (topic.name for topic in request.topics),
+        )
         try:
             for topic in request.topics:
                 for requested in topic.partitions:
                     name = TopicPartition(topic.name, requested.partition_index)
-                    if counts[name] > 1:
+                    if topic.name not in describable:
+                        outcomes[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                    elif counts[name] > 1:
                         outcomes[name] = ErrorCode.INVALID_REQUEST
                     else:
                         outcomes[name] = yield from self._look_up(name, requested, request, version)

@@ -14,14 +14,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Final, Protocol
 from uuid import UUID
 
-from tidelog.broker.api.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from tidelog.broker.api.handlers.partition_places import controller_of, leader_endpoint, offline_replicas
 from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.security.authorization.access import (
+    accessible_names,
+    cluster_operations,
+    may_access_cluster,
+)
+from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.supported_operations import NOT_REQUESTED
 from tidelog.cluster.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from tidelog.cluster.topic_names import invalid_name_reason, is_internal
+from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import BrokerId
 from tidelog.protocol.messages.metadata import (
@@ -40,6 +48,7 @@ _OPERATIONS_FROM: Final = 8
 _CLUSTER_OPERATIONS_TO: Final = 10
 _TOPIC_IDS_FROM: Final = 12
 _PARTITIONS_PER_STEP: Final = 8
+_DESCRIBE_TOPIC: Final = (AclOperation.DESCRIBE, AclResourceType.TOPIC)
 _CREATED_MAX: Final = 1000
 """The number of topics that one request can create; the client requests the others again."""
 
@@ -59,7 +68,9 @@ class MetadataHandler:
         image: Callable[[], MetadataImage],
         node_id: BrokerId,
         creation: AutomaticCreation | None,
+        authorizer: Authorizer = ALLOW_EVERYTHING,
     ) -> None:
+        self._authorizer = authorizer
         self._image = image
         self._node_id = node_id
         self._creation = creation
@@ -75,13 +86,13 @@ class MetadataHandler:
         image = self._image()
         view = _View(image, context.listener, version)
         if request.topics is None or (version == 0 and not request.topics):
-            topics = yield from each_in_steps(view.topic, image.topics_by_name.values())
+            topics = yield from self._all_topics(context, view)
         else:
             topics = yield from self._requested_topics(
-                view, request.topics, request.allow_auto_topic_creation
+                context, view, request.topics, request.allow_auto_topic_creation
             )
         if version >= _OPERATIONS_FROM and request.include_topic_authorized_operations:
-            topics = yield from each(_with_operations, topics)
+            topics = yield from each(partial(self._with_operations, context), topics)
         wants_cluster_operations = (
             _OPERATIONS_FROM <= version <= _CLUSTER_OPERATIONS_TO
             and request.include_cluster_authorized_operations
@@ -96,11 +107,29 @@ class MetadataHandler:
             cluster_id=image.cluster_id,
             controller_id=controller_of(image, self._node_id),
             topics=topics,
-            cluster_authorized_operations=CLUSTER_OPERATIONS if wants_cluster_operations else NOT_ASKED,
+            cluster_authorized_operations=(
+                cluster_operations(self._authorizer, context) if wants_cluster_operations else NOT_REQUESTED
+            ),
+        )
+
+    def _all_topics(self, context: RequestContext, view: _View) -> Steps[tuple[MetadataResponseTopic, ...]]:
+        """Return the topics that the client may describe."""
+        topics = view.image.topics_by_name
+        describable = yield from accessible_names(
+            self._authorizer, context, _DESCRIBE_TOPIC, topics, logs_denial=False
+        )
+        return (
+            yield from each_in_steps(
+                view.topic, [topic for name, topic in topics.items() if name in describable]
+            )
         )
 
     def _requested_topics(
-        self, view: _View, requested: tuple[MetadataRequestTopic, ...], may_create: bool
+        self,
+        context: RequestContext,
+        view: _View,
+        requested: tuple[MetadataRequestTopic, ...],
+        may_create: bool,
     ) -> Steps[tuple[MetadataResponseTopic, ...]]:
         ids: dict[UUID, None] = {}
         names: dict[str, None] = {}
@@ -111,11 +140,17 @@ class MetadataHandler:
             elif topic.name is not None:
                 names[topic.name] = None
         if ids:
-            return (yield from each_in_steps(view.topic_by_id, ids))
+            return (yield from each_in_steps(partial(self._topic_by_id, context, view), ids))
         known, missing, topics = view.image.topics_by_name, list[str](), []
+        may_create = may_create and self._creation is not None
+        describable = yield from accessible_names(self._authorizer, context, _DESCRIBE_TOPIC, names)
         for name in names:
-            if name in known:
+            if name not in describable:
+                topics.append(_denied_topic(name))
+            elif name in known:
                 topics.append((yield from view.topic(known[name])))
+            elif may_create and not self._may_create(context, name):
+                topics.append(replace(_denied_topic(name), is_internal=is_internal(name)))
             else:
                 unknown = _unknown_topic(name)
                 topics.append(unknown)
@@ -126,6 +161,30 @@ class MetadataHandler:
             self._creation.request(missing)
         return tuple(topics)
 
+    def _topic_by_id(
+        self, context: RequestContext, view: _View, topic_id: UUID
+    ) -> Steps[MetadataResponseTopic]:
+        """Return a topic. One that the client may not describe is unknown to it."""
+        topic = view.image.topics_by_id.get(topic_id)
+        if topic is None or not self._authorizer.is_authorized(context, *_DESCRIBE_TOPIC, topic.name):
+            unknown = ErrorCode.UNKNOWN_TOPIC_ID
+            return MetadataResponseTopic(error_code=unknown, name=None, topic_id=topic_id)
+        return (yield from view.topic(topic))
+
+    def _may_create(self, context: RequestContext, name: str) -> bool:
+        create, authorizer = AclOperation.CREATE, self._authorizer
+        return may_access_cluster(authorizer, context, create, logs_denial=False) or authorizer.is_authorized(
+            context, create, AclResourceType.TOPIC, name
+        )
+
+    def _with_operations(
+        self, context: RequestContext, topic: MetadataResponseTopic
+    ) -> MetadataResponseTopic:
+        if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED or topic.name is None:
+            return topic
+        operations = self._authorizer.authorized_operations(context, AclResourceType.TOPIC, topic.name)
+        return replace(topic, topic_authorized_operations=operations)
+
 
 class _View:
     """The image for one client: for its listener and its version of the API."""
@@ -135,13 +194,6 @@ class _View:
         self.version = version
         self._listener = listener
         self._alive = {broker.id for broker, _ in image.alive_brokers(listener)} if version == 0 else set()
-
-    def topic_by_id(self, topic_id: UUID) -> Steps[MetadataResponseTopic]:
-        topic = self.image.topics_by_id.get(topic_id)
-        if topic is None:
-            unknown = ErrorCode.UNKNOWN_TOPIC_ID
-            return MetadataResponseTopic(error_code=unknown, name=None, topic_id=topic_id)
-        return (yield from self.topic(topic))
 
     def topic(self, topic: TopicImage) -> Steps[MetadataResponseTopic]:
         partitions = []
@@ -206,5 +258,5 @@ def _unknown_topic(name: str) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=error, name=name, is_internal=is_internal(name))
 
 
-def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
-    return replace(topic, topic_authorized_operations=TOPIC_OPERATIONS)
+def _denied_topic(name: str) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from tidelog.broker.coordinators.groups.offset_commands import ids_differ
@@ -25,7 +26,10 @@ from tidelog.broker.coordinators.groups.offset_fetch import NO_OFFSET
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.scheduling.slices import Slices
+from tidelog.broker.security.authorization.access import accessible_names
+from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
 from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -46,10 +50,29 @@ GROUPS_FROM_VERSION = 8
 TOPIC_IDS_FROM_VERSION = 10
 
 
+_DESCRIBE_GROUP: Final = (AclOperation.DESCRIBE, AclResourceType.GROUP)
+_DESCRIBE_TOPIC: Final = (AclOperation.DESCRIBE, AclResourceType.TOPIC)
+
+
+class _GroupAccess(NamedTuple):
+    """A requested group: what the client may fetch of it, None for nothing, and the denied topics."""
+
+    requested: OffsetFetchRequestGroup
+    allowed: OffsetFetchRequestGroup | None
+    denied: tuple[OffsetFetchRequestTopics, ...]
+
+
 class OffsetFetchHandler:
     """Passes the request to the coordinator, in the same form for one group and for many."""
 
-    def __init__(self, groups: GroupService, image: Callable[[], MetadataImage], slices: Slices) -> None:
+    def __init__(
+        self,
+        groups: GroupService,
+        image: Callable[[], MetadataImage],
+        slices: Slices,
+        authorizer: Authorizer = ALLOW_EVERYTHING,
+    ) -> None:
+        self._authorizer = authorizer
         self._groups = groups
         self._image = image
         self._slices = slices
@@ -62,14 +85,65 @@ class OffsetFetchHandler:
             named = (await slices.complete(_as_group(request)),)
         by_id = version >= TOPIC_IDS_FROM_VERSION
         groups = await slices.complete(_groups_once(named))
-        requested = await slices.complete(each_in_steps(partial(_with_topics, image, by_id), groups))
-        group_results = await self._groups.fetch_offsets(requested, request.require_stable)
+        access = await slices.complete(each_in_steps(partial(self._access, context, image, by_id), groups))
+        allowed = [each.allowed for each in access if each.allowed is not None]
+        requested = await slices.complete(each_in_steps(partial(_with_topics, image, by_id), allowed))
+        fetched = await self._groups.fetch_offsets(requested, request.require_stable)
         if version < GROUPS_FROM_VERSION:
-            current = await slices.complete(_current(group_results[0], image))
-            return await slices.complete(_as_single(groups[0], current, version))
-        return OffsetFetchResponse(
-            groups=await slices.complete(_results(groups, group_results, image, by_id))
-        )
+            results = await slices.complete(each_in_steps(lambda result: _current(result, image), fetched))
+        else:
+            results = await slices.complete(_results(allowed, fetched, image, by_id))
+        responses = await slices.complete(self._with_denied(context, access, results))
+        if version < GROUPS_FROM_VERSION:
+            return await slices.complete(_as_single(groups[0], responses[0], version))
+        return OffsetFetchResponse(groups=responses)
+
+    def _access(
+        self, context: RequestContext, image: MetadataImage, by_id: bool, group: OffsetFetchRequestGroup
+    ) -> Steps[_GroupAccess]:
+        """Return the part of a requested group that the client may describe."""
+        authorizer = self._authorizer
+        if not authorizer.is_authorized(context, *_DESCRIBE_GROUP, group.group_id):
+            return _GroupAccess(group, None, ())
+        if group.topics is None or not authorizer.is_enabled:
+            return _GroupAccess(group, group, ())
+        allowed: list[OffsetFetchRequestTopics] = []
+        denied: list[OffsetFetchRequestTopics] = []
+        for topic in group.topics:
+            yield None
+            known = image.topics_by_id.get(topic.topic_id) if by_id else None
+            name = None if by_id and known is None else known.name if known else topic.name
+            is_allowed = name is None or authorizer.is_authorized(context, *_DESCRIBE_TOPIC, name)
+            (allowed if is_allowed else denied).append(topic)
+        return _GroupAccess(group, replace(group, topics=tuple(allowed)), tuple(denied))
+
+    def _with_denied(
+        self,
+        context: RequestContext,
+        access: Sequence[_GroupAccess],
+        results: Iterable[OffsetFetchResponseGroup],
+    ) -> Steps[tuple[OffsetFetchResponseGroup, ...]]:
+        """Return the results of all requested groups: `results`, and errors for what was denied."""
+        following = iter(results)
+        responses = []
+        for group in access:
+            yield None
+            if group.allowed is None:
+                code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+                responses.append(OffsetFetchResponseGroup(group_id=group.requested.group_id, error_code=code))
+                continue
+            result = next(following)
+            if group.requested.topics is None:
+                names = [topic.name for topic in result.topics]
+                visible = yield from accessible_names(self._authorizer, context, _DESCRIBE_TOPIC, names)
+                topics = tuple(topic for topic in result.topics if topic.name in visible)
+                result = replace(result, topics=topics)
+            elif group.denied and result.error_code == ErrorCode.NONE:
+                failed = partial(_failed_topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                denied = yield from each_in_steps(failed, group.denied)
+                result = replace(result, topics=(*result.topics, *denied))
+            responses.append(result)
+        return tuple(responses)
 
 
 def _with_topics(
@@ -114,7 +188,9 @@ def _with_unknown(
     topics = []
     for topic in requested:
         topics.append(
-            next(known) if topic.topic_id in image.topics_by_id else (yield from _unknown_topic(topic))
+            next(known)
+            if topic.topic_id in image.topics_by_id
+            else (yield from _failed_topic(ErrorCode.UNKNOWN_TOPIC_ID, topic))
         )
         yield None
     return replace(result, topics=tuple(topics))
@@ -147,14 +223,14 @@ def _with_ids(result: OffsetFetchResponseGroup, image: MetadataImage) -> Steps[O
     return replace(result, topics=tuple(topics))
 
 
-def _unknown_topic(topic: OffsetFetchRequestTopics) -> Steps[OffsetFetchResponseTopics]:
+def _failed_topic(code: ErrorCode, topic: OffsetFetchRequestTopics) -> Steps[OffsetFetchResponseTopics]:
     partitions = yield from each(
         lambda index: OffsetFetchResponsePartitions(
-            partition_index=index, committed_offset=NO_OFFSET, error_code=ErrorCode.UNKNOWN_TOPIC_ID
+            partition_index=index, committed_offset=NO_OFFSET, error_code=code
         ),
         topic.partition_indexes,
     )
-    return OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions)
+    return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
 
 
 def _as_group(request: OffsetFetchRequest) -> Steps[OffsetFetchRequestGroup]:

@@ -12,7 +12,10 @@ from functools import partial
 
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.partitions.replica_manager import ReplicaManager
-from tidelog.protocol.errors import KafkaError
+from tidelog.broker.security.authorization.access import may_access_cluster
+from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.protocol.access_control import AclOperation, AclResourceType
+from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -27,7 +30,8 @@ from tidelog.protocol.steps import Steps, each
 class OffsetForLeaderEpochHandler:
     """Uses the leader-epoch cache: the largest epoch that is not above the requested one, and its end."""
 
-    def __init__(self, replicas: ReplicaManager) -> None:
+    def __init__(self, replicas: ReplicaManager, authorizer: Authorizer = ALLOW_EVERYTHING) -> None:
+        self._authorizer = authorizer
         self._replicas = replicas
 
     def handle(
@@ -35,8 +39,15 @@ class OffsetForLeaderEpochHandler:
     ) -> Steps[OffsetForLeaderEpochResponse]:
         """Return the result of every partition; for an unknown epoch the epoch -1 and the offset -1."""
         topics = []
+        is_broker = may_access_cluster(
+            self._authorizer, context, AclOperation.CLUSTER_ACTION, logs_denial=False
+        )
         for topic in request.topics:
-            partitions = yield from each(partial(self._result, topic.topic), topic.partitions)
+            is_allowed = is_broker or self._authorizer.is_authorized(
+                context, AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.topic
+            )
+            result = partial(self._result, topic.topic) if is_allowed else _denied
+            partitions = yield from each(result, topic.partitions)
             topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
             yield None
         return OffsetForLeaderEpochResponse(topics=tuple(topics))
@@ -50,3 +61,7 @@ class OffsetForLeaderEpochHandler:
         log = partition.log
         epoch, end_offset = log.leader_epochs.end_offset_for(requested.leader_epoch, log.log_end_offset)
         return EpochEndOffset(partition=requested.partition, leader_epoch=epoch, end_offset=end_offset)
+
+
+def _denied(requested: OffsetForLeaderPartition) -> EpochEndOffset:
+    return EpochEndOffset(partition=requested.partition, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)

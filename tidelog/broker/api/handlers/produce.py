@@ -81,18 +81,25 @@ class ProduceHandler:
         view = read_produce_request(request.body, request.header.api_version)
         if not isinstance(view, ProduceRequestView):
             self._run(request, self._read_and_append(request, view))
-        elif view.transactional_id is None:
-            self._append_all(request, AppendState(view, None))
+            return
+        state = AppendState(view, None)
+        if self._appender.is_access_limited:
+            completed(self._appender.remove_unauthorized(request, state))
+        if view.transactional_id is None:
+            self._append_all(request, state)
         else:
-            self._append_in_transaction(request, view)
+            self._append_in_transaction(request, state)
 
     def _read_and_append(self, request: Request, reading: Steps[ProduceRequestView]) -> Steps[None]:
         """Do what `handle` does for a request that is read in steps."""
         view = yield from reading
+        state = AppendState(view, None)
+        if self._appender.is_access_limited:
+            yield from self._appender.remove_unauthorized(request, state)
         if view.transactional_id is None:
-            yield from self._append_in_steps(request, AppendState(view, None))
+            yield from self._append_in_steps(request, state)
         else:
-            self._append_in_transaction(request, view)
+            self._append_in_transaction(request, state)
 
     def _run(self, request: Request, steps: Steps[None]) -> None:
         """Run the steps of a request. They are cancelled if the client disconnects."""
@@ -109,18 +116,20 @@ class ProduceHandler:
         if work is not None:
             request.on_lost = lambda _: work.cancel()
 
-    def _append_in_transaction(self, request: Request, view: ProduceRequestView) -> None:
+    def _append_in_transaction(self, request: Request, state: AppendState) -> None:
         """Append at once if the transaction is open in every partition; otherwise verify it first."""
+        view = state.view
         support = ClientSupport.of_produce(request.header.api_version)
         found = transactional_batches(view, support, self._replicas)
         verifications = {} if found is None else self._verifier.begin(*found)
         if found is None or not self._verifier.unverified(verifications):
-            self._append_all(request, AppendState(view, ProduceVerifications(support, verifications)))
+            state.verifications = ProduceVerifications(support, verifications)
+            self._append_all(request, state)
         else:
-            self._append_when_verified(request, view, found)
+            self._append_when_verified(request, state, found)
 
     def _append_when_verified(
-        self, request: Request, view: ProduceRequestView, found: TransactionalBatches
+        self, request: Request, state: AppendState, found: TransactionalBatches
     ) -> None:
         verifying = asyncio.get_running_loop().create_task(self._verifier.verify_with_retries(*found))
         self._verification_tasks.add(verifying)
@@ -134,8 +143,8 @@ class ProduceHandler:
                 return  # The memory of the frame, and of the records in it, has been reused.
             request.on_abandoned = None
             try:
-                verifications = ProduceVerifications(found.transaction.support, task.result())
-                self._append_all(request, AppendState(view, verifications))
+                state.verifications = ProduceVerifications(found.transaction.support, task.result())
+                self._append_all(request, state)
             except DecodeError as error:
                 request.close(str(error))
             except Exception as error:

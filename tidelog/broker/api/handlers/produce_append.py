@@ -20,6 +20,9 @@ from tidelog.broker.partitions.delayed_produce import PartitionAppend
 from tidelog.broker.partitions.partition import ACKS_ALL, Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.security.authorization.access import require_access
+from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.batch import claims_transaction
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.produce_view import ProducePartition, ProducePartitionResult, ProduceRequestView
@@ -68,11 +71,55 @@ class ProduceAppender:
         fetch_purgatory: Purgatory,
         traffic: TopicTraffic,
         log_limit: LogLimit,
+        authorizer: Authorizer = ALLOW_EVERYTHING,
     ) -> None:
+        self._authorizer = authorizer
         self._replicas = replicas
         self._fetch_purgatory = fetch_purgatory
         self._traffic = traffic
         self._log_limit = log_limit
+
+    @property
+    def is_access_limited(self) -> bool:
+        """Whether `remove_unauthorized` must be called for every request."""
+        return self._authorizer.is_enabled
+
+    def remove_unauthorized(self, request: Request, state: AppendState) -> Steps[None]:
+        """Remove the partitions to which the client may not write from the request; add their results.
+
+        Raise KafkaError if the client may not write with the transactional id of transactional records.
+        """
+        view = state.view
+        if any(each.records is not None and claims_transaction(each.records) for each in view.partitions):
+            self._require_transactional_id(request, view.transactional_id)
+        allowed = []
+        for requested in view.partitions:
+            yield None
+            name = requested.topic
+            if requested.topic_id is not None and not name:
+                name = self._replicas.topic_name(requested.topic_id)
+            # An unknown topic id has its own error.
+            if name is None or self._authorizer.is_authorized(
+                request, AclOperation.WRITE, AclResourceType.TOPIC, name
+            ):
+                allowed.append(requested)
+            else:
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                result = ProducePartitionResult(error_code=code, error_message=code.text)
+                self._add(state, requested, result)
+        view.partitions = allowed
+
+    def _require_transactional_id(self, request: Request, transactional_id: str | None) -> None:
+        if transactional_id is None:
+            text = "transactional records need a transactional id in the request"
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
+        require_access(
+            self._authorizer,
+            request,
+            AclOperation.WRITE,
+            AclResourceType.TRANSACTIONAL_ID,
+            transactional_id,
+        )
 
     def append(
         self,

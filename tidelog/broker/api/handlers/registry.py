@@ -10,7 +10,7 @@ from tidelog.broker.api.handlers.add_offsets_to_txn import AddOffsetsToTxnHandle
 from tidelog.broker.api.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
 from tidelog.broker.api.handlers.alter_configs import ALTER_CONFIGS
 from tidelog.broker.api.handlers.api_versions import ApiVersionsHandler
-from tidelog.broker.api.handlers.config_alteration import ConfigAlterationForwarder
+from tidelog.broker.api.handlers.config_alteration import BrokerChecks, ConfigAlterationForwarder
 from tidelog.broker.api.handlers.delete_groups import DeleteGroupsHandler
 from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler
 from tidelog.broker.api.handlers.describe_acls import DescribeAclsHandler
@@ -97,10 +97,14 @@ def register_apis(dispatcher: Dispatcher, services: Services) -> None:
 
 def _register_data(dispatcher: Dispatcher, services: Services) -> None:
     """Register the APIs of records and offsets in logs."""
-    replicas, clock = services.replicas, services.clock
+    replicas, clock, authorizer = services.replicas, services.clock, services.authorizer
     leaders = CurrentLeaders(services.image, replicas)
     appender = ProduceAppender(
-        replicas, services.fetch_purgatory, services.traffic, LogLimit(clock.monotonic_ms)
+        replicas,
+        services.fetch_purgatory,
+        services.traffic,
+        LogLimit(clock.monotonic_ms),
+        services.authorizer,
     )
     produce = ProduceHandler(
         appender,
@@ -123,15 +127,18 @@ def _register_data(dispatcher: Dispatcher, services: Services) -> None:
     dispatcher.register_raw(ApiKey.PRODUCE, produce.handle)
     dispatcher.register_raw(ApiKey.FETCH, fetch.handle)
     dispatcher.register(
-        ApiKey.LIST_OFFSETS, ListOffsetsHandler(replicas, services.slices, services.remote).handle
+        ApiKey.LIST_OFFSETS,
+        ListOffsetsHandler(replicas, services.slices, services.remote, authorizer).handle,
     )
     dispatcher.register(
         ApiKey.DELETE_RECORDS,
-        DeleteRecordsHandler(replicas, services.delete_records_purgatory, services.slices).handle,
+        DeleteRecordsHandler(replicas, services.delete_records_purgatory, services.slices, authorizer).handle,
     )
-    dispatcher.register(ApiKey.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochHandler(replicas).handle)
-    dispatcher.register(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsHandler(services.logs).handle)
-    dispatcher.register(ApiKey.DESCRIBE_PRODUCERS, DescribeProducersHandler(replicas).handle)
+    dispatcher.register(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochHandler(replicas, authorizer).handle
+    )
+    dispatcher.register(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsHandler(services.logs, authorizer).handle)
+    dispatcher.register(ApiKey.DESCRIBE_PRODUCERS, DescribeProducersHandler(replicas, authorizer).handle)
 
 
 def _fetch_options(services: Services) -> FetchOptions:
@@ -145,18 +152,19 @@ def _fetch_options(services: Services) -> FetchOptions:
         else PreferredReadReplicas(selector, lambda: services.image().brokers),
         throttle=FollowerThrottle(services.throttles.leader, services.clock),
         remote=services.remote,
+        authorizer=services.authorizer,
     )
 
 
 def _register_groups(dispatcher: Dispatcher, services: Services) -> None:
     """Register the APIs of consumer groups of the classic protocol."""
-    groups, image = services.groups, services.image
-    transactions = services.transactions
+    groups, image, slices = services.groups, services.image, services.slices
+    transactions, authorizer = services.transactions, services.authorizer
     coordinators = {
         CoordinatorType.GROUP: CoordinatorTopic(GROUP_METADATA_TOPIC, groups.partition_for),
         CoordinatorType.TRANSACTION: CoordinatorTopic(TRANSACTION_STATE_TOPIC, transactions.partition_for),
     }
-    find = FindCoordinatorHandler(coordinators, image, services.topic_creation)
+    find = FindCoordinatorHandler(coordinators, image, services.topic_creation, authorizer)
     dispatcher.register(ApiKey.FIND_COORDINATOR, find.handle)
     dispatcher.register(
         ApiKey.JOIN_GROUP, JoinGroupHandler(groups).handle, uses_slot=False, is_cancellable=True
@@ -166,12 +174,12 @@ def _register_groups(dispatcher: Dispatcher, services: Services) -> None:
     )
     dispatcher.register(ApiKey.HEARTBEAT, HeartbeatHandler(groups).handle)
     dispatcher.register(ApiKey.LEAVE_GROUP, LeaveGroupHandler(groups).handle)
-    dispatcher.register(ApiKey.OFFSET_COMMIT, OffsetCommitHandler(groups, image, services.slices).handle)
-    dispatcher.register(ApiKey.OFFSET_FETCH, OffsetFetchHandler(groups, image, services.slices).handle)
-    dispatcher.register(ApiKey.OFFSET_DELETE, OffsetDeleteHandler(groups, image, services.slices).handle)
-    dispatcher.register(ApiKey.LIST_GROUPS, ListGroupsHandler(groups).handle)
-    dispatcher.register(ApiKey.DESCRIBE_GROUPS, DescribeGroupsHandler(groups).handle)
-    dispatcher.register(ApiKey.DELETE_GROUPS, DeleteGroupsHandler(groups).handle)
+    dispatcher.register(ApiKey.OFFSET_COMMIT, OffsetCommitHandler(groups, image, slices, authorizer).handle)
+    dispatcher.register(ApiKey.OFFSET_FETCH, OffsetFetchHandler(groups, image, slices, authorizer).handle)
+    dispatcher.register(ApiKey.OFFSET_DELETE, OffsetDeleteHandler(groups, image, slices, authorizer).handle)
+    dispatcher.register(ApiKey.LIST_GROUPS, ListGroupsHandler(groups, authorizer).handle)
+    dispatcher.register(ApiKey.DESCRIBE_GROUPS, DescribeGroupsHandler(groups, authorizer).handle)
+    dispatcher.register(ApiKey.DELETE_GROUPS, DeleteGroupsHandler(groups, slices, authorizer).handle)
 
 
 def _register_parts_of_transactions(dispatcher: Dispatcher, services: Services) -> None:
@@ -187,7 +195,7 @@ def _register_parts_of_transactions(dispatcher: Dispatcher, services: Services) 
         services.slices,
     )
     dispatcher.register(ApiKey.WRITE_TXN_MARKERS, markers.handle, uses_slot=False)
-    committing = TxnOffsetCommitHandler(groups, services.image, services.slices)
+    committing = TxnOffsetCommitHandler(groups, services.image, services.slices, services.authorizer)
     dispatcher.register(ApiKey.TXN_OFFSET_COMMIT, committing.handle, uses_slot=False)
 
 
@@ -197,32 +205,36 @@ def _register_transactions(dispatcher: Dispatcher, services: Services) -> None:
     Changes park: they wait for the coordinator's log, and brokers whose requests wait send requests to each
     other.
     """
-    transactions, groups = services.transactions, services.groups
-    init_producer_id = InitProducerIdHandler(services.producer_ids.next, transactions)
+    transactions, groups, authorizer = services.transactions, services.groups, services.authorizer
+    init_producer_id = InitProducerIdHandler(services.producer_ids.next, transactions, authorizer)
     dispatcher.register(ApiKey.INIT_PRODUCER_ID, init_producer_id.handle, uses_slot=False)
-    adding = AddPartitionsToTxnHandler(transactions, services.image, services.slices)
+    adding = AddPartitionsToTxnHandler(transactions, services.image, services.slices, authorizer)
     dispatcher.register(ApiKey.ADD_PARTITIONS_TO_TXN, adding.handle, uses_slot=False)
     adding_offsets = AddOffsetsToTxnHandler(
         transactions, groups.partition_for, services.image, services.topic_creation
     )
     dispatcher.register(ApiKey.ADD_OFFSETS_TO_TXN, adding_offsets.handle, uses_slot=False)
     dispatcher.register(ApiKey.END_TXN, EndTxnHandler(transactions).handle, uses_slot=False)
-    dispatcher.register(ApiKey.DESCRIBE_TRANSACTIONS, DescribeTransactionsHandler(transactions).handle)
-    dispatcher.register(ApiKey.LIST_TRANSACTIONS, ListTransactionsHandler(transactions).handle)
+    describing = DescribeTransactionsHandler(transactions, authorizer)
+    dispatcher.register(ApiKey.DESCRIBE_TRANSACTIONS, describing.handle)
+    dispatcher.register(ApiKey.LIST_TRANSACTIONS, ListTransactionsHandler(transactions, authorizer).handle)
 
 
 def _register_admin(dispatcher: Dispatcher, services: Services) -> None:
     """Register the APIs that describe brokers, topics and configs."""
 
-    image, config = services.image, services.config
+    image, config, authorizer = services.image, services.config, services.authorizer
     creation = services.topic_creation if config.auto_create_topics_enable else None
-    dispatcher.register(ApiKey.METADATA, MetadataHandler(image, config.node_id, creation).handle)
-    dispatcher.register(ApiKey.DESCRIBE_CLUSTER, DescribeClusterHandler(image, config.node_id).handle)
+    metadata = MetadataHandler(image, config.node_id, creation, authorizer)
+    dispatcher.register(ApiKey.METADATA, metadata.handle)
+    describe_cluster = DescribeClusterHandler(image, config.node_id, authorizer)
+    dispatcher.register(ApiKey.DESCRIBE_CLUSTER, describe_cluster.handle)
     dispatcher.register(
         ApiKey.DESCRIBE_TOPIC_PARTITIONS,
-        DescribeTopicPartitionsHandler(image, config.max_request_partition_size_limit).handle,
+        DescribeTopicPartitionsHandler(image, config.max_request_partition_size_limit, authorizer).handle,
     )
-    dispatcher.register(ApiKey.DESCRIBE_CONFIGS, DescribeConfigsHandler(image, config, LoggerLevels()).handle)
+    describe_configs = DescribeConfigsHandler(image, config, LoggerLevels(), authorizer)
+    dispatcher.register(ApiKey.DESCRIBE_CONFIGS, describe_configs.handle)
     dispatcher.register(ApiKey.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasHandler(image).handle)
     dispatcher.register(ApiKey.DESCRIBE_ACLS, DescribeAclsHandler(image, config).handle)
     credentials = DescribeUserScramCredentialsHandler(image)
@@ -253,11 +265,21 @@ def _register_forwarded(dispatcher: Dispatcher, services: Services) -> None:
 
     check = services.check_certificates
     altering = ConfigAlterationForwarder(
-        ALTER_CONFIGS, image, config, alter, services.slices, check_certificates=check
+        ALTER_CONFIGS,
+        image,
+        config,
+        alter,
+        services.slices,
+        BrokerChecks(check_certificates=check, authorizer=services.authorizer),
     )
     dispatcher.register(ApiKey.ALTER_CONFIGS, altering.handle, uses_slot=False)
     loggers = LoggerChanges(config.node_id, LoggerLevels())
     incremental = ConfigAlterationForwarder(
-        INCREMENTAL_ALTER_CONFIGS, image, config, alter_incrementally, services.slices, loggers, check
+        INCREMENTAL_ALTER_CONFIGS,
+        image,
+        config,
+        alter_incrementally,
+        services.slices,
+        BrokerChecks(loggers=loggers, check_certificates=check, authorizer=services.authorizer),
     )
     dispatcher.register(ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental.handle, uses_slot=False)

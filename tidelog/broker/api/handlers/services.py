@@ -26,6 +26,7 @@ from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.replication.throttles import ReplicationThrottles
 from tidelog.broker.scheduling.slices import Slices
+from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.cluster.image import MetadataImage
 from tidelog.storage.directories.log_manager import LogManager
 
@@ -59,6 +60,7 @@ class Services:
     slices: Slices
     check_certificates: Callable[[BrokerConfig], Awaitable[None]]
     """Raises ConfigError if the listeners could not use their certificates with a configuration."""
+    authorizer: Authorizer
     remote: RemoteAccess | None = None
     """Remote storage; None on a node without it."""
 

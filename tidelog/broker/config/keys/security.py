@@ -29,8 +29,21 @@ class SecurityKeys:
     authorizer_class_name = text(
         "authorizer.class.name",
         "",
-        "The authorizer class. If it is set, access control entries can be stored and described. They are "
-        "not enforced.",
+        "The authorizer class. org.apache.kafka.metadata.authorizer.StandardAuthorizer decides by the access "
+        "control entries; if it is empty, everything is allowed.",
+    )
+    super_users = text(
+        "super.users",
+        "",
+        "The principals that may perform every operation, separated by semicolons, for example "
+        "User:admin;User:broker. Those of brokers and controllers are usually among them.",
+        internal=True,
+    )
+    allow_everyone_if_no_acl_found = boolean(
+        "allow.everyone.if.no.acl.found",
+        False,
+        "Whether every principal may access a resource for which there is no access control entry.",
+        internal=True,
     )
     principal_builder_class = class_name(
         "principal.builder.class",

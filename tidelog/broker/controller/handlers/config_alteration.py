@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Generic
 
 from tidelog.broker.api.handlers.config_alteration import ConfigApi, Request, Response, change_loggers_of
@@ -11,9 +12,12 @@ from tidelog.broker.api.handlers.logger_changes import LoggerChanges
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.scheduling.slices import Slices
+from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.config_access import require_config_access
 from tidelog.cluster.controller.result import ControllerResult, Outcome
 from tidelog.cluster.controller.settings import ControllerSettings
-from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.image import ConfigResource, MetadataImage, ResourceType
+from tidelog.protocol.access_control import AclOperation
 from tidelog.protocol.steps import Steps
 
 
@@ -27,7 +31,9 @@ class ConfigAlterationHandler(Generic[Request, Response]):
         settings: ControllerSettings,
         slices: Slices,
         loggers: LoggerChanges | None = None,
+        authorizer: Authorizer = ALLOW_EVERYTHING,
     ) -> None:
+        self._authorizer = authorizer
         self._api: ConfigApi[Request, Response] = api
         self._store = store
         self._settings = settings
@@ -39,7 +45,8 @@ class ConfigAlterationHandler(Generic[Request, Response]):
         complete = self._slices.complete
         requested = await complete(self._api.changes(request))
         change_loggers = change_loggers_of(self._loggers, validate_only=request.validate_only)
-        outcomes = await complete(check_submission(requested, change_loggers))
+        check_access = partial(self._check_access, context)
+        outcomes = await complete(check_submission(requested, change_loggers, check_access))
         rest = without_outcome(requested, outcomes)
 
         def command(image: MetadataImage) -> Steps[ControllerResult[list[Outcome]]]:
@@ -48,3 +55,9 @@ class ConfigAlterationHandler(Generic[Request, Response]):
 
         submitted = await self._store.submit(command) if rest else []
         return await complete(self._api.response(request, merge_outcomes(outcomes, submitted)))
+
+    def _check_access(self, context: RequestContext, resource: ConfigResource) -> None:
+        """Raise KafkaError if the client may not alter a resource; loggers require CLUSTER_ACTION here."""
+        is_logger = resource[0] == ResourceType.BROKER_LOGGER
+        operation = AclOperation.CLUSTER_ACTION if is_logger else AclOperation.ALTER_CONFIGS
+        require_config_access(self._authorizer, context, operation, resource)

@@ -12,9 +12,20 @@ from tidelog.base.randomness import Randomness
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.quotas.mutation_quotas import MutationQuotas
+from tidelog.broker.scheduling.slices import Slices
+from tidelog.broker.security.authorization.access import accessible_names, may_access_cluster
+from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
 from tidelog.cluster.controller.create_topics import create_topics
 from tidelog.cluster.controller.settings import ControllerSettings
-from tidelog.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC
+from tidelog.protocol.access_control import AclOperation, AclResourceType
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.create_topics import (
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from tidelog.protocol.steps import Steps
 
 _FIRST_STRICT_VERSION: Final = 6
 """Before this version a client that exceeds its quota is throttled, but gets no error (KIP-599)."""
@@ -29,7 +40,11 @@ class CreateTopicsHandler:
         settings: ControllerSettings,
         randomness: Randomness,
         quotas: MutationQuotas,
+        slices: Slices,
+        authorizer: Authorizer = ALLOW_EVERYTHING,
     ) -> None:
+        self._slices = slices
+        self._authorizer = authorizer
         self._store = store
         self._settings = settings
         self._quotas = quotas
@@ -38,7 +53,61 @@ class CreateTopicsHandler:
     async def handle(self, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
         """Return the outcome of each topic when the topics are durable and in this node's image."""
         quota = self._quotas.of(context, _FIRST_STRICT_VERSION)
+        allowed, denied = request, tuple[CreatableTopicResult, ...]()
+        if self._authorizer.is_enabled:
+            allowed, denied = await self._slices.complete(self._allowed(context, request))
         response = await self._store.submit(
-            lambda image: create_topics(image, self._settings, request, self._randomness, quota.charge)
+            lambda image: create_topics(image, self._settings, allowed, self._randomness, quota.charge)
         )
-        return replace(response, throttle_time_ms=quota.throttle_time_ms())
+        response = replace(response, throttle_time_ms=quota.throttle_time_ms())
+        if not self._authorizer.is_enabled:
+            return response
+        topics = await self._slices.complete(self._visible(context, response))
+        return replace(response, topics=(*topics, *denied))
+
+    def _allowed(
+        self, context: RequestContext, request: CreateTopicsRequest
+    ) -> Steps[tuple[CreateTopicsRequest, tuple[CreatableTopicResult, ...]]]:
+        """Return the request without topics that the client may not create, and the results of these."""
+        create = AclOperation.CREATE
+        if may_access_cluster(self._authorizer, context, create, logs_denial=False):
+            return request, ()
+        # No client may create this topic; the command has its error.
+        names = {topic.name: None for topic in request.topics if topic.name != CLUSTER_METADATA_TOPIC}
+        allowed = yield from accessible_names(
+            self._authorizer, context, (create, AclResourceType.TOPIC), names
+        )
+        denied = {name for name in names if name not in allowed}
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        results = tuple(
+            CreatableTopicResult(name=name, error_code=code, error_message="Authorization failed.")
+            for name in names
+            if name in denied
+        )
+        topics = tuple(topic for topic in request.topics if topic.name not in denied)
+        return replace(request, topics=topics), results
+
+    def _visible(
+        self, context: RequestContext, response: CreateTopicsResponse
+    ) -> Steps[tuple[CreatableTopicResult, ...]]:
+        """Return the results, with the configs of topics only if the client may describe them."""
+        visible = yield from accessible_names(
+            self._authorizer,
+            context,
+            (AclOperation.DESCRIBE_CONFIGS, AclResourceType.TOPIC),
+            [topic.name for topic in response.topics],
+            logs_denial=False,
+        )
+        return tuple(
+            topic if topic.name in visible or topic.error_code else _without_configs(topic)
+            for topic in response.topics
+        )
+
+
+def _without_configs(topic: CreatableTopicResult) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        error_message=topic.error_message,
+        topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    )

@@ -8,9 +8,21 @@ from typing import Final
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.quotas.mutation_quotas import MutationQuotas
+from tidelog.broker.scheduling.slices import Slices
+from tidelog.broker.security.authorization.access import may_access_cluster
+from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
 from tidelog.cluster.controller.delete_topics import delete_topics
 from tidelog.cluster.controller.settings import ControllerSettings
-from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.access_control import AclOperation, AclResourceType
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from tidelog.protocol.steps import Steps
 
 _FIRST_STRICT_VERSION: Final = 5
 """Before this version a client that exceeds its quota is throttled, but gets no error (KIP-599)."""
@@ -19,7 +31,16 @@ _FIRST_STRICT_VERSION: Final = 5
 class DeleteTopicsHandler:
     """Submits the request to the controller."""
 
-    def __init__(self, store: MetadataStore, settings: ControllerSettings, quotas: MutationQuotas) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        settings: ControllerSettings,
+        quotas: MutationQuotas,
+        slices: Slices,
+        authorizer: Authorizer = ALLOW_EVERYTHING,
+    ) -> None:
+        self._slices = slices
+        self._authorizer = authorizer
         self._store = store
         self._settings = settings
         self._quotas = quotas
@@ -28,7 +49,50 @@ class DeleteTopicsHandler:
         """Return the outcome of each topic when the deletion is durable. Errors: TOPIC_DELETION_DISABLED."""
         version = context.header.api_version
         quota = self._quotas.of(context, _FIRST_STRICT_VERSION)
+        allowed, denied = request, tuple[DeletableTopicResult, ...]()
+        if self._authorizer.is_enabled:
+            allowed, denied = await self._slices.complete(self._allowed(context, request))
         response = await self._store.submit(
-            lambda image: delete_topics(image, self._settings, request, version, quota.charge)
+            lambda image: delete_topics(image, self._settings, allowed, version, quota.charge)
         )
-        return replace(response, throttle_time_ms=quota.throttle_time_ms())
+        responses, throttle_time_ms = (*response.responses, *denied), quota.throttle_time_ms()
+        return replace(response, responses=responses, throttle_time_ms=throttle_time_ms)
+
+    def _allowed(
+        self, context: RequestContext, request: DeleteTopicsRequest
+    ) -> Steps[tuple[DeleteTopicsRequest, tuple[DeletableTopicResult, ...]]]:
+        """Return the request without topics that the client may not delete, and the results of these."""
+        if may_access_cluster(self._authorizer, context, AclOperation.DELETE, logs_denial=False):
+            return request, ()
+        image = self._store.controller_image
+        denied: dict[DeletableTopicResult, None] = {}
+        targets = []
+        for target in (*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)):
+            yield None
+            known = image.topics_by_id.get(target.topic_id)
+            name = target.name if target.name is not None else known.name if known is not None else None
+            # Without a name there is no topic with this id. The command has the error.
+            denial = None if name is None else self._denial(context, target, name, image)
+            if denial is None:
+                targets.append(target)
+            else:
+                denied[denial] = None
+        return replace(request, topics=tuple(targets), topic_names=()), tuple(denied)
+
+    def _denial(
+        self, context: RequestContext, target: DeleteTopicState, name: str, image: MetadataImage
+    ) -> DeletableTopicResult | None:
+        """Return the result of a topic that the client may not delete.
+
+        A topic that it may not describe is denied whether it exists or not.
+        """
+        is_authorized, code = self._authorizer.is_authorized, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        topic_type = AclResourceType.TOPIC
+        denial = DeletableTopicResult(
+            name=target.name, topic_id=target.topic_id, error_code=code, error_message=code.text
+        )
+        if not is_authorized(context, AclOperation.DESCRIBE, topic_type, name):
+            return denial
+        if name in image.topics_by_name and not is_authorized(context, AclOperation.DELETE, topic_type, name):
+            return replace(denial, name=name)
+        return None

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidelog.broker.api.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from tidelog.broker.api.handlers.describe_cluster import CONTROLLERS, endpoint_error
 from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.security.authorization.access import cluster_operations
+from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.supported_operations import NOT_REQUESTED
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.ids import BrokerId
 from tidelog.protocol.messages.describe_cluster import (
@@ -24,7 +26,13 @@ _NO_LEADER = -1
 class DescribeControllersHandler:
     """Reads the registrations of controllers; `leader` returns the active controller."""
 
-    def __init__(self, image: Callable[[], MetadataImage], leader: Callable[[], BrokerId | None]) -> None:
+    def __init__(
+        self,
+        image: Callable[[], MetadataImage],
+        leader: Callable[[], BrokerId | None],
+        authorizer: Authorizer = ALLOW_EVERYTHING,
+    ) -> None:
+        self._authorizer = authorizer
         self._image = image
         self._leader = leader
 
@@ -45,6 +53,8 @@ class DescribeControllersHandler:
             controller_id=_NO_LEADER if leader is None else leader,
             brokers=controllers,
             cluster_authorized_operations=(
-                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+                cluster_operations(self._authorizer, context)
+                if request.include_cluster_authorized_operations
+                else NOT_REQUESTED
             ),
         )

@@ -42,6 +42,7 @@ from tidelog.broker.metadata.settings import controller_settings
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.observability.logger_levels import LoggerLevels
 from tidelog.broker.quotas.mutation_quotas import MutationQuotas
+from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
 from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.registry import ApiKey
@@ -57,6 +58,7 @@ class ControllerServices:
     randomness: Randomness
     heartbeats: BrokerHeartbeats
     mutations: MutationQuotas
+    authorizer: Authorizer = ALLOW_EVERYTHING
 
     def image(self) -> MetadataImage:
         """Return the committed metadata."""
@@ -99,23 +101,22 @@ def _register_brokers(dispatcher: Dispatcher, services: ControllerServices) -> N
 def _register_admin(dispatcher: Dispatcher, services: ControllerServices) -> None:
     """Register the APIs for administration, which clients mostly send through a broker."""
     store, config, randomness = services.store, services.config, services.randomness
-    settings = controller_settings(config)
-    create = CreateTopicsHandler(store, settings, randomness, services.mutations)
+    settings, slices, authorizer = controller_settings(config), dispatcher.slices, services.authorizer
+    quotas = services.mutations
+    create = CreateTopicsHandler(store, settings, randomness, quotas, slices, authorizer)
     dispatcher.register(ApiKey.CREATE_TOPICS, create.handle)
-    dispatcher.register(ApiKey.DELETE_TOPICS, DeleteTopicsHandler(store, settings, services.mutations).handle)
-    dispatcher.register(
-        ApiKey.CREATE_PARTITIONS,
-        CreatePartitionsHandler(store, settings, randomness, services.mutations).handle,
-    )
-    slices = dispatcher.slices
-    altering = ConfigAlterationHandler(ALTER_CONFIGS, store, settings, slices)
+    delete = DeleteTopicsHandler(store, settings, quotas, slices, authorizer)
+    dispatcher.register(ApiKey.DELETE_TOPICS, delete.handle)
+    create_partitions = CreatePartitionsHandler(store, settings, randomness, quotas, slices, authorizer)
+    dispatcher.register(ApiKey.CREATE_PARTITIONS, create_partitions.handle)
+    altering = ConfigAlterationHandler(ALTER_CONFIGS, store, settings, slices, authorizer=authorizer)
     dispatcher.register(ApiKey.ALTER_CONFIGS, altering.handle)
     loggers = LoggerChanges(config.node_id, LoggerLevels())
     incremental = ConfigAlterationHandler(
-        INCREMENTAL_ALTER_CONFIGS, store, settings, dispatcher.slices, loggers
+        INCREMENTAL_ALTER_CONFIGS, store, settings, slices, loggers, authorizer
     )
     dispatcher.register(ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental.handle)
-    describe_configs = DescribeConfigsHandler(services.image, config, LoggerLevels())
+    describe_configs = DescribeConfigsHandler(services.image, config, LoggerLevels(), authorizer)
     dispatcher.register(ApiKey.DESCRIBE_CONFIGS, describe_configs.handle)
     dispatcher.register(ApiKey.UNREGISTER_BROKER, UnregisterBrokerHandler(store, settings).handle)
     dispatcher.register(ApiKey.ELECT_LEADERS, ElectLeadersHandler(store, settings).handle)
@@ -124,7 +125,7 @@ def _register_admin(dispatcher: Dispatcher, services: ControllerServices) -> Non
     reassignments = ListPartitionReassignmentsHandler(services.image)
     dispatcher.register(ApiKey.LIST_PARTITION_REASSIGNMENTS, reassignments.handle)
     dispatcher.register(ApiKey.UPDATE_FEATURES, UpdateFeaturesHandler(store, settings).handle)
-    describe = DescribeControllersHandler(services.image, lambda: store.leader)
+    describe = DescribeControllersHandler(services.image, lambda: store.leader, authorizer)
     dispatcher.register(ApiKey.DESCRIBE_CLUSTER, describe.handle)
 
 

@@ -14,12 +14,15 @@ from tidelog.broker.node.wiring.node_context import NodeContext
 from tidelog.broker.node.wiring.tls_certificates import TlsCertificates
 from tidelog.broker.quotas.rate import Windows
 from tidelog.broker.quotas.request_quotas import RequestQuotas
+from tidelog.broker.security.authorization.authorizer import Authorizer
+from tidelog.broker.security.authorization.request_guard import RequestGuard
+from tidelog.broker.security.authorization.required_operations import BROKER_OPERATIONS
 
 
 class BrokerNetwork:
     """Owns the listeners: `bind`, then `start` when handlers are registered, `close` at the end."""
 
-    def __init__(self, context: NodeContext) -> None:
+    def __init__(self, context: NodeContext, authorizer: Authorizer) -> None:
         """Create the listeners without binding them. Errors: ConfigError for a host without an address."""
         self._context = context
         self._budget = process_budget()
@@ -36,7 +39,12 @@ class BrokerNetwork:
             context.clock, Windows(config.quota_window_num, config.quota_window_size_seconds * 1000)
         )
         self.dispatcher = Dispatcher(
-            self.channel, context.metrics.requests, context.clock, context.slices, self.quotas
+            self.channel,
+            context.metrics.requests,
+            context.clock,
+            context.slices,
+            self.quotas,
+            RequestGuard(authorizer, BROKER_OPERATIONS),
         )
 
     def bind(self) -> None:

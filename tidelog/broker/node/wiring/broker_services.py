@@ -82,6 +82,7 @@ def create_services(
         ),
         slices=context.slices,
         check_certificates=network.certificates.check,
+        authorizer=quorum.authorizer,
         remote=None if parts.remote is None else parts.remote.access,
     )
 

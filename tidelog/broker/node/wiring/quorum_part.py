@@ -18,6 +18,10 @@ from tidelog.broker.node.wiring.raft_node import RaftNode
 from tidelog.broker.node.wiring.stages import Action, Stage, Stages
 from tidelog.broker.quotas.metrics import report_mutation_quotas
 from tidelog.broker.registration.controller_registration import ControllerRegistration
+from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.request_guard import RequestGuard
+from tidelog.broker.security.authorization.required_operations import CONTROLLER_OPERATIONS
+from tidelog.broker.security.authorization.settings import standard_authorizer
 from tidelog.cluster.quorum.voter_set import Endpoint
 
 
@@ -34,6 +38,7 @@ class QuorumPart:
     raft: RaftNode
     access: ControllerAccess
     registration: ControllerRegistration
+    authorizer: Authorizer
 
 
 async def start_quorum(context: NodeContext, stages: Stages) -> QuorumPart:
@@ -41,13 +46,18 @@ async def start_quorum(context: NodeContext, stages: Stages) -> QuorumPart:
     config = context.config
     channel = RequestChannel(config.queued_max_requests)
     await stages.start(Stage(name="controller requests", stop=[channel.close]))
-    dispatcher = Dispatcher(channel, context.metrics.requests, context.clock, context.slices)
+    standard = standard_authorizer(config, lambda: raft.store.is_caught_up)
+    authorizer: Authorizer = ALLOW_EVERYTHING if standard is None else standard
+    guard = RequestGuard(authorizer, CONTROLLER_OPERATIONS)
+    dispatcher = Dispatcher(channel, context.metrics.requests, context.clock, context.slices, guard=guard)
     listeners = ControllerListeners(context, dispatcher.dispatch)
     await stages.start(Stage(name="controller listeners", start=[listeners.bind], stop=[listeners.close]))
     endpoints = listeners.endpoints(context.host_name)
     raft = create_raft_node(context, endpoints)
     await stages.start(Stage(name="metadata log", stop=[raft.stop], abandon=[raft.abandon]))
-    access = _create_access(context, raft, dispatcher)
+    if standard is not None:
+        raft.store.subscribe(lambda _, image: standard.update(image.access_control_entries))
+    access = _create_access(context, raft, dispatcher, authorizer)
     registration = ControllerRegistration(
         access.general,
         raft.store,
@@ -65,14 +75,28 @@ async def start_quorum(context: NodeContext, stages: Stages) -> QuorumPart:
         starts.append(registration.start)
     await stages.start(Stage(name="quorum participation", start=starts))
     return QuorumPart(
-        listeners=listeners, endpoints=endpoints, raft=raft, access=access, registration=registration
+        listeners=listeners,
+        endpoints=endpoints,
+        raft=raft,
+        access=access,
+        registration=registration,
+        authorizer=authorizer,
     )
 
 
-def _create_access(context: NodeContext, raft: RaftNode, dispatcher: Dispatcher) -> ControllerAccess:
+def _create_access(
+    context: NodeContext, raft: RaftNode, dispatcher: Dispatcher, authorizer: Authorizer
+) -> ControllerAccess:
     """Register the controller's handlers, and create the channels to the active controller."""
     config, clock = context.config, context.clock
-    controller = Controller(config, raft.store, dispatcher, clock=clock, randomness=context.randomness)
+    controller = Controller(
+        config,
+        raft.store,
+        dispatcher,
+        clock=clock,
+        randomness=context.randomness,
+        authorizer=authorizer,
+    )
     report_mutation_quotas(context.metrics, controller.mutations)
     RaftHandlers(raft.steps.post, lambda: raft.driver.failure is not None).register(dispatcher)
     access = ControllerAccess(

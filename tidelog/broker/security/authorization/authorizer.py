@@ -5,8 +5,7 @@ Source: Authorizer and AuthHelper of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 from tidelog.broker.security.authorization.supported_operations import supported_bits
 from tidelog.protocol.access_control import AclOperation, AclResourceType
@@ -49,17 +48,6 @@ class Authorizer(Protocol):
     ) -> bool:
         """Return whether the client may perform `operation` on the resource `name`."""
 
-    def authorized_names(
-        self,
-        requester: Requester,
-        operation: AclOperation,
-        resource_type: AclResourceType,
-        names: Iterable[str],
-        *,
-        logs_denial: bool = True,
-    ) -> set[str]:
-        """Return the names of the resources on which the client may perform `operation`."""
-
     def is_authorized_by_type(
         self, requester: Requester, operation: AclOperation, resource_type: AclResourceType
     ) -> bool:
@@ -86,18 +74,6 @@ class AllowEverything:
         """Return True."""
         return True
 
-    def authorized_names(
-        self,
-        requester: Requester,
-        operation: AclOperation,
-        resource_type: AclResourceType,
-        names: Iterable[str],
-        *,
-        logs_denial: bool = True,
-    ) -> set[str]:
-        """Return all names."""
-        return set(names)
-
     def is_authorized_by_type(
         self, requester: Requester, operation: AclOperation, resource_type: AclResourceType
     ) -> bool:
@@ -107,3 +83,6 @@ class AllowEverything:
     def authorized_operations(self, requester: Requester, resource_type: AclResourceType, name: str) -> int:
         """Return all operations of the type of resource."""
         return supported_bits(resource_type)
+
+
+ALLOW_EVERYTHING: Final = AllowEverything()

@@ -17,7 +17,7 @@ entries removes all of them. Source: StandardAuthorizerData and Authorizer of Ap
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -114,22 +114,6 @@ class StandardAuthorizer:
                 level=level,
             )
         return decision.is_allowed
-
-    def authorized_names(
-        self,
-        requester: Requester,
-        operation: AclOperation,
-        resource_type: AclResourceType,
-        names: Iterable[str],
-        *,
-        logs_denial: bool = True,
-    ) -> set[str]:
-        """Return the names of the resources on which the client may perform `operation`."""
-        return {
-            name
-            for name in set(names)
-            if self.is_authorized(requester, operation, resource_type, name, logs_denial=logs_denial)
-        }
 
     def is_authorized_by_type(
         self, requester: Requester, operation: AclOperation, resource_type: AclResourceType

@@ -10,6 +10,9 @@ from typing import Final
 
 from tidelog.protocol.access_control import AclOperation, AclResourceType
 
+NOT_REQUESTED: Final = -(2**31)
+"""The value of the bit field if the client did not request it."""
+
 SUPPORTED_OPERATIONS: Final[Mapping[AclResourceType, tuple[AclOperation, ...]]] = {
     AclResourceType.TOPIC: (
         AclOperation.READ,

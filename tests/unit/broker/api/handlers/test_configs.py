@@ -15,7 +15,7 @@ from tests.support.metadata.images import SeededRandomness, creatable
 from tests.support.metadata.stores import running_store
 from tidelog.base.clock import SystemClock
 from tidelog.broker.api.handlers.alter_configs import ALTER_CONFIGS
-from tidelog.broker.api.handlers.config_alteration import ConfigAlterationForwarder
+from tidelog.broker.api.handlers.config_alteration import BrokerChecks, ConfigAlterationForwarder
 from tidelog.broker.api.handlers.describe_configs import DescribeConfigsHandler
 from tidelog.broker.api.handlers.incremental_alter_configs import (
     INCREMENTAL_ALTER_CONFIGS,
@@ -78,16 +78,21 @@ class Admin:
         slices = slices or Slices(SystemClock())
         alter = ConfigAlterationHandler(ALTER_CONFIGS, store, settings, slices)
         self._alter = ConfigAlterationForwarder(
-            ALTER_CONFIGS, lambda: store.image, config, alter.handle, slices
+            ALTER_CONFIGS, lambda: store.image, config, alter.handle, slices, BrokerChecks()
         )
         self.controller = ConfigAlterationHandler(INCREMENTAL_ALTER_CONFIGS, store, settings, slices, loggers)
         self._incremental = ConfigAlterationForwarder(
-            INCREMENTAL_ALTER_CONFIGS, lambda: store.image, config, self.controller.handle, slices, loggers
+            INCREMENTAL_ALTER_CONFIGS,
+            lambda: store.image,
+            config,
+            self.controller.handle,
+            slices,
+            BrokerChecks(loggers=loggers),
         )
         quotas = MutationQuotas(SystemClock(), Windows(11, 1_000))
-        self.create = CreateTopicsHandler(store, settings, SeededRandomness(), quotas)
-        self.delete = DeleteTopicsHandler(store, settings, quotas)
-        self.grow = CreatePartitionsHandler(store, settings, SeededRandomness(), quotas)
+        self.create = CreateTopicsHandler(store, settings, SeededRandomness(), quotas, slices)
+        self.delete = DeleteTopicsHandler(store, settings, quotas, slices)
+        self.grow = CreatePartitionsHandler(store, settings, SeededRandomness(), quotas, slices)
 
     def describe(
         self,

@@ -26,6 +26,7 @@ from tidelog.broker.coordinators.transactions.service import TransactionPorts, T
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_metrics import RequestMetrics
 from tidelog.broker.scheduling.slices import Slices
+from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import encode_request
 from tidelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -83,6 +84,7 @@ class Broker:
             transactions=self.transactions,
             topic_creation=None,
             producer_ids=SimpleNamespace(next=self._new_producer_id),
+            authorizer=ALLOW_EVERYTHING,
         )
         self.channel = RequestChannel(limit=1)
         self.dispatcher = Dispatcher(self.channel, RequestMetrics(), node.clock, slices)

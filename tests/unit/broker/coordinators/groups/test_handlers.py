@@ -17,7 +17,7 @@ from tests.support.groups.state_log import MemoryStateLog
 from tests.support.loops.yields import loop_iterations
 from tests.support.metadata.images import LISTENER, broker_registration_record, replayed
 from tidelog.broker.api.handlers.delete_groups import DeleteGroupsHandler
-from tidelog.broker.api.handlers.describe_groups import ALL_GROUP_OPERATIONS, DescribeGroupsHandler
+from tidelog.broker.api.handlers.describe_groups import DescribeGroupsHandler
 from tidelog.broker.api.handlers.find_coordinator import (
     CoordinatorTopic,
     CoordinatorType,
@@ -36,7 +36,9 @@ from tidelog.broker.coordinators.shared.partitioning import partition_for
 from tidelog.broker.network.request import ClientInformation
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.scheduling.slices import Slices
+from tidelog.broker.security.authorization.supported_operations import supported_bits
 from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.access_control import AclResourceType
 from tidelog.protocol.codec import decode, encode
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.framing import RequestHeader
@@ -124,7 +126,7 @@ class Broker:
             OffsetDeleteRequest: OffsetDeleteHandler(service, image, Slices(self.time)),
             ListGroupsRequest: ListGroupsHandler(service),
             DescribeGroupsRequest: DescribeGroupsHandler(service),
-            DeleteGroupsRequest: DeleteGroupsHandler(service),
+            DeleteGroupsRequest: DeleteGroupsHandler(service, Slices(self.time)),
             FindCoordinatorRequest: find,
         }
 
@@ -479,7 +481,9 @@ async def test_groups_are_described_in_every_version(broker: Broker, version: in
     assert [member.client_host for member in known.members] == ["/10.0.0.1"]
     assert unknown.group_state == "Dead"
     assert unknown.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
-    assert known.authorized_operations == (ALL_GROUP_OPERATIONS if version >= 3 else -(2**31))
+    assert known.authorized_operations == (
+        supported_bits(AclResourceType.GROUP) if version >= 3 else -(2**31)
+    )
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -1,0 +1,306 @@
+"""Requests of a client with no, exactly the required, and denied permissions, to a running broker.
+
+The connection of the client gets the principal User:alice; all other connections belong to a super user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.support.messages.version_fields import fitted
+from tests.support.network.raw_client import RawClient
+from tests.unit.broker.test_every_version import (
+    GROUP,
+    REQUESTS,
+    TOPIC,
+    Scene,
+    error_codes,
+    open_scene,
+    records,
+)
+from tidelog.broker.api.handlers.registry import FORWARDED
+from tidelog.broker.node.node import BrokerNode
+from tidelog.broker.security.authorization.required_operations import (
+    BROKER_OPERATIONS,
+    CONTROLLER_OPERATIONS,
+    Requirements,
+)
+from tidelog.protocol.access_control import AclOperation, AclResourceType, PatternType, PermissionType
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from tidelog.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
+from tidelog.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from tidelog.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
+from tidelog.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ReplicaState,
+)
+from tidelog.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tidelog.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
+from tidelog.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.registry import APIS, ApiKey, response_type
+
+ALICE = "User:alice"
+ALLOW, DENY = PermissionType.ALLOW, PermissionType.DENY
+TOPIC_TYPE, GROUP_TYPE = AclResourceType.TOPIC, AclResourceType.GROUP
+AUTHORIZATION_CODES = {code for code in ErrorCode if code.name.endswith("_AUTHORIZATION_FAILED")}
+# Their responses have no error. They contain only what the client may describe.
+WITHOUT_ERROR = {ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CLUSTER, ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS}
+EVERYTHING = tuple((kind, AclOperation.ALL) for kind in tuple(AclResourceType)[1:5])
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[Scene]:
+    with open_scene() as found:
+        yield found
+
+
+@pytest.fixture
+def admin(scene: Scene) -> Iterator[RawClient]:
+    with scene.client() as client:
+        remove_entries(client)
+        yield client
+        remove_entries(client)
+
+
+@pytest.fixture
+def alice(scene: Scene) -> Iterator[RawClient]:
+    with client_of_alice(scene) as client:
+        yield client
+
+
+@contextmanager
+def client_of_alice(scene: Scene) -> Iterator[RawClient]:
+    with scene.client() as client:
+        client.ask(MetadataRequest(topics=()), 12, MetadataResponse)
+        own = "{}:{}".format(*client.local_address)
+
+        def authenticate(node: BrokerNode) -> int:
+            assert node._broker is not None
+            found = [each for each in node._broker.network.server.connections() if each.peer == own]
+            for connection in found:
+                connection.principal = ALICE
+            return len(found)
+
+        assert scene.cluster.run(authenticate) == 1
+        yield client
+
+
+def create(
+    admin: RawClient,
+    *wanted: tuple[AclResourceType, AclOperation],
+    permission: PermissionType = ALLOW,
+    name: str = "*",
+) -> None:
+    response = admin.ask(
+        CreateAclsRequest(
+            creations=tuple(
+                AclCreation(
+                    resource_type=kind,
+                    resource_name="kafka-cluster" if kind == AclResourceType.CLUSTER else name,
+                    resource_pattern_type=PatternType.LITERAL,
+                    principal=ALICE,
+                    host="*",
+                    operation=operation,
+                    permission_type=permission,
+                )
+                for kind, operation in wanted
+            )
+        ),
+        3,
+        CreateAclsResponse,
+    )
+    assert {result.error_code for result in response.results} <= {0}
+
+
+def remove_entries(admin: RawClient) -> None:
+    everything = DeleteAclsFilter(
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=1,
+        principal_filter=None,
+        host_filter=None,
+        operation=1,
+        permission_type=1,
+    )
+    admin.ask(DeleteAclsRequest(filters=(everything,)), 3, DeleteAclsResponse)
+
+
+def requirements(key: ApiKey) -> Requirements:
+    """What the broker requires, and what the controller requires of a forwarded request."""
+    of_broker = BROKER_OPERATIONS.get(key, ())
+    is_forwarded = key in FORWARDED or key in (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)
+    return (*of_broker, *CONTROLLER_OPERATIONS[key]) if is_forwarded else of_broker
+
+
+def codes(scene: Scene, client: RawClient, key: ApiKey) -> set[ErrorCode]:
+    version = APIS[key].highest
+    request = fitted(REQUESTS[key](scene, version), version)
+    response = client.ask(request, version, response_type(key))
+    found = {ErrorCode(code) for code in error_codes(response)} & AUTHORIZATION_CODES
+    if key == ApiKey.METADATA and ErrorCode.UNKNOWN_TOPIC_ID in set(error_codes(response)):
+        found.add(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return found
+
+
+@pytest.mark.parametrize("key", REQUESTS, ids=lambda key: key.name)
+def test_a_client_needs_exactly_the_operations_of_the_table(
+    scene: Scene, admin: RawClient, alice: RawClient, key: ApiKey
+) -> None:
+    wanted = {(row.resource_type, row.operation) for row in requirements(key)}
+    if key not in WITHOUT_ERROR:
+        assert codes(scene, alice, key), "without permission"
+    create(admin, *wanted)
+    assert not codes(scene, alice, key), "with exactly the required permission"
+    create(admin, *EVERYTHING)
+    others = {
+        (row.resource_type, row.alternative) for row in requirements(key) if row.alternative is not None
+    }
+    create(admin, *wanted, *others, permission=DENY)
+    if key not in WITHOUT_ERROR:
+        assert codes(scene, alice, key), "with a denial"
+
+
+def produce_to(*topics: str) -> ProduceRequest:
+    return ProduceRequest(
+        acks=-1,
+        timeout_ms=1000,
+        topic_data=tuple(
+            TopicProduceData(name=name, partition_data=(PartitionProduceData(index=0, records=records()),))
+            for name in topics
+        ),
+    )
+
+
+def test_records_for_topics_without_permission_are_rejected_and_the_others_are_appended(
+    admin: RawClient, alice: RawClient
+) -> None:
+    topics = tuple(CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("p1", "p2"))
+    admin.ask(CreateTopicsRequest(topics=topics), 7, CreateTopicsResponse)
+    create(admin, (TOPIC_TYPE, AclOperation.WRITE), name="p1")
+    response = alice.ask(produce_to("p1", "p2", "none"), 9, ProduceResponse)
+    found = {topic.name: topic.partition_responses[0].error_code for topic in response.responses}
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert found == {"p1": ErrorCode.NONE, "p2": denied, "none": denied}
+
+
+@pytest.mark.parametrize("transactional_id", [None, "alices"])
+def test_transactional_records_need_permission_for_the_transactional_id_cve_2018_17196(
+    admin: RawClient, alice: RawClient, transactional_id: str | None
+) -> None:
+    create(admin, (TOPIC_TYPE, AclOperation.ALL))
+    builder = BatchBuilder(producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    builder.append(1, b"key", b"value")
+    partition = PartitionProduceData(index=0, records=bytes(builder.build()))
+    request = ProduceRequest(
+        transactional_id=transactional_id,
+        acks=-1,
+        timeout_ms=1000,
+        topic_data=(TopicProduceData(name=TOPIC, partition_data=(partition,)),),
+    )
+    response = alice.ask(request, 9, ProduceResponse)
+    code = response.responses[0].partition_responses[0].error_code
+    assert code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def test_a_client_cannot_fetch_as_a_replica_cve_2018_1288(
+    scene: Scene, admin: RawClient, alice: RawClient
+) -> None:
+    create(admin, (TOPIC_TYPE, AclOperation.ALL))
+    partition = FetchPartition(partition=0, partition_max_bytes=10_000)
+    request = FetchRequest(
+        replica_state=ReplicaState(replica_id=2, replica_epoch=-1),
+        max_bytes=10_000,
+        topics=(FetchTopic(topic_id=scene.topic_id, partitions=(partition,)),),
+    )
+    response = alice.ask(request, 17, FetchResponse)
+    assert [each.error_code for each in response.responses[0].partitions] == [
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    ]
+
+
+def test_topics_that_a_client_may_not_describe_look_like_missing_ones(
+    scene: Scene, admin: RawClient, alice: RawClient
+) -> None:
+    names = tuple(MetadataRequestTopic(name=name) for name in (TOPIC, "missing"))
+    response = alice.ask(MetadataRequest(topics=names), 12, MetadataResponse)
+    assert [topic.error_code for topic in response.topics] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2
+    assert {topic.topic_id.int for topic in response.topics} == {0}
+    by_id = (MetadataRequestTopic(topic_id=scene.topic_id, name=None),)
+    found = alice.ask(MetadataRequest(topics=by_id), 12, MetadataResponse).topics[0]
+    assert (found.error_code, found.name) == (ErrorCode.UNKNOWN_TOPIC_ID, None)
+    assert alice.ask(MetadataRequest(topics=None), 12, MetadataResponse).topics == ()
+    described = alice.ask(
+        DescribeTopicPartitionsRequest(topics=(TopicRequest(name=TOPIC), TopicRequest(name="missing"))),
+        0,
+        DescribeTopicPartitionsResponse,
+    )
+    assert [topic.error_code for topic in described.topics] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2
+    listed = alice.ask(DescribeTopicPartitionsRequest(), 0, DescribeTopicPartitionsResponse)
+    assert (listed.topics, listed.next_cursor) == ((), None)
+
+
+def test_a_topic_is_created_automatically_only_with_permission(admin: RawClient, alice: RawClient) -> None:
+    request = MetadataRequest(
+        topics=(MetadataRequestTopic(name="automatic"),), allow_auto_topic_creation=True
+    )
+    create(admin, (TOPIC_TYPE, AclOperation.DESCRIBE))
+    denied = alice.ask(request, 12, MetadataResponse).topics[0]
+    assert denied.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    create(admin, (TOPIC_TYPE, AclOperation.CREATE), name="automatic")
+    allowed = alice.ask(request, 12, MetadataResponse).topics[0]
+    assert allowed.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE)
+
+
+def test_only_groups_and_offsets_that_a_client_may_describe_are_listed(
+    scene: Scene, admin: RawClient, alice: RawClient
+) -> None:
+    assert alice.ask(ListGroupsRequest(), 4, ListGroupsResponse).groups == ()
+    create(admin, (GROUP_TYPE, AclOperation.DESCRIBE), name=GROUP)
+    listed = alice.ask(ListGroupsRequest(), 4, ListGroupsResponse).groups
+    assert [group.group_id for group in listed] == [GROUP]
+    every_topic = OffsetFetchRequest(
+        groups=(
+            OffsetFetchRequestGroup(group_id=GROUP, topics=None),
+            OffsetFetchRequestGroup(group_id="other", topics=None),
+        )
+    )
+    response = alice.ask(every_topic, 9, OffsetFetchResponse)
+    assert [group.error_code for group in response.groups] == [
+        ErrorCode.NONE,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ]
+    assert response.groups[0].topics == ()
+
+
+def test_authorized_operations_are_those_of_the_client(admin: RawClient, alice: RawClient) -> None:
+    request = MetadataRequest(
+        topics=(MetadataRequestTopic(name=TOPIC),), include_topic_authorized_operations=True
+    )
+    create(admin, (TOPIC_TYPE, AclOperation.READ))
+    topic = alice.ask(request, 12, MetadataResponse).topics[0]
+    assert topic.topic_authorized_operations == 1 << AclOperation.READ | 1 << AclOperation.DESCRIBE
+    cluster = DescribeClusterRequest(include_cluster_authorized_operations=True)
+    assert alice.ask(cluster, 1, DescribeClusterResponse).cluster_authorized_operations == 0

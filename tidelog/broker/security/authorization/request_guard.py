@@ -1,0 +1,56 @@
+"""Checks what an API requires for a whole request before its handler is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.security.authorization.access import AUTHORIZATION_ERRORS
+from tidelog.broker.security.authorization.authorizer import Authorizer
+from tidelog.broker.security.authorization.required_operations import (
+    RequiredOperation,
+    Requirements,
+    Scope,
+)
+from tidelog.cluster.acls import CLUSTER_NAME
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.registry import ApiKey
+
+
+class RequestGuard:
+    """Guards the handlers of one kind of listener by its table of required operations."""
+
+    def __init__(self, authorizer: Authorizer, operations: Mapping[ApiKey, Requirements]) -> None:
+        self._authorizer = authorizer
+        self._operations = operations
+
+    def guard(
+        self, key: ApiKey, handler: Callable[[RequestContext, Any], Any]
+    ) -> Callable[[RequestContext, Any], Any]:
+        """Return a handler that raises KafkaError for a request that the client may not send.
+
+        Raise KeyError for an API that is not in the table.
+        """
+        required = [each for each in self._operations[key] if each.scope is Scope.REQUEST]
+        if not required or not self._authorizer.is_enabled:
+            return handler
+
+        def guarded(context: RequestContext, request: Any) -> Any:
+            for each in required:
+                self._check(context, request, each)
+            return handler(context, request)
+
+        return guarded
+
+    def _check(self, context: RequestContext, request: Any, required: RequiredOperation) -> None:
+        if not required.lowest <= context.header.api_version <= required.highest:
+            return
+        name = getattr(request, required.name_field) if required.name_field else CLUSTER_NAME
+        is_authorized, resource_type = self._authorizer.is_authorized, required.resource_type
+        other = required.alternative
+        if other is not None and is_authorized(context, other, resource_type, name, logs_denial=False):
+            return
+        if not is_authorized(context, required.operation, resource_type, name):
+            code = AUTHORIZATION_ERRORS[resource_type]
+            raise KafkaError(code, code.text)
