@@ -12,9 +12,11 @@ from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.metadata.formatting import (
     FormatError,
     InitialVoter,
+    NewCluster,
     format_directories,
     parse_initial_voters,
 )
+from tidelog.broker.metadata.scram_arguments import ScramArgumentError, parse_scram_argument
 from tidelog.broker.node.process import load_config
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import AsJson, key_values
@@ -67,6 +69,15 @@ def format_storage(
     ignore_formatted: Annotated[
         bool, typer.Option("-g", "--ignore-formatted", help="Ignore directories that are already formatted.")
     ] = False,
+    add_scram: Annotated[
+        list[str],
+        typer.Option(
+            "-S",
+            "--add-scram",
+            metavar="MECHANISM=[name=USER,password=PASSWORD]",
+            help="A SCRAM credential of the new cluster; may be given several times.",
+        ),
+    ] = [],  # noqa: B006
     override: Overrides = [],  # noqa: B006
 ) -> None:
     """Format the log directories of a node."""
@@ -76,6 +87,7 @@ def format_storage(
             "--standalone, --initial-controllers and --no-initial-controllers exclude each other"
         )
     try:
+        credentials = [parse_scram_argument(each, SYSTEM_RANDOMNESS) for each in add_scram]
         voters = _voters(node, standalone, initial_controllers)
         is_dynamic = node.is_controller and not node.controller_quorum_voters and not node.has_own_quorum
         if is_dynamic and not voters and not no_initial_controllers:
@@ -86,15 +98,14 @@ def format_storage(
         lines = format_directories(
             OsFileSystem(),
             node,
-            cluster_id=cluster_id,
-            voters=voters,
+            NewCluster(cluster_id, voters, credentials),
             ignore_formatted=ignore_formatted,
             randomness=SYSTEM_RANDOMNESS,
             now_ms=SystemClock().wall_ms(),
         )
         for line in lines:
             print(line)
-    except FormatError as error:
+    except (FormatError, ScramArgumentError) as error:
         raise UsageFailure(str(error)) from error
 
 

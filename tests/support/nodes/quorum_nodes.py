@@ -15,7 +15,7 @@ from tests.support.disks.crash_images import Survival
 from tests.support.metadata.images import CLUSTER_ID
 from tests.support.waiting import eventually
 from tidelog.broker.config.node_config import BrokerConfig
-from tidelog.broker.metadata.formatting import InitialVoter, format_directories
+from tidelog.broker.metadata.formatting import InitialVoter, NewCluster, format_directories
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.node.node import BrokerNode
 from tidelog.cluster.controller.result import ControllerResult
@@ -76,8 +76,7 @@ class QuorumNodes:
             format_directories(
                 self.disks[node_id],
                 self.config(node_id),
-                cluster_id=CLUSTER_ID,
-                voters=voters,
+                NewCluster(CLUSTER_ID, voters),
                 ignore_formatted=False,
                 randomness=random.SystemRandom(),
                 now_ms=1,

@@ -117,6 +117,8 @@ from tidelog.protocol.messages.produce import (
     TopicProduceData,
 )
 from tidelog.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from tidelog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from tidelog.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tidelog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -161,6 +163,9 @@ FITTING_ERRORS = {
     # The voters of a node alone are static.
     ApiKey.ADD_RAFT_VOTER: {ErrorCode.INVALID_REQUEST},
     ApiKey.REMOVE_RAFT_VOTER: {ErrorCode.UNSUPPORTED_VERSION},
+    # The listener has no SASL.
+    ApiKey.SASL_HANDSHAKE: {ErrorCode.ILLEGAL_SASL_STATE},
+    ApiKey.SASL_AUTHENTICATE: {ErrorCode.ILLEGAL_SASL_STATE},
 }
 
 
@@ -513,6 +518,8 @@ REQUESTS: dict[ApiKey, Ask] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda scene, _: topic_partitions.DescribeTopicPartitionsRequest(
         topics=(topic_partitions.TopicRequest(name=TOPIC),)
     ),
+    ApiKey.SASL_HANDSHAKE: lambda scene, _: SaslHandshakeRequest(mechanism="PLAIN"),
+    ApiKey.SASL_AUTHENTICATE: lambda scene, _: SaslAuthenticateRequest(auth_bytes=b"\0user\0password"),
 }
 CASES = [
     pytest.param(key, version, id=f"{APIS[key].name}-{version}")

@@ -18,6 +18,7 @@ from tidelog.broker.channels.controller_channel import (
 )
 from tidelog.broker.channels.node_connections import node_connection_settings
 from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.config.quorum_config import controller_listener_name
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.clients.config.client_config import ContextSource
 from tidelog.clients.config.environment import Environment, SystemEnvironment
@@ -83,7 +84,10 @@ class ControllerAccess:
             find=self._find,
             environment=self._environment,
             settings=node_connection_settings(
-                self._config, ssl=self._ssl, request_timeout_ms=request_timeout_ms
+                self._config,
+                controller_listener_name(self._config),
+                ssl=self._ssl,
+                request_timeout_ms=request_timeout_ms,
             ),
             clock=self._clock,
             slices=self._slices,

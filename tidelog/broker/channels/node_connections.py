@@ -6,7 +6,9 @@ from ipaddress import ip_address
 from typing import Final
 
 from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.config.sasl_config import peer_credentials
 from tidelog.clients.config.client_config import ContextSource
+from tidelog.clients.security.sasl_authenticator import SaslAuthenticator
 from tidelog.clients.transport.connecting import ConnectionSettings
 
 _MAX_RESPONSE_BYTES: Final = 104_857_600
@@ -15,17 +17,19 @@ _USUAL_LOOPBACK: Final = ip_address("127.0.0.1")
 
 def node_connection_settings(
     config: BrokerConfig,
+    listener: str,
     *,
     ssl: ContextSource | None,
     request_timeout_ms: int,
     max_response_bytes: int = _MAX_RESPONSE_BYTES,
     receive_buffer_bytes: int = -1,
 ) -> ConnectionSettings:
-    """Return the settings of a connection to another node.
+    """Return the settings of a connection to another node, to its listener with the name `listener`.
 
     `ssl` returns the TLS context; None without TLS. `request_timeout_ms` is the longest time to wait for a
     response. A `receive_buffer_bytes` of -1 leaves the size of the socket buffer to the operating system.
     """
+    credentials = peer_credentials(config, listener)
     return ConnectionSettings(
         client_id=str(config.node_id),
         max_response_bytes=max_response_bytes,
@@ -34,6 +38,7 @@ def node_connection_settings(
         receive_buffer_bytes=receive_buffer_bytes,
         ssl=ssl,
         local_host=source_address(config),
+        authenticator=None if credentials is None else SaslAuthenticator(credentials),
     )
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from tidelog.base.config_definition import ConfigError
-from tidelog.broker.config.listener_tls import listener_principal_mapper, listener_tls_settings
-from tidelog.broker.config.listeners import SecurityProtocol
+from tidelog.broker.config.listener_tls import listener_principal_mapper, listener_tls_settings, uses_tls
+from tidelog.broker.config.sasl_config import check_sasl
 from tidelog.broker.config.settings import BrokerSettings
 from tidelog.storage.config.topic_configs import TOPIC_CONFIGS, log_config_from
 
@@ -60,16 +60,13 @@ def check_listeners(config: BrokerSettings) -> None:
 
 
 def _listener_security(config: BrokerSettings) -> None:
-    """Raise ConfigError for a protocol that is not supported, and for TLS settings that are not allowed."""
+    """Raise ConfigError for settings of TLS and SASL that are not allowed."""
     controllers = [config.listener_of_nodes(name.upper()) for name in config.controller_listener_names]
     for listener in (*config.own_listeners, *controllers):
-        protocol = listener.security_protocol
-        if protocol not in (SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL):
-            raise ConfigError("listeners", listener, f"{protocol.name}: allowed is PLAINTEXT or SSL")
-        if protocol is SecurityProtocol.PLAINTEXT:
-            continue
-        listener_tls_settings(config, listener)
-        listener_principal_mapper(config, listener)
+        if uses_tls(listener):
+            listener_tls_settings(config, listener)
+            listener_principal_mapper(config, listener)
+    check_sasl(config)
 
 
 def _authorizer(config: BrokerSettings) -> None:

@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from tidelog.base.config_definition import ConfigDefinition, ConfigError, ConfigKind, split_list
+from tidelog.base.config_definition import (
+    HIDDEN_VALUE,
+    ConfigDefinition,
+    ConfigError,
+    ConfigKind,
+    split_list,
+)
+from tidelog.broker.config.config_synonyms import broker_definition
 from tidelog.broker.config.dynamic_configs import BROKER_DEFINITIONS, effective_config, usable_configs
 from tidelog.broker.config.dynamic_keys import (
     CLUSTER_WIDE_LISTENER_KEYS,
@@ -129,7 +136,8 @@ def _check_listener_keys(config: BrokerConfig, current: BrokerConfig, changed: B
     for key in sorted(_different_keys(config, changed)):
         listener, base = listener_and_base(key)
         if listener in own and base not in LISTENER_SECURITY_KEYS | CLUSTER_WIDE_LISTENER_KEYS:
-            text = changed.explicit.get(key, "")
+            definition = broker_definition(key)
+            text = HIDDEN_VALUE if definition is None else definition.shown(changed.explicit.get(key, ""))
             raise ConfigError(key, text, "cannot change for a listener that is open")
     protocols = {listener.name: listener.security_protocol for listener in changed.broker_listeners}
     for each in current.broker_listeners:

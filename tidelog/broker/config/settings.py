@@ -178,6 +178,10 @@ class BrokerSettings(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys
         """All listeners of the node."""
         return parse_listeners("listeners", self.listeners, self._protocols)
 
+    def security_protocol(self, listener: str) -> SecurityProtocol:
+        """Return the protocol of a listener by name, which may be one of another node."""
+        return self._protocols.get(listener, SecurityProtocol.PLAINTEXT)
+
     @cached_property
     def _protocols(self) -> dict[str, SecurityProtocol]:
         key = "listener.security.protocol.map"

@@ -25,6 +25,7 @@ from tidelog.broker.raft.snapshots import BOOTSTRAP_SNAPSHOT, SnapshotFiles
 from tidelog.cluster.controller.bootstrap import feature_records
 from tidelog.cluster.quorum.voter_set import KRAFT_VERSION_DYNAMIC, Endpoint, ReplicaKey, Voter, VoterSet
 from tidelog.protocol.ids import BrokerId, uuid_from_text
+from tidelog.protocol.metadata_records.user_scram_credential_record import UserScramCredentialRecord
 from tidelog.protocol.schema import ZERO_UUID, MetadataRecord
 from tidelog.storage.directories.meta_properties import MetaProperties, MetaPropertiesFile
 from tidelog.storage.disk.files import FileSystem, write_atomically
@@ -43,6 +44,18 @@ class InitialVoter(NamedTuple):
     host: str
     port: int
     directory_id: UUID
+
+
+class NewCluster(NamedTuple):
+    """The cluster that directories are formatted for.
+
+    No `voters` means static or still unknown voters. `credentials` are those of the first users; they must be
+    the same on all controllers.
+    """
+
+    id: str
+    voters: Sequence[InitialVoter] = ()
+    credentials: Sequence[UserScramCredentialRecord] = ()
 
 
 def parse_initial_voters(text: str) -> tuple[InitialVoter, ...]:
@@ -93,14 +106,14 @@ def voter_set(voters: Iterable[InitialVoter], listener_name: str) -> VoterSet:
 def format_directories(
     fs: FileSystem,
     config: BrokerConfig,
+    cluster: NewCluster,
     *,
-    cluster_id: str,
-    voters: Sequence[InitialVoter],
     ignore_formatted: bool,
     randomness: Randomness,
     now_ms: int,
 ) -> Iterator[str]:
-    """Format the directories and yield a line for each; no `voters` means static or still unknown voters."""
+    """Format the directories for `cluster`, and yield a line for each."""
+    cluster_id, voters = cluster.id, cluster.voters
     directories = sorted({*config.log_directories, config.metadata_log_directory})
     formatted = [path for path in directories if _is_formatted(fs, path, cluster_id, config.node_id)]
     if formatted and not ignore_formatted:
@@ -118,7 +131,7 @@ def format_directories(
             if voters:
                 known = voter_set(voters, controller_listener_name(config))
                 _write_voters(fs, path, known, now_ms)
-        write_bootstrap(fs, path, feature_records(), now_ms)
+        write_bootstrap(fs, path, (*feature_records(), *cluster.credentials), now_ms)
         MetaPropertiesFile(fs, path).write(
             MetaProperties(cluster_id=cluster_id, node_id=config.node_id, directory_id=directory_id)
         )

@@ -49,10 +49,10 @@ class NetworkConfig:
 class ListenerConfig:
     """One address to listen on.
 
-    `host` "" means all addresses of the machine, including IPv6 if available. With `port` 0 the operating
-    system selects a port. `max_connections` is `listener.name.<name>.max.connections`,
-    `max_connection_creation_rate` likewise. A listener with `tls`
-    uses TLS.
+        `host` "" means all addresses of the machine, including IPv6 if available. With `port` 0 the operating
+        system selects a port. `max_connections` is `listener.name.<name>.max.connections`,
+    `max_connection_creation_rate` likewise. A listener with `tls` uses TLS. `unauthenticated_frame_bytes_max`
+    limits the frames of clients that must authenticate by SASL; None if they need not.
     """
 
     name: str
@@ -61,6 +61,7 @@ class ListenerConfig:
     max_connections: int
     max_connection_creation_rate: int = UNLIMITED
     tls: TlsServer | None = None
+    unauthenticated_frame_bytes_max: int | None = None
 
 
 def parse_address_limits(text: str) -> dict[str, int]:

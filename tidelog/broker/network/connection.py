@@ -20,7 +20,7 @@ from tidelog.broker.network.connection_throttle import ConnectionThrottle
 from tidelog.broker.network.memory import Admission
 from tidelog.broker.network.pausable_reading import PausableReading
 from tidelog.broker.network.receive_buffer import InvalidFrameError, ReceiveBuffer
-from tidelog.broker.network.request import ClientInformation, Request, Response
+from tidelog.broker.network.request import ClientInformation, FrameBuffer, Request, Response
 from tidelog.broker.network.resources import NetworkResources
 from tidelog.broker.network.response_writer import ResponseWriter
 from tidelog.broker.network.socket_watcher import BROKEN
@@ -52,11 +52,13 @@ class Connection(asyncio.BufferedProtocol):
         "_turns",
         "_writer",
         "address",
+        "buffer",
         "client",
         "core",
         "listener",
         "peer",
         "principal",
+        "session",
         "throttle",
     )
 
@@ -66,10 +68,12 @@ class Connection(asyncio.BufferedProtocol):
         listener: str,
         accepted: socket.socket,
         *,
+        frame_bytes_max: int | None = None,
         on_request: Callable[[Request], None],
         on_connected: Callable[[Connection], bool],
         on_closed: Callable[[Connection], None],
     ) -> None:
+        """Create the protocol; `frame_bytes_max` limits frames until the client is authenticated."""
         self._resources = resources
         self._accepted = accepted
         self._reading = PausableReading(accepted, resources.watcher, self._on_peer_closed)
@@ -79,10 +83,14 @@ class Connection(asyncio.BufferedProtocol):
         self._turns = resources.turns
         self._clock = resources.clock
         memory = resources.request_memory
+        buffer = ReceiveBuffer(
+            resources.config.socket_request_max_bytes if frame_bytes_max is None else frame_bytes_max,
+            resources.spare_memory,
+            memory.uncounted_bytes,
+        )
+        self.buffer: FrameBuffer = buffer
         self.core = ConnectionCore(
-            ReceiveBuffer(
-                resources.config.socket_request_max_bytes, resources.spare_memory, memory.uncounted_bytes
-            ),
+            buffer,
             Admission(memory, resources.clock.monotonic_ms, self._schedule),
         )
         self.throttle = ConnectionThrottle(self.core, resources, self._schedule)
@@ -92,6 +100,8 @@ class Connection(asyncio.BufferedProtocol):
         """The time of the last response, which is also the start time of the next request of the turn."""
         self.listener = listener
         self.principal = "User:ANONYMOUS"
+        self.session: object | None = None
+        """The state of the authentication, which belongs to the handler of requests."""
         self.client = ClientInformation()
         self.address = self.peer = "?"
 

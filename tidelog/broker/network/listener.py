@@ -144,6 +144,7 @@ class Listener:
             self._resources,
             self.name,
             accepted,
+            frame_bytes_max=self._config.unauthenticated_frame_bytes_max,
             # Only if connections are limited, a request may belong to a connection without a slot.
             on_request=handle_or_queue if self._quota.is_limited else self._on_request,
             on_connected=self._admit,

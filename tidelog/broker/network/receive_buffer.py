@@ -45,17 +45,17 @@ class ReceiveBuffer:
     __slots__ = (
         "_data",
         "_end",
-        "_frame_bytes_max",
         "_pinned",
         "_spare",
         "_spare_taken",
         "_start",
         "_view",
         "admitted_bytes",
+        "frame_bytes_max",
     )
 
     def __init__(self, frame_bytes_max: int, spare: SpareMemory, admitted_bytes: int = 2**31) -> None:
-        self._frame_bytes_max = frame_bytes_max
+        self.frame_bytes_max = frame_bytes_max
         self.admitted_bytes = admitted_bytes
         """The size of the largest frame that is received completely and returned by `next_frame`."""
         self._spare = spare
@@ -94,9 +94,9 @@ class ReceiveBuffer:
         if self._end - self._start < SIZE_BYTES:
             return None
         size: int = _unpack_size(self._data, self._start)[0]
-        if 0 <= size <= self._frame_bytes_max:
+        if 0 <= size <= self.frame_bytes_max:
             return SIZE_BYTES + size
-        raise InvalidFrameError(f"frame of {size} bytes, allowed are 0 to {self._frame_bytes_max}")
+        raise InvalidFrameError(f"frame of {size} bytes, allowed are 0 to {self.frame_bytes_max}")
 
     def next_frame(self) -> memoryview | None:
         """Make the next frame the current one and return it without its size; None until it is complete.
@@ -107,8 +107,8 @@ class ReceiveBuffer:
         if start > end:
             return None
         size: int = _unpack_size(self._data, start - SIZE_BYTES)[0]
-        if not 0 <= size <= self._frame_bytes_max:
-            raise InvalidFrameError(f"frame of {size} bytes, allowed are 0 to {self._frame_bytes_max}")
+        if not 0 <= size <= self.frame_bytes_max:
+            raise InvalidFrameError(f"frame of {size} bytes, allowed are 0 to {self.frame_bytes_max}")
         frame_end = start + size
         if frame_end > end or size > self.admitted_bytes:
             return None

@@ -79,6 +79,12 @@ class Throttle(Protocol):
         ...
 
 
+class FrameBuffer(Protocol):
+    """The limit of the received frames of a connection; implemented by ReceiveBuffer."""
+
+    frame_bytes_max: int
+
+
 class RequestConnection(Protocol):
     """The part of a connection that its requests use; implemented by Connection."""
 
@@ -87,6 +93,8 @@ class RequestConnection(Protocol):
     listener: str
     principal: str
     client: ClientInformation
+    session: object | None
+    buffer: FrameBuffer
 
     @property
     def throttle(self) -> Throttle:
@@ -107,6 +115,10 @@ class RequestConnection(Protocol):
 
     def respond(self, request: Request, response: Response) -> None:
         """Send the response; see Request.respond."""
+        ...
+
+    def fail(self, reason: str) -> None:
+        """Log `reason`, and close when the written responses are sent."""
         ...
 
     def reject(self, request: Request, reason: str) -> None:

@@ -93,6 +93,7 @@ def _create_fetchers(
     config = ports.config
     connection_settings = node_connection_settings(
         config,
+        config.inter_broker_listener,
         ssl=ports.ssl,
         request_timeout_ms=config.replica_socket_timeout_ms,
         receive_buffer_bytes=config.replica_socket_receive_buffer_bytes,

@@ -20,6 +20,8 @@ from tidelog.clients.config.options import (
     require_text,
     unknown_option,
 )
+from tidelog.clients.security.sasl_credentials import SaslCredentials, parse_credentials
+from tidelog.security.jaas import LOGIN_MODULES, JaasError
 
 ContextSource: TypeAlias = Callable[[], SSLContext]
 """Returns the TLS context for the next connection."""
@@ -36,6 +38,8 @@ class ClientConfig:
     `receive_buffer_bytes`, `send_buffer_bytes`: socket buffers; -1 means the system's default.
     `max_response_bytes` limits one response frame; Kafka's clients have no such option. `ssl_context` is used
     instead of the options `ssl_*`; it can be a function that returns the context for the next connection.
+    `sasl_mechanism` and `sasl_jaas_config` apply if `security_protocol` is SASL_PLAINTEXT or SASL_SSL.
+    Without a JAAS config, the caller passes an authenticator to the client.
     """
 
     bootstrap_servers: str | Sequence[str] = "localhost:9092"
@@ -66,12 +70,15 @@ class ClientConfig:
     ssl_truststore_location: str | None = None
     ssl_truststore_password: str | None = field(default=None, repr=False)
     ssl_truststore_type: str = "JKS"
+    sasl_mechanism: str = "GSSAPI"
+    sasl_jaas_config: str | None = field(default=None, repr=False)
     max_response_bytes: int = 104_857_600
 
     def __post_init__(self) -> None:
         parse_bootstrap_servers(self.bootstrap_servers)
         require_text("client_id", self.client_id)
-        require_one_of("security_protocol", self.security_protocol, ("PLAINTEXT", "SSL"))
+        require_one_of("security_protocol", self.security_protocol, ("PLAINTEXT", "SSL", *_SASL_PROTOCOLS))
+        _check_sasl(self)
         for option in ("receive_buffer_bytes", "send_buffer_bytes"):
             require_between(option, getattr(self, option), -1)
         for option in _DURATIONS:
@@ -80,11 +87,35 @@ class ClientConfig:
         require_between("request_timeout_ms", self.request_timeout_ms, 1, _INT32_MAX)
 
     @property
+    def uses_sasl(self) -> bool:
+        """Whether connections must be authenticated by SASL."""
+        return self.security_protocol in _SASL_PROTOCOLS
+
+    @property
+    def sasl_credentials(self) -> SaslCredentials | None:
+        """The credentials for SASL; None if it is not used, or without a JAAS config."""
+        if not self.uses_sasl or self.sasl_jaas_config is None:
+            return None
+        return parse_credentials(self.sasl_mechanism, self.sasl_jaas_config)
+
+    @property
     def bootstrap_addresses(self) -> tuple[tuple[str, int], ...]:
         """The (host, port) pairs of `bootstrap_servers`."""
         return parse_bootstrap_servers(self.bootstrap_servers)
 
 
+def _check_sasl(config: ClientConfig) -> None:
+    """Raise ConfigError for a mechanism or a JAAS config that cannot be used; its text has no secret."""
+    if not config.uses_sasl or config.sasl_jaas_config is None:
+        return
+    require_one_of("sasl_mechanism", config.sasl_mechanism, LOGIN_MODULES)
+    try:
+        parse_credentials(config.sasl_mechanism, config.sasl_jaas_config)
+    except JaasError as error:
+        raise ConfigError("sasl_jaas_config", "[hidden]", str(error)) from None
+
+
+_SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 _DURATIONS = (
     "connections_max_idle_ms",
     "metadata_max_age_ms",

@@ -20,7 +20,8 @@ class ConnectionSettings:
     """The settings of new connections; buffer sizes of -1 mean the operating system's default.
 
     `ssl` returns the TLS context for the next connection; None without TLS. `local_host`: the local address;
-    None if the operating system chooses it.
+    None if the operating system chooses it. `authenticator`: None if the peer requires no authentication by
+    SASL.
     """
 
     client_id: str
@@ -31,13 +32,13 @@ class ConnectionSettings:
     send_buffer_bytes: int = -1
     ssl: ContextSource | None = None
     local_host: str | None = None
+    authenticator: Authenticator | None = None
 
 
 async def open_connection(
     environment: Environment,
     settings: ConnectionSettings,
     address: BrokerAddress,
-    authenticator: Authenticator | None = None,
 ) -> BrokerConnection:
     """Open a connection and return it when requests can be sent.
 
@@ -60,8 +61,8 @@ async def open_connection(
         )
         try:
             await connection.negotiate()
-            if authenticator is not None:
-                await authenticator.authenticate(connection)
+            if settings.authenticator is not None:
+                await connection.authenticate(settings.authenticator)
         except BaseException:
             connection.close()
             raise

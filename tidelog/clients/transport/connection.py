@@ -23,6 +23,7 @@ from tidelog.clients.transport.api_versions import (
 from tidelog.clients.transport.failures import failure
 from tidelog.clients.transport.frames import FrameReader
 from tidelog.clients.transport.in_flight import InFlightRequest, InFlightRequests
+from tidelog.clients.transport.reauthentication import Reauthentication
 from tidelog.protocol.codec import decode_prefix
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.framing import encode_request, read_response_header
@@ -40,8 +41,11 @@ ResponseFuture = asyncio.Future[ApiMessage]
 class Authenticator(Protocol):
     """Authenticates a connection, after version negotiation and before any other request."""
 
-    async def authenticate(self, connection: BrokerConnection) -> None:
-        """Authenticate over `connection`; raise KafkaError if the broker rejects it."""
+    async def authenticate(self, connection: BrokerConnection) -> int:
+        """Authenticate over `connection`; raise KafkaError if the broker rejects it.
+
+        Returns the lifetime of the session in milliseconds; 0 means no limit.
+        """
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
@@ -80,6 +84,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._timer_at_ms = 0
         self._closed: KafkaError | None = None
         self._is_paused = False
+        self._reauthentication: Reauthentication | None = None
+        """None unless the session expires."""
         self._socket_buffers = {
             socket.SO_RCVBUF: receive_buffer_bytes,
             socket.SO_SNDBUF: send_buffer_bytes,
@@ -147,6 +153,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def can_send_more(self, max_in_flight: int) -> bool:
         """Return whether another request may be sent; see `InFlightRequests`."""
         # Requests without responses (acks=0) are not in flight; only the unsent bytes limit them.
+        again = self._reauthentication
+        if again is not None and again.is_active:
+            return False
         return self.is_open and not self._is_paused and self.in_flight.can_send_more(max_in_flight)
 
     def version_of(self, api_key: int, highest: int | None = None) -> int:
@@ -157,20 +166,39 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self, message: ApiMessage, version: int, *, timeout_ms: int | None = None
     ) -> asyncio.Future[ApiMessage]:
         """Send a request; return the future of its response. Raise KafkaError if the connection is closed."""
+        future: asyncio.Future[ApiMessage] = self._loop.create_future()
+        again = self._reauthentication
+        if again is not None and again.holds(message.api_key):
+            again.hold(
+                lambda: self._send(message, version, future, timeout_ms),
+                lambda error: _set_exception(future, error),
+            )
+        else:
+            self._send(message, version, future, timeout_ms)
+        return future
+
+    def _send(
+        self, message: ApiMessage, version: int, future: asyncio.Future[ApiMessage], timeout_ms: int | None
+    ) -> None:
         transport = self._require_transport()
         correlation_id = self._take_correlation_id()
         frame = encode_request(message.api_key, version, correlation_id, self._client_id, message)
-        future: asyncio.Future[ApiMessage] = self._loop.create_future()
         now_ms = self.last_used_ms = self._monotonic_ms()
         deadline_ms = now_ms + (self._request_timeout_ms if timeout_ms is None else timeout_ms)
         request = InFlightRequest(correlation_id, message.api_key, version, now_ms, deadline_ms, future)
         self.in_flight.add(request)
         self._arm_timer(deadline_ms, now_ms)
         transport.write(frame)
-        return future
 
     def send_without_response(self, message: ApiMessage, version: int) -> None:
         """Send a request that has no response (Produce with acks=0)."""
+        again = self._reauthentication
+        if again is not None and again.holds(message.api_key):
+            again.hold(lambda: self._send_without_response(message, version), _ignore)
+        else:
+            self._send_without_response(message, version)
+
+    def _send_without_response(self, message: ApiMessage, version: int) -> None:
         transport = self._require_transport()
         correlation_id = self._take_correlation_id()
         self.last_used_ms = self._monotonic_ms()
@@ -190,6 +218,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         assert isinstance(received, response)
         return received
 
+    async def authenticate(self, authenticator: Authenticator) -> None:
+        """Authenticate now, and again each time before the session expires. Raise KafkaError if it fails."""
+        lifetime_ms = await authenticator.authenticate(self)
+        if lifetime_ms > 0:
+            self._reauthentication = Reauthentication(
+                lambda: authenticator.authenticate(self), self._on_reauthenticated, self._fail
+            )
+            self._reauthentication.schedule(lifetime_ms)
+
     async def negotiate(self) -> None:
         """Get the versions that the broker supports; use a lower ApiVersions version if it requires that."""
         version = APIS[ApiKey.API_VERSIONS].highest
@@ -207,6 +244,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         )
 
     # --- inside ---------------------------------------------------------------------------
+
+    def _on_reauthenticated(self) -> None:
+        if self.on_writable is not None:
+            self.on_writable()
 
     async def _request_versions(self, version: int) -> ApiVersionsResponse:
         received = await self.send(negotiation_request(), version)
@@ -287,8 +328,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._transport.abort() if self.in_flight.oldest else self._transport.close()
         for request in self.in_flight.clear():
             _set_exception(request.context, KafkaError(error.code, str(error)))
+        if self._reauthentication is not None:
+            self._reauthentication.close(error)
         if self.on_writable is not None:
             self.on_writable()
+
+
+def _ignore(error: KafkaError) -> None:
+    """Do nothing: a request without a response is lost with its connection."""
 
 
 def _set_exception(future: asyncio.Future[ApiMessage], error: KafkaError) -> None:

@@ -15,7 +15,9 @@ from typing import TypeVar
 
 from tidelog.clients.config.client_config import ClientConfig
 from tidelog.clients.config.environment import Environment
+from tidelog.clients.config.options import ConfigError
 from tidelog.clients.config.tls import context_source
+from tidelog.clients.security.sasl_authenticator import SaslAuthenticator
 from tidelog.clients.transport.api_versions import FinalizedFeatures
 from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.clients.transport.broker_address import BrokerAddress
@@ -31,6 +33,11 @@ DATA = "data"
 """The purpose of connections for all requests except group membership."""
 COORDINATION = "coordination"
 """The purpose of connections for group membership."""
+
+_AUTHENTICATION_ERRORS = frozenset(
+    (ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.UNSUPPORTED_SASL_MECHANISM)
+)
+"""Errors that another broker would return, too."""
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 _Key = tuple[BrokerId, str]
@@ -59,7 +66,7 @@ class Network:
     ) -> None:
         self._config = config
         self._environment = environment
-        self._authenticator = authenticator
+        self._authenticator = _authenticator_of(config) if authenticator is None else authenticator
         self._tls = context_source(config)
         self._backoff = ExponentialBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
         self._bootstrap = {
@@ -141,6 +148,8 @@ class Network:
             try:
                 return await self.connection(node_id)
             except (KafkaError, OSError) as error:
+                if isinstance(error, KafkaError) and error.code in _AUTHENTICATION_ERRORS:
+                    raise
                 failures.append(str(error))
         raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "no broker can be reached: " + "; ".join(failures))
 
@@ -231,5 +240,16 @@ class Network:
             receive_buffer_bytes=config.receive_buffer_bytes,
             send_buffer_bytes=config.send_buffer_bytes,
             ssl=self._tls,
+            authenticator=self._authenticator,
         )
-        return await open_connection(self._environment, settings, address, self._authenticator)
+        return await open_connection(self._environment, settings, address)
+
+
+def _authenticator_of(config: ClientConfig) -> Authenticator | None:
+    if not config.uses_sasl:
+        return None
+    credentials = config.sasl_credentials
+    if credentials is None:
+        allowed = f"a JAAS config, because security_protocol is {config.security_protocol}"
+        raise ConfigError("sasl_jaas_config", None, allowed)
+    return SaslAuthenticator(credentials)

@@ -20,7 +20,8 @@ from tidelog.broker.config.node_config import BrokerConfig
 def test_a_node_with_a_loopback_address_of_its_own_speaks_from_it(listeners: str, source: str | None) -> None:
     config = BrokerConfig({"node.id": "1", "listeners": listeners})
     assert source_address(config) == source
-    assert node_connection_settings(config, ssl=None, request_timeout_ms=1).local_host == source
+    settings = node_connection_settings(config, "PLAINTEXT", ssl=None, request_timeout_ms=1)
+    assert settings.local_host == source
 
 
 def test_only_listeners_for_other_nodes_count() -> None:

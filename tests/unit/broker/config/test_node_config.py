@@ -185,7 +185,7 @@ CONTROLLER = {
         ({"listeners": "PLAINTEXT://:x"}, "listeners"),
         ({"listeners": ""}, "listeners"),
         ({"listeners": "SSL://:9093"}, "inter.broker.listener.name"),
-        ({"listeners": "SASL_SSL://:9093"}, "listeners"),
+        ({"listeners": "SASL_SSL://:9093"}, "sasl.enabled.mechanisms"),
         ({"listeners": "PLAINTEXT://:1,SSL://:2", "ssl_protocol": "SSLv3"}, "ssl.protocol"),
         (
             {"listeners": "PLAINTEXT://:1,SSL://:2", "ssl_principal_mapping_rules": "x"},

@@ -13,6 +13,7 @@ from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.metadata.formatting import (
     FormatError,
     InitialVoter,
+    NewCluster,
     format_directories,
     parse_initial_voters,
     read_bootstrap,
@@ -21,6 +22,7 @@ from tidelog.broker.raft.snapshot_format import read_snapshot
 from tidelog.cluster.controller.bootstrap import feature_records
 from tidelog.cluster.quorum.voter_set import Endpoint, ReplicaKey, VoterSet
 from tidelog.protocol.ids import uuid_text
+from tidelog.protocol.metadata_records.user_scram_credential_record import UserScramCredentialRecord
 from tidelog.storage.directories.meta_properties import MetaPropertiesFile
 
 VOTERS = (
@@ -50,18 +52,26 @@ def formatted(
     *,
     node_id: int = 1,
     ignore: bool = False,
+    credentials: tuple[UserScramCredentialRecord, ...] = (),
 ) -> list[str]:
     return list(
         format_directories(
             disk,
             config(node_id),
-            cluster_id=CLUSTER_ID,
-            voters=voters,
+            NewCluster(CLUSTER_ID, voters, credentials),
             ignore_formatted=ignore,
             randomness=SeededRandomness(),
             now_ms=1234,
         )
     )
+
+
+def test_credentials_of_the_first_users_are_among_the_first_records() -> None:
+    disk = CrashFileSystem()
+    credential = UserScramCredentialRecord(name="alice", mechanism=1, iterations=4096)
+    formatted(disk, credentials=(credential,))
+    for path in ("/d", "/m"):
+        assert read_bootstrap(disk, path) == (*feature_records(), credential)
 
 
 def test_every_directory_has_its_identity_and_the_first_records() -> None:

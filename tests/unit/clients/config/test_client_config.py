@@ -45,7 +45,7 @@ def test_defaults_are_kafkas() -> None:
         (ConsumerConfig, {"partition_assignment_strategy": "range"}, "'range'"),
         (ConsumerConfig, {"partition_assignment_strategy": ["best"]}, "'best'"),
         (ConsumerConfig, {"max_poll_records": 0}, "max_poll_records=0"),
-        (AdminConfig, {"security_protocol": "SASL_SSL"}, "'SASL_SSL'"),
+        (AdminConfig, {"security_protocol": "SASL"}, "'SASL'"),
         (AdminConfig, {"request_timeout_ms": 0}, "request_timeout_ms=0"),
     ],
 )

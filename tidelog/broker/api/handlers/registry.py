@@ -48,6 +48,7 @@ from tidelog.broker.api.handlers.offset_fetch import OffsetFetchHandler
 from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from tidelog.broker.api.handlers.produce import ProduceHandler
 from tidelog.broker.api.handlers.produce_append import ProduceAppender
+from tidelog.broker.api.handlers.sasl import register_sasl_apis
 from tidelog.broker.api.handlers.services import Services
 from tidelog.broker.api.handlers.sync_group import SyncGroupHandler
 from tidelog.broker.api.handlers.txn_offset_commit import TxnOffsetCommitHandler
@@ -93,6 +94,7 @@ def register_apis(dispatcher: Dispatcher, services: Services) -> None:
     _register_transactions(dispatcher, services)
     _register_admin(dispatcher, services)
     _register_forwarded(dispatcher, services)
+    register_sasl_apis(dispatcher)
 
 
 def _register_data(dispatcher: Dispatcher, services: Services) -> None:

@@ -86,10 +86,13 @@ class SecurityKeys:
     sasl_enabled_mechanisms = text_list(
         "sasl.enabled.mechanisms",
         ("GSSAPI",),
-        "The SASL mechanisms that the server accepts, as a comma-separated list. Has no effect yet.",
+        "The SASL mechanisms that the server accepts, as a comma-separated list: PLAIN, SCRAM-SHA-256 or "
+        "SCRAM-SHA-512.",
     )
     sasl_jaas_config = password(
-        "sasl.jaas.config", "The JAAS login context for SASL connections. Has no effect yet."
+        "sasl.jaas.config",
+        "The JAAS login context for SASL connections. It is set for each listener and mechanism: "
+        "listener.name.<listener>.<mechanism>.sasl.jaas.config.",
     )
     sasl_kerberos_kinit_cmd = text(
         "sasl.kerberos.kinit.cmd",
@@ -174,12 +177,12 @@ class SecurityKeys:
     sasl_mechanism_controller_protocol = text(
         "sasl.mechanism.controller.protocol",
         "GSSAPI",
-        "The SASL mechanism for connections to controllers. Has no effect yet.",
+        "The SASL mechanism for connections to controllers: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.",
     )
     sasl_mechanism_inter_broker_protocol = text(
         "sasl.mechanism.inter.broker.protocol",
         "GSSAPI",
-        "The SASL mechanism for connections between brokers. Has no effect yet.",
+        "The SASL mechanism for connections between brokers: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.",
     )
     sasl_oauthbearer_assertion_algorithm = text(
         "sasl.oauthbearer.assertion.algorithm",
@@ -315,7 +318,7 @@ class SecurityKeys:
     sasl_server_max_receive_size = integer(
         "sasl.server.max.receive.size",
         524_288,
-        "The maximum size in bytes of a SASL message before the client is authenticated. Has no effect yet.",
+        "The maximum size in bytes of a frame before the client is authenticated.",
     )
     ssl_allow_dn_changes = boolean(
         "ssl.allow.dn.changes",

@@ -183,13 +183,12 @@ class ServerKeys:
         "connections.max.reauth.ms",
         0,
         "The time in milliseconds after which a client that authenticated with SASL must authenticate "
-        "again. 0 means no limit. Has no effect yet.",
+        "again. 0 means no limit.",
     )
     connection_failed_authentication_delay_ms = integer(
         "connection.failed.authentication.delay.ms",
         100,
-        "The delay in milliseconds before a connection is closed whose authentication has failed. Has no "
-        "effect yet.",
+        "The delay in milliseconds before a connection is closed whose authentication has failed.",
         minimum=0,
     )
     auto_create_topics_enable = boolean(

@@ -14,6 +14,7 @@ from tidelog.broker.api.handlers.describe_configs import DescribeConfigsHandler
 from tidelog.broker.api.handlers.features import features_of
 from tidelog.broker.api.handlers.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
 from tidelog.broker.api.handlers.logger_changes import LoggerChanges
+from tidelog.broker.api.handlers.sasl import register_sasl_apis
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.controller.handlers.allocate_producer_ids import AllocateProducerIdsHandler
 from tidelog.broker.controller.handlers.alter_client_quotas import AlterClientQuotasHandler
@@ -74,6 +75,7 @@ def register_controller_apis(dispatcher: Dispatcher, services: ControllerService
     _register_brokers(dispatcher, services)
     _register_admin(dispatcher, services)
     _register_security(dispatcher, services)
+    register_sasl_apis(dispatcher)
     dispatcher.register(ApiKey.ENVELOPE, EnvelopeHandler(dispatcher, services.is_active).handle)
     dispatcher.register(
         ApiKey.API_VERSIONS,

@@ -36,7 +36,10 @@ def _create_channel(context: NodeContext, dispatcher: Dispatcher, store: Metadat
         find=lambda broker: broker_address(store.image, broker, config.inter_broker_listener),
         environment=context.environment,
         settings=node_connection_settings(
-            config, ssl=context.tls.brokers, request_timeout_ms=config.request_timeout_ms
+            config,
+            config.inter_broker_listener,
+            ssl=context.tls.brokers,
+            request_timeout_ms=config.request_timeout_ms,
         ),
     )
     store.subscribe(lambda _, image: channel.on_metadata_changed(image))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.config.listeners import Listener
 from tidelog.broker.config.node_config import BrokerConfig
@@ -9,6 +11,7 @@ from tidelog.broker.logs.descriptor_budget import process_budget
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.server import NetworkServer
 from tidelog.broker.node.wiring.connection_limits import ConnectionLimits
+from tidelog.broker.node.wiring.listener_authentication import ListenerAuthentication
 from tidelog.broker.node.wiring.network_settings import listener_config, network_config
 from tidelog.broker.node.wiring.node_context import NodeContext
 from tidelog.broker.node.wiring.tls_certificates import TlsCertificates
@@ -17,12 +20,15 @@ from tidelog.broker.quotas.request_quotas import RequestQuotas
 from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.broker.security.authorization.request_guard import RequestGuard
 from tidelog.broker.security.authorization.required_operations import BROKER_OPERATIONS
+from tidelog.cluster.image import MetadataImage
 
 
 class BrokerNetwork:
     """Owns the listeners: `bind`, then `start` when handlers are registered, `close` at the end."""
 
-    def __init__(self, context: NodeContext, authorizer: Authorizer) -> None:
+    def __init__(
+        self, context: NodeContext, authorizer: Authorizer, image: Callable[[], MetadataImage]
+    ) -> None:
         """Create the listeners without binding them. Errors: ConfigError for a host without an address."""
         self._context = context
         self._budget = process_budget()
@@ -46,12 +52,15 @@ class BrokerNetwork:
             self.quotas,
             RequestGuard(authorizer, BROKER_OPERATIONS),
         )
+        self._authentication = ListenerAuthentication(context, image, self.dispatcher.dispatch)
 
     def bind(self) -> None:
         """Bind the addresses; clients are refused until `start`. Raise OSError with listener and address."""
         config = self._context.config
         for listener in config.broker_listeners:
-            self.server.bind(listener_config(config, listener), self.dispatcher.dispatch)
+            self.server.bind(
+                listener_config(config, listener), self._authentication.request_handler(listener)
+            )
 
     @property
     def ports(self) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tidelog.broker.config.listeners import Listener
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.server import NetworkServer
 from tidelog.broker.node.wiring.network_settings import listener_config, network_config
@@ -15,10 +16,13 @@ from tidelog.cluster.quorum.voter_set import Endpoint
 class ControllerListeners:
     """Owns the listeners: `bind`, then `start` when the controller is complete, `close` at the end."""
 
-    def __init__(self, context: NodeContext, on_request: Callable[[Request], None]) -> None:
+    def __init__(
+        self, context: NodeContext, request_handler: Callable[[Listener], Callable[[Request], None]]
+    ) -> None:
+        """Create the listeners; `request_handler` returns what handles the requests of a listener."""
         config = self._config = context.config
         self._context = context
-        self._on_request = on_request
+        self._request_handler = request_handler
         has_listeners = config.is_controller and bool(config.controller_listeners)
         self.network = NetworkServer(network_config(config), clock=context.clock) if has_listeners else None
         """None if this node has no listener for controllers."""
@@ -28,7 +32,7 @@ class ControllerListeners:
         """Bind the addresses; clients are refused until `start`. Raise OSError with listener and address."""
         if self.network is not None:
             for listener in self._config.controller_listeners:
-                self.network.bind(listener_config(self._config, listener), self._on_request)
+                self.network.bind(listener_config(self._config, listener), self._request_handler(listener))
 
     def endpoints(self, host_name: str) -> tuple[Endpoint, ...]:
         """Return the advertised addresses; `host_name` replaces an empty host."""

@@ -6,6 +6,7 @@ from tidelog.broker.config.listener_tls import listener_principal_mapper, listen
 from tidelog.broker.config.listeners import Listener
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.config.projection import projection
+from tidelog.broker.config.sasl_config import SASL_PROTOCOLS, sasl_listener_config
 from tidelog.broker.network.config import UNLIMITED, ListenerConfig, NetworkConfig, parse_address_limits
 from tidelog.security.tls.server import TlsServer, load_server_identity
 
@@ -22,6 +23,9 @@ def listener_config(config: BrokerConfig, listener: Listener) -> ListenerConfig:
         max_connections=listener_limit(config, listener.name),
         max_connection_creation_rate=listener_creation_rate(config, listener.name),
         tls=_tls_server(config, listener) if uses_tls(listener) else None,
+        unauthenticated_frame_bytes_max=sasl_listener_config(config, listener.name).max_receive_bytes
+        if listener.security_protocol in SASL_PROTOCOLS
+        else None,
     )
 
 

@@ -12,6 +12,7 @@ from tidelog.broker.controller.handlers.quorum import RaftHandlers
 from tidelog.broker.metadata.controller_address import ControllerAddress
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.node.wiring.controller_listeners import ControllerListeners
+from tidelog.broker.node.wiring.listener_authentication import ListenerAuthentication
 from tidelog.broker.node.wiring.node_context import NodeContext
 from tidelog.broker.node.wiring.quorum import create_raft_node, report_quorum
 from tidelog.broker.node.wiring.raft_node import RaftNode
@@ -50,7 +51,9 @@ async def start_quorum(context: NodeContext, stages: Stages) -> QuorumPart:
     authorizer: Authorizer = ALLOW_EVERYTHING if standard is None else standard
     guard = RequestGuard(authorizer, CONTROLLER_OPERATIONS)
     dispatcher = Dispatcher(channel, context.metrics.requests, context.clock, context.slices, guard=guard)
-    listeners = ControllerListeners(context, dispatcher.dispatch)
+    # The image exists when the listeners start.
+    authentication = ListenerAuthentication(context, lambda: raft.store.image, dispatcher.dispatch)
+    listeners = ControllerListeners(context, authentication.request_handler)
     await stages.start(Stage(name="controller listeners", start=[listeners.bind], stop=[listeners.close]))
     endpoints = listeners.endpoints(context.host_name)
     raft = create_raft_node(context, endpoints)

@@ -1,0 +1,168 @@
+"""SASL of our clients and between our nodes: three nodes whose listeners all require authentication."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.support.waiting import wait_until
+from tidelog.broker.node.node import BrokerNode
+from tidelog.clients.admin.admin import Admin
+from tidelog.clients.admin.types import ConfigChange, ConfigResource, NewTopic, ResourceType
+from tidelog.clients.consumer.consumer import Consumer
+from tidelog.clients.producer.producer import Producer
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.security.jaas import PLAIN_LOGIN_MODULE
+from tidelog.testing.embedded import EmbeddedCluster
+
+pytestmark = pytest.mark.interop
+
+NODE_SECRET, ALICE_SECRET = "canary-node-5b1f", "canary-alice-77c2"
+JAAS = (
+    f'{PLAIN_LOGIN_MODULE} required username="node" password="{NODE_SECRET}" '
+    f'user_node="{NODE_SECRET}" user_alice="{ALICE_SECRET}";'
+)
+CONFIG = {
+    "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "sasl.mechanism.controller.protocol": "PLAIN",
+    "listener.name.plaintext.plain.sasl.jaas.config": JAAS,
+    "listener.name.controller.plain.sasl.jaas.config": JAAS,
+    "connection.failed.authentication.delay.ms": "20",
+    # Short, so that every connection is authenticated again while the tests run.
+    "connections.max.reauth.ms": "3000",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    """Three nodes, each of them broker and controller."""
+    with EmbeddedCluster(nodes=3, config=CONFIG) as running:
+        wait_until(lambda: len(running.run(_brokers)) == 3)
+        yield running
+
+
+def _brokers(node: BrokerNode) -> set[int]:
+    return {broker.id for broker in node.services.image().brokers.values() if not broker.fenced}
+
+
+def options(cluster: EmbeddedCluster, password: str = ALICE_SECRET, user: str = "alice") -> dict[str, Any]:
+    return {
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_jaas_config": f'{PLAIN_LOGIN_MODULE} required username="{user}" password="{password}";',
+    }
+
+
+async def create_topic(cluster: EmbeddedCluster) -> str:
+    topic = f"topic-{uuid4().hex[:12]}"
+    async with Admin(**options(cluster)) as admin:
+        await admin.create_topics([NewTopic(name=topic, num_partitions=3, replication_factor=3)])
+    return topic
+
+
+def test_records_are_replicated_and_read(cluster: EmbeddedCluster) -> None:
+    async def run() -> list[bytes | None]:
+        topic = await create_topic(cluster)
+        producer = Producer(**options(cluster), transactional_id=topic)
+        await producer.start()
+        await producer.init_transactions()
+        producer.begin_transaction()
+        for number in range(30):
+            await producer.send(topic, b"%d" % number)
+        await producer.commit_transaction()
+        await producer.close()
+        consumer = Consumer(**options(cluster), group_id=topic, auto_offset_reset="earliest")
+        await consumer.start()
+        consumer.subscribe([topic])
+        found: list[bytes | None] = []
+        while len(found) < 30:
+            record = await consumer.getone(20_000)
+            assert record is not None
+            found.append(record.value)
+        await consumer.close()
+        return found
+
+    assert sorted(asyncio.run(run()), key=lambda value: int(value or b"-1")) == [
+        b"%d" % number for number in range(30)
+    ]
+
+
+def test_clients_and_nodes_authenticate_again(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> int:
+        topic = await create_topic(cluster)
+        producer = Producer(**options(cluster), acks="all")
+        await producer.start()
+        loop, count = asyncio.get_running_loop(), 0
+        ends = loop.time() + 7
+        while loop.time() < ends:
+            await producer.send_and_wait(topic, b"value")
+            count += 1
+            await asyncio.sleep(0.01)
+        await producer.close()
+        return count
+
+    caplog.set_level(logging.INFO)
+    assert asyncio.run(run()) > 50
+    assert "expired" not in caplog.text
+
+
+@pytest.mark.parametrize(("user", "password"), [("alice", "wrong"), ("eve", ALICE_SECRET)])
+def test_wrong_credentials_end_at_once(cluster: EmbeddedCluster, user: str, password: str) -> None:
+    async def run() -> None:
+        async with Admin(**options(cluster, password, user)) as admin:
+            await admin.list_topics()
+
+    with pytest.raises(KafkaError) as raised:
+        asyncio.run(run())
+    assert raised.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert "canary" not in "".join(traceback.format_exception(raised.value))
+
+
+def test_no_secret_is_logged_or_described(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    async def run() -> str:
+        async with Admin(**options(cluster)) as admin:
+            described = await admin.describe_configs([ConfigResource(ResourceType.BROKER, "1")])
+        return repr(described)
+
+    described = asyncio.run(run())
+    assert "sasl.jaas.config" in described
+    configs = repr(cluster.run(lambda node: node.services.config)) + repr(options)
+    captured = capfd.readouterr()
+    assert "canary" not in described + configs + caplog.text + captured.out + captured.err
+
+
+def test_a_rejected_change_of_a_secret_does_not_show_it(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    keys = (
+        "listener.name.plaintext.plain.sasl.jaas.config",
+        "listener.name.plaintext.ssl.keystore.password",
+        "sasl.jaas.config",
+        "ssl.key.password",
+    )
+
+    async def run(key: str) -> str:
+        async with Admin(**options(cluster)) as admin:
+            resource = ConfigResource(ResourceType.BROKER, "1")
+            change = ConfigChange(name=key, value="canary-new-secret (")
+            return repr(await admin.incremental_alter_configs({resource: [change]}))
+
+    for key in keys:
+        assert "canary" not in asyncio.run(run(key))
+    assert "canary" not in caplog.text

@@ -1,0 +1,232 @@
+"""SASL with other clients: librdkafka, aiokafka and kafka-python on one listener with three mechanisms."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+from kafka import KafkaConsumer, KafkaProducer
+
+from tidelog.security.jaas import PLAIN_LOGIN_MODULE
+from tidelog.testing.embedded import EmbeddedCluster
+
+pytestmark = pytest.mark.interop
+
+LISTENER = "SASL_PLAINTEXT"
+PLAIN, SHA_256, SHA_512 = "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"
+MECHANISMS = (PLAIN, SHA_256, SHA_512)
+PASSWORD = "geheim=,;\"'"
+JAAS_PASSWORD = PASSWORD.replace('"', '\\"')
+USER = "alice"
+CONFIG = {
+    "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+    "listener.name.sasl_plaintext.sasl.enabled.mechanisms": ",".join(MECHANISMS),
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+        f'{PLAIN_LOGIN_MODULE} required user_{USER}="{JAAS_PASSWORD}";'
+    ),
+    "connection.failed.authentication.delay.ms": "20",
+}
+TIMEOUT_S = 20.0
+
+Access = Callable[[str, str, str, str], int]
+"""Produces and reads one record as a user; returns the number of records, or raises an error."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    """A broker with users for all three mechanisms."""
+    with EmbeddedCluster(config=CONFIG) as running:
+        set_password(running, USER, PASSWORD)
+        yield running
+
+
+@pytest.fixture
+def servers(cluster: EmbeddedCluster) -> str:
+    """The listener that requires authentication."""
+    return f"127.0.0.1:{cluster.run(lambda node: node.bound_port(LISTENER))}"
+
+
+def set_password(cluster: EmbeddedCluster, user: str, password: str | None) -> None:
+    """Set both SCRAM credentials of a user with librdkafka; None deletes them."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+        change = (
+            UserScramCredentialDeletion(user, mechanism)
+            if password is None
+            else UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, 4096), password.encode())
+        )
+        for future in admin.alter_user_scram_credentials([change]).values():
+            future.result(TIMEOUT_S)
+
+
+def confluent_options(servers: str, mechanism: str, user: str, password: str) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": servers,
+        "security.protocol": LISTENER,
+        "sasl.mechanism": mechanism,
+        "sasl.username": user,
+        "sasl.password": password,
+    }
+
+
+def with_confluent(servers: str, mechanism: str, user: str, password: str) -> int:
+    topic = f"topic-{uuid4().hex[:12]}"
+    errors: list[KafkaError] = []
+    options = confluent_options(servers, mechanism, user, password)
+    producer = Producer({**options, "error_cb": errors.append})
+    producer.produce(topic, b"value")
+    deadline = time.monotonic() + TIMEOUT_S
+    while producer.flush(0.1) and not any(error.code() == KafkaError._AUTHENTICATION for error in errors):
+        assert time.monotonic() < deadline
+    if errors:
+        producer.purge()
+        raise PermissionError(str(errors[0]))
+    consumer = Consumer({**options, "group.id": topic, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    try:
+        message = consumer.poll(TIMEOUT_S)
+        return 0 if message is None or message.error() else 1
+    finally:
+        consumer.close()
+
+
+def with_kafka_python(servers: str, mechanism: str, user: str, password: str) -> int:
+    topic = f"topic-{uuid4().hex[:12]}"
+    options = {
+        "bootstrap_servers": servers,
+        "security_protocol": LISTENER,
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": user,
+        "sasl_plain_password": password,
+    }
+    try:
+        producer = KafkaProducer(**options, bootstrap_timeout_ms=3_000)
+    except Exception as error:
+        raise PermissionError(str(error)) from error
+    producer.send(topic, b"value").get(TIMEOUT_S)
+    producer.close()
+    consumer = KafkaConsumer(
+        topic, **options, auto_offset_reset="earliest", consumer_timeout_ms=int(TIMEOUT_S * 1000)
+    )
+    try:
+        return 1 if next(iter(consumer), None) is not None else 0
+    finally:
+        consumer.close()
+
+
+def with_aiokafka(servers: str, mechanism: str, user: str, password: str) -> int:
+    return asyncio.run(_with_aiokafka(servers, mechanism, user, password))
+
+
+async def _with_aiokafka(servers: str, mechanism: str, user: str, password: str) -> int:
+    topic = f"topic-{uuid4().hex[:12]}"
+    options = {
+        "bootstrap_servers": servers,
+        "security_protocol": LISTENER,
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": user,
+        "sasl_plain_password": password,
+    }
+    producer = AIOKafkaProducer(**options, bootstrap_timeout_ms=3_000)
+    try:
+        await producer.start()
+    except Exception as error:
+        await producer.stop()
+        raise PermissionError(str(error)) from error
+    await producer.send_and_wait(topic, b"value")
+    await producer.stop()
+    consumer = AIOKafkaConsumer(topic, **options, auto_offset_reset="earliest")
+    await consumer.start()
+    try:
+        return 1 if await asyncio.wait_for(consumer.getone(), TIMEOUT_S) else 0
+    finally:
+        await consumer.stop()
+
+
+ACCESS: dict[str, Access] = {
+    "confluent": with_confluent,
+    "kafka_python": with_kafka_python,
+    "aiokafka": with_aiokafka,
+}
+
+
+@pytest.fixture(params=ACCESS)
+def access(request: pytest.FixtureRequest) -> Access:
+    """Each client in turn."""
+    return ACCESS[request.param]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_right_password_gives_access(access: Access, servers: str, mechanism: str) -> None:
+    assert access(servers, mechanism, USER, PASSWORD) == 1
+
+
+@pytest.mark.parametrize("mechanism", [PLAIN, SHA_512])
+@pytest.mark.parametrize(("user", "password"), [(USER, "wrong"), ("nobody-of-that-name", PASSWORD)])
+def test_wrong_credentials_give_no_access(
+    access: Access, servers: str, mechanism: str, user: str, password: str
+) -> None:
+    with pytest.raises(PermissionError):
+        access(servers, mechanism, user, password)
+
+
+def test_a_client_without_sasl_gets_no_access(servers: str) -> None:
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    with pytest.raises(KafkaException):
+        admin.list_topics(timeout=2)
+
+
+def test_a_mechanism_that_is_not_enabled_gives_no_access() -> None:
+    config = {**CONFIG, "listener.name.sasl_plaintext.sasl.enabled.mechanisms": SHA_256}
+    with EmbeddedCluster(config=config) as running:
+        port = running.run(lambda node: node.bound_port(LISTENER))
+        for access in (with_confluent, with_aiokafka):
+            with pytest.raises(PermissionError):
+                access(f"127.0.0.1:{port}", PLAIN, USER, PASSWORD)
+
+
+def test_a_password_changes_while_a_client_runs(cluster: EmbeddedCluster, servers: str) -> None:
+    user, topic = f"user-{uuid4().hex[:8]}", f"topic-{uuid4().hex[:12]}"
+    set_password(cluster, user, "old")
+    running = Producer(confluent_options(servers, SHA_256, user, "old"))
+    running.produce(topic, b"before")
+    assert running.flush(TIMEOUT_S) == 0
+    set_password(cluster, user, "new")
+    # An open connection stays authenticated, as in Kafka; new connections need the new password.
+    running.produce(topic, b"after")
+    assert running.flush(TIMEOUT_S) == 0
+    with pytest.raises(PermissionError):
+        with_confluent(servers, SHA_256, user, "old")
+    assert with_confluent(servers, SHA_256, user, "new") == 1
+    set_password(cluster, user, None)
+    with pytest.raises(PermissionError):
+        with_confluent(servers, SHA_256, user, "new")
+
+
+def test_librdkafka_authenticates_again_before_its_session_expires() -> None:
+    config = {**CONFIG, "listener.name.sasl_plaintext.plain.connections.max.reauth.ms": "2500"}
+    with EmbeddedCluster(config=config) as running:
+        port = running.run(lambda node: node.bound_port(LISTENER))
+        errors: list[KafkaError] = []
+        options = confluent_options(f"127.0.0.1:{port}", PLAIN, USER, PASSWORD)
+        producer = Producer({**options, "error_cb": errors.append})
+        topic, ends = f"topic-{uuid4().hex[:12]}", time.monotonic() + 6
+        while time.monotonic() < ends:
+            producer.produce(topic, b"value")
+            assert producer.flush(TIMEOUT_S) == 0
+            time.sleep(0.1)
+        assert errors == []

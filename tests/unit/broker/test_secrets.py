@@ -1,0 +1,80 @@
+"""Secrets that are planted in every secret setting appear in no log, error, representation or response."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+
+import pytest
+
+from tidelog.base.config_definition import ConfigError
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.config.settings import BROKER_CONFIGS
+from tidelog.clients.admin.admin import Admin
+from tidelog.clients.admin.types import ConfigChange, ConfigResource, ResourceType
+from tidelog.testing.embedded import EmbeddedCluster
+
+CANARY = "canary-2f61"
+SECRET_KEYS = sorted(key for key, definition in BROKER_CONFIGS.items() if definition.is_sensitive)
+BROKER = ConfigResource(ResourceType.BROKER, "1")
+
+
+def planted() -> dict[str, str]:
+    """Every secret key, also with the prefix of a listener, and secrets of unknown keys."""
+    values = {key: f"{CANARY}-{number}" for number, key in enumerate(SECRET_KEYS)}
+    prefixed = {f"listener.name.other.{key}": value for key, value in values.items()}
+    jaas = {"listener.name.other.plain.sasl.jaas.config": CANARY, "some.unknown.password": CANARY}
+    return values | prefixed | jaas
+
+
+def test_there_are_secret_keys() -> None:
+    assert {"sasl.jaas.config", "ssl.key.password", "delegation.token.secret.key"} <= set(SECRET_KEYS)
+
+
+def test_a_running_node_shows_no_secret(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    async def described(servers: str) -> str:
+        async with Admin(servers) as admin:
+            configs = await admin.describe_configs([BROKER, ConfigResource(ResourceType.BROKER, "")])
+            changes = [ConfigChange(name=key, value=CANARY) for key in (*SECRET_KEYS, "unknown.password")]
+            answers = [await admin.incremental_alter_configs({BROKER: [change]}) for change in changes]
+            after = await admin.describe_configs([BROKER])
+            return repr((configs, answers, after))
+
+    with EmbeddedCluster(config=planted()) as running:
+        text = asyncio.run(described(running.bootstrap_servers))
+        assert all(key in text for key in SECRET_KEYS)
+        text += repr(running.run(lambda node: node.services.config))
+    captured = capfd.readouterr()
+    assert CANARY not in text
+    assert CANARY not in caplog.text
+    assert CANARY not in captured.out + captured.err
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"listener.name.clients.plain.sasl.jaas.config": f'{CANARY} required user_a="{CANARY}";'},
+        {"listener.name.clients.sasl.jaas.config": CANARY},
+        {"listener.name.clients.plain.sasl.jaas.config": CANARY, "sasl.jaas.config": CANARY},
+        {"sasl.enabled.mechanisms": "GSSAPI"},
+    ],
+)
+def test_a_config_that_cannot_be_used_shows_no_secret(broken: dict[str, str]) -> None:
+    values = {
+        **planted(),
+        "node.id": "1",
+        "listeners": "PLAINTEXT://:1,CLIENTS://:2",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        **broken,
+    }
+    with pytest.raises(ConfigError) as raised:
+        BrokerConfig(values)
+    error = raised.value
+    assert CANARY not in "".join(traceback.format_exception(error)) + repr(error) + str(error.value)

@@ -1,0 +1,68 @@
+"""Credentials of a client: from a JAAS config, and never shown."""
+
+from __future__ import annotations
+
+import traceback
+
+import pytest
+
+from tidelog.clients.config.client_config import ClientConfig
+from tidelog.clients.config.options import ConfigError
+from tidelog.clients.security.sasl_credentials import parse_credentials
+from tidelog.security.jaas import PLAIN_LOGIN_MODULE, SCRAM_LOGIN_MODULE, JaasError
+
+SECRET = "canary-90be"
+JAAS = f'{SCRAM_LOGIN_MODULE} required username="alice" password="{SECRET}";'
+
+
+def test_username_and_password() -> None:
+    found = parse_credentials("SCRAM-SHA-512", JAAS)
+    assert (found.mechanism, found.user, found.password) == ("SCRAM-SHA-512", "alice", SECRET)
+    assert SECRET not in repr(found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        JAAS.replace("username", "user"),
+        JAAS.replace("password=", "secret="),
+        JAAS.replace(";", " tokenauth=true;"),
+        JAAS.replace(SCRAM_LOGIN_MODULE, PLAIN_LOGIN_MODULE),
+        JAAS[:-1],
+    ],
+)
+def test_a_config_that_cannot_be_used(text: str) -> None:
+    with pytest.raises(JaasError) as raised:
+        parse_credentials("SCRAM-SHA-256", text)
+    assert SECRET not in "".join(traceback.format_exception(raised.value))
+
+
+def test_options_of_clients() -> None:
+    config = ClientConfig(
+        security_protocol="SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-256", sasl_jaas_config=JAAS
+    )
+    assert config.sasl_credentials is not None and config.sasl_credentials.user == "alice"
+    assert SECRET not in repr(config)
+    assert ClientConfig(sasl_jaas_config=JAAS).sasl_credentials is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "option"),
+    [
+        ({"sasl_mechanism": "GSSAPI"}, "sasl_mechanism"),
+        ({"sasl_mechanism": "PLAIN"}, "sasl_jaas_config"),
+        ({"sasl_jaas_config": JAAS[:-1]}, "sasl_jaas_config"),
+        ({"security_protocol": "SASL"}, "security_protocol"),
+    ],
+)
+def test_options_that_cannot_be_used(changes: dict[str, str], option: str) -> None:
+    options = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "SCRAM-SHA-256",
+        "sasl_jaas_config": JAAS,
+        **changes,
+    }
+    with pytest.raises(ConfigError) as raised:
+        ClientConfig(**options)  # type: ignore[arg-type]
+    assert raised.value.option == option
+    assert SECRET not in "".join(traceback.format_exception(raised.value)) + str(raised.value.value)

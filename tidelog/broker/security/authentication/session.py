@@ -1,0 +1,171 @@
+"""The SASL state of one connection: the allowed messages, the principal, and the end of the session.
+
+    HANDSHAKE          the client must choose a mechanism
+    EXCHANGE           messages of the mechanism are exchanged
+    AUTHENTICATED      requests are served until the session expires
+    REAUTHENTICATION   as EXCHANGE, for a connection that was authenticated before (KIP-368)
+    FAILED             the connection is closed
+
+Legal transitions:
+
+    HANDSHAKE          EXCHANGE           the mechanism is enabled
+    EXCHANGE           AUTHENTICATED      the exchange is complete
+    AUTHENTICATED      REAUTHENTICATION   the same mechanism is chosen again
+    REAUTHENTICATION   AUTHENTICATED      the exchange is complete, and the principal is the same
+    any of these       FAILED
+
+I/O: none. Source: KIP-152, KIP-368; SaslServerAuthenticator and KafkaChannel of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final
+
+from tidelog.broker.config.sasl_config import SaslListenerConfig
+from tidelog.broker.security.authentication.exchanges import Exchange, ExchangeFactory
+from tidelog.security.authentication_error import AuthenticationError
+
+REAUTHENTICATION_INTERVAL_MS_MIN: Final = 1000
+"""A connection cannot be authenticated again more often than this."""
+
+
+class SessionState(Enum):
+    """The state of a session; the head of the file describes each state."""
+
+    HANDSHAKE = auto()
+    EXCHANGE = auto()
+    AUTHENTICATED = auto()
+    REAUTHENTICATION = auto()
+    FAILED = auto()
+
+
+_HANDSHAKE, _EXCHANGE, _AUTHENTICATED = (
+    SessionState.HANDSHAKE,
+    SessionState.EXCHANGE,
+    SessionState.AUTHENTICATED,
+)
+_REAUTHENTICATION, _FAILED = SessionState.REAUTHENTICATION, SessionState.FAILED
+
+TRANSITIONS: Final = {
+    _HANDSHAKE: frozenset({_EXCHANGE, _FAILED}),
+    _EXCHANGE: frozenset({_AUTHENTICATED, _FAILED}),
+    _AUTHENTICATED: frozenset({_REAUTHENTICATION, _FAILED}),
+    _REAUTHENTICATION: frozenset({_AUTHENTICATED, _FAILED}),
+    _FAILED: frozenset[SessionState](),
+}
+
+
+class SaslSession:
+    """Authenticates one connection with the mechanisms of its listener."""
+
+    __slots__ = (
+        "_config",
+        "_create_exchange",
+        "_exchange",
+        "_expires_ms",
+        "_reauthentication_ms",
+        "has_raw_frames",
+        "mechanism",
+        "principal",
+        "state",
+    )
+
+    def __init__(self, config: SaslListenerConfig, create_exchange: ExchangeFactory) -> None:
+        self.state = _HANDSHAKE
+        self.mechanism: str | None = None
+        self.principal: str | None = None
+        """The authenticated principal; None before the first authentication."""
+        self.has_raw_frames = False
+        """Whether messages are frames without a header, after a handshake of version 0."""
+        self._config = config
+        self._create_exchange = create_exchange
+        self._exchange: Exchange | None = None
+        self._expires_ms: int | None = None
+        self._reauthentication_ms: int | None = None
+
+    @property
+    def is_exchanging(self) -> bool:
+        """Whether a message of the mechanism is expected."""
+        return self.state is _EXCHANGE or self.state is _REAUTHENTICATION
+
+    @property
+    def error_text(self) -> str:
+        """What a client learns of a failure: the same for an unknown user and for a wrong password."""
+        kind = "re-authentication" if self.principal is not None else "authentication"
+        reason = f"invalid credentials with SASL mechanism {self.mechanism}"
+        return f"Authentication failed during {kind} due to {reason}"
+
+    @property
+    def has_lifetime(self) -> bool:
+        """Whether the session expires."""
+        return self._expires_ms is not None
+
+    def is_expired(self, now_ms: int) -> bool:
+        """Return whether the session has expired without another authentication."""
+        return self._expires_ms is not None and now_ms > self._expires_ms
+
+    def admit_reauthentication(self, now_ms: int) -> bool:
+        """Return whether a handshake may begin another authentication: only of a session that expires."""
+        if self.state is not _AUTHENTICATED or self._expires_ms is None:
+            return False
+        last_ms = self._reauthentication_ms
+        if last_ms is not None and now_ms - last_ms < REAUTHENTICATION_INTERVAL_MS_MIN:
+            return False
+        self._reauthentication_ms = now_ms
+        return True
+
+    def choose(self, mechanism: str, *, has_raw_frames: bool) -> None:
+        """Begin an exchange; raise AuthenticationError if the mechanism is not allowed."""
+        assert self.state in (_HANDSHAKE, _AUTHENTICATED), f"handshake in state {self.state.name}"
+        if mechanism not in self._config.mechanisms:
+            self.fail()
+            raise AuthenticationError("the client requests a SASL mechanism that is not enabled")
+        if self.mechanism not in (None, mechanism):
+            self.fail()
+            raise AuthenticationError(f"re-authentication with {mechanism} instead of {self.mechanism}")
+        self.mechanism = mechanism
+        self.has_raw_frames = has_raw_frames
+        self._exchange = self._create_exchange(mechanism)
+        self._transition(_EXCHANGE if self.state is _HANDSHAKE else _REAUTHENTICATION)
+
+    def evaluate(self, message: bytes, now_ms: int) -> bytes:
+        """Return the response to a message of the mechanism; raise AuthenticationError if it fails."""
+        exchange = self._exchange
+        assert exchange is not None and self.is_exchanging
+        try:
+            response = exchange.evaluate(message)
+            if exchange.user is not None:
+                self._complete(exchange.user, now_ms)
+        except AuthenticationError:
+            self.fail()
+            raise
+        return response
+
+    def lifetime_ms(self, now_ms: int) -> int:
+        """Return the time until the session expires; 0 if it does not expire, or is not authenticated."""
+        if self.state is not _AUTHENTICATED or self._expires_ms is None:
+            return 0
+        return self._expires_ms - now_ms
+
+    def fail(self) -> None:
+        """Allow no further message."""
+        self._exchange = None
+        if self.state is not _FAILED:
+            self._transition(_FAILED)
+
+    def _complete(self, user: str, now_ms: int) -> None:
+        principal = f"User:{user}"
+        if self.principal not in (None, principal):
+            text = f"Cannot change principals during re-authentication from {self.principal}: {principal}"
+            raise AuthenticationError(text, client_text=text)
+        assert self.mechanism is not None
+        limit_ms = self._config.reauthentication_ms[self.mechanism]
+        self.principal = principal
+        self._expires_ms = now_ms + limit_ms if limit_ms > 0 else None
+        self._exchange = None
+        self._transition(_AUTHENTICATED)
+
+    def _transition(self, state: SessionState) -> None:
+        assert state in TRANSITIONS[self.state], f"{self.state.name} -> {state.name}"
+        self.state = state

@@ -1,0 +1,35 @@
+"""The SASL mechanism and credentials of a client: `sasl.mechanism` and `sasl.jaas.config`.
+
+The options `username` and `password` of the login module are the credentials.
+Source: SaslConfigs, PlainLoginModule and ScramLoginModule of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidelog.security.jaas import JaasError, LoginModule, parse_jaas
+
+
+@dataclass(frozen=True, slots=True)
+class SaslCredentials:
+    """A mechanism, a user and the password, which is hidden in the representation."""
+
+    mechanism: str
+    user: str
+    password: str = field(repr=False)
+
+
+def parse_credentials(mechanism: str, jaas_config: str) -> SaslCredentials:
+    """Return the credentials in a JAAS config of a client. Raise JaasError, which contains no value."""
+    return credentials_of(mechanism, parse_jaas(jaas_config, mechanism))
+
+
+def credentials_of(mechanism: str, module: LoginModule) -> SaslCredentials:
+    """Return the credentials in the options of a login module. Raise JaasError if one is missing."""
+    user, password = module.options.get("username"), module.options.get("password")
+    if not user or not password:
+        raise JaasError("the JAAS config has no username or no password")
+    if module.options.get("tokenauth", "false").lower() == "true":
+        raise JaasError("delegation tokens (tokenauth) are not supported")
+    return SaslCredentials(mechanism, user, password)
