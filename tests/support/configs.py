@@ -48,7 +48,13 @@ def network_config(**changes: Any) -> NetworkConfig:
 
 def listener_config(name: str = "PLAINTEXT", **changes: Any) -> ListenerConfig:
     """The settings of a listener on a free port of every address."""
-    return ListenerConfig(**{"name": name, "host": "", "port": 0, "max_connections": UNLIMITED, **changes})
+    defaults: dict[str, Any] = {
+        "host": "",
+        "port": 0,
+        "max_connections": UNLIMITED,
+        "max_connection_creation_rate": UNLIMITED,
+    }
+    return ListenerConfig(**{"name": name, **defaults, **changes})
 
 
 def quorum_settings(**changes: Any) -> QuorumSettings:

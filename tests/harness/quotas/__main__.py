@@ -12,6 +12,8 @@ from tests.harness.quotas.rates import consume, produce, set_quotas
 from tidelog.testing.embedded import EmbeddedCluster
 
 TOLERANCE = 0.1
+WARM_UP_S = 12
+"""Longer than all windows together: a client may begin with the bytes of ten windows at once."""
 
 
 def main() -> int:
@@ -26,13 +28,13 @@ def main() -> int:
     is_accurate = True
     with EmbeddedCluster() as cluster:
         servers = cluster.bootstrap_servers
-        produce(servers, "read", 600, max_bytes=int(given.rate * given.seconds * 1.5))
+        produce(servers, "read", 600, max_bytes=int(given.rate * (given.seconds + 2 * WARM_UP_S)))
         for key, measure, topic in (
             ("producer_byte_rate", produce, "written"),
             ("consumer_byte_rate", consume, "read"),
         ):
             set_quotas(servers, {key: given.rate})
-            achieved = measure(servers, topic, given.seconds)
+            achieved = measure(servers, topic, given.seconds, warm_up_s=WARM_UP_S)
             ratio = achieved.rate / given.rate
             is_accurate = is_accurate and abs(ratio - 1) <= TOLERANCE
             table.add_row(key, f"{achieved.rate:,.0f}", f"{ratio:.3f}", str(len(achieved.throttle_times_s)))

@@ -45,13 +45,15 @@ def set_quotas(servers: str, quotas: Mapping[str, float | None], client_id: str 
     asyncio.run(alter())
 
 
-def produce(servers: str, topic: str, duration_s: float, max_bytes: int | None = None) -> Achieved:
-    """Produce for `duration_s`, or until `max_bytes` are acknowledged; return what was acknowledged."""
+def produce(
+    servers: str, topic: str, duration_s: float, *, max_bytes: int | None = None, warm_up_s: float = 0
+) -> Achieved:
+    """Produce for `duration_s` after `warm_up_s`, or until `max_bytes` are acknowledged."""
     achieved = Achieved()
 
     def on_delivery(error: object, message: Message) -> None:
         assert error is None, error
-        if monotonic() <= ends_s:
+        if began_s <= monotonic() <= ends_s:
             achieved.size_bytes += len(VALUE)
 
     producer = Producer(
@@ -63,7 +65,7 @@ def produce(servers: str, topic: str, duration_s: float, max_bytes: int | None =
             "message.timeout.ms": 600_000,
         }
     )
-    began_s = monotonic()
+    began_s = monotonic() + warm_up_s
     ends_s = began_s + duration_s
     while monotonic() < ends_s and (max_bytes is None or achieved.size_bytes < max_bytes):
         try:
@@ -76,17 +78,17 @@ def produce(servers: str, topic: str, duration_s: float, max_bytes: int | None =
     return achieved
 
 
-def consume(servers: str, topic: str, duration_s: float) -> Achieved:
-    """Consume from the beginning for `duration_s`."""
+def consume(servers: str, topic: str, duration_s: float, *, warm_up_s: float = 0) -> Achieved:
+    """Consume from the beginning for `duration_s` after `warm_up_s`."""
     achieved = Achieved()
     consumer = Consumer(
         {**_common(servers, achieved), "group.id": "measured", "queued.max.messages.kbytes": 200}
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
-    began_s = monotonic()
+    began_s = monotonic() + warm_up_s
     while monotonic() < began_s + duration_s:
         message = consumer.poll(0.1)
-        if message is not None and message.error() is None:
+        if message is not None and message.error() is None and monotonic() >= began_s:
             value = message.value()
             achieved.size_bytes += len(value) if value is not None else 0
     achieved.elapsed_s = monotonic() - began_s

@@ -59,7 +59,7 @@ class ListenerConfig:
     host: str
     port: int
     max_connections: int
-    max_connection_creation_rate: int = UNLIMITED
+    max_connection_creation_rate: int
     tls: TlsServer | None = None
     unauthenticated_frame_bytes_max: int | None = None
 

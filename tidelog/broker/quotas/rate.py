@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+THROTTLE_TIME_MS_MAX: Final = 2**31 - 1
 
 
 class Windows(NamedTuple):
@@ -35,6 +37,11 @@ class _Sample:
     def __init__(self, now_ms: int) -> None:
         self.start_ms = self.last_ms = now_ms
         self.value = 0.0
+
+
+def rounded_throttle_time_ms(throttle_time_ms: float) -> int:
+    """Return whole milliseconds that fit in the field of a response."""
+    return math.floor(min(throttle_time_ms, THROTTLE_TIME_MS_MAX) + 0.5)
 
 
 class SampledRate:
@@ -70,7 +77,7 @@ class SampledRate:
             return 0
         if not quota:
             return self._windows.total_ms
-        return math.floor(excess / quota * self._elapsed_ms(now_ms) + 0.5)
+        return rounded_throttle_time_ms(excess / quota * self._elapsed_ms(now_ms))
 
     def _elapsed_ms(self, now_ms: int) -> int:
         size_ms = self._windows.size_ms

@@ -8,9 +8,7 @@ Source: KIP-599; TokenBucket of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-import math
-
-from tidelog.broker.quotas.rate import Windows
+from tidelog.broker.quotas.rate import Windows, rounded_throttle_time_ms
 
 
 class TokenBucket:
@@ -37,7 +35,7 @@ class TokenBucket:
     def throttle_time_ms(self, quota: float, now_ms: int) -> int:
         """Return the time until the bucket is no longer negative."""
         tokens = self.tokens(quota, now_ms)
-        return math.floor(-tokens / quota * 1000 + 0.5) if tokens < 0 else 0
+        return rounded_throttle_time_ms(-tokens / quota * 1000) if tokens < 0 else 0
 
     def _burst(self, quota: float) -> float:
         return quota * self._windows.total_ms / 1000

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.broker.quotas.rate import SampledRate, Windows
+from tidelog.broker.quotas.rate import THROTTLE_TIME_MS_MAX, SampledRate, Windows
 
 WINDOWS = Windows(11, 1_000)
 
@@ -94,3 +94,10 @@ def test_a_value_can_be_taken_back() -> None:
     rate.record(500_000, 0)
     rate.record(-500_000, 0)
     assert rate.value(0) == 0
+
+
+@pytest.mark.parametrize("quota", [1e-320, 0.001, 1])
+def test_a_throttle_time_fits_in_a_response(quota: float) -> None:
+    rate = SampledRate(WINDOWS)
+    rate.record(2**40, 0)
+    assert rate.throttle_time_ms(quota, 0) == THROTTLE_TIME_MS_MAX
