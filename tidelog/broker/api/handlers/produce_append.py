@@ -74,15 +74,12 @@ class ProduceAppender:
         authorizer: Authorizer = ALLOW_EVERYTHING,
     ) -> None:
         self._authorizer = authorizer
+        self.is_access_limited = authorizer.is_enabled
+        """Whether `remove_unauthorized` must be called for every request."""
         self._replicas = replicas
         self._fetch_purgatory = fetch_purgatory
         self._traffic = traffic
         self._log_limit = log_limit
-
-    @property
-    def is_access_limited(self) -> bool:
-        """Whether `remove_unauthorized` must be called for every request."""
-        return self._authorizer.is_enabled
 
     def remove_unauthorized(self, request: Request, state: AppendState) -> Steps[None]:
         """Remove the partitions to which the client may not write from the request; add their results.

@@ -16,7 +16,8 @@ from tidelog.protocol.registry import APIS
 
 audit_logger = logging.getLogger("kafka.authorizer.logger")
 
-TRACE: Final = 5
+NAME_MAX: Final = 255
+"""The number of characters of a name that are logged. Clients may send much longer names."""
 _RESOURCE_NAMES: Final = {
     AclResourceType.TOPIC: "Topic",
     AclResourceType.GROUP: "Group",
@@ -47,7 +48,7 @@ def log_decision(
         operation.name,
         requester.client_address,
         _RESOURCE_NAMES[resource_type],
-        name,
+        name[:NAME_MAX],
         APIS[requester.header.api_key].name,
         rule,
     )

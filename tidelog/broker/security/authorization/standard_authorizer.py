@@ -1,7 +1,7 @@
 """Kafka's StandardAuthorizer: decides by the access control entries of the metadata.
 
     principal is in super.users         allowed
-    entries are not loaded yet          AuthorizerNotReady
+    entries are not loaded yet          KafkaError UNKNOWN_SERVER_ERROR
     an entry denies the operation       denied
     an entry allows the operation       allowed
     the resource has no entry           allowed if allow.everyone.if.no.acl.found, else denied
@@ -21,9 +21,10 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
+from tidelog.broker.observability.logging_setup import TRACE
 from tidelog.broker.security.authorization.acl_index import AclIndex, IndexedEntry
 from tidelog.broker.security.authorization.addresses import comparable_address
-from tidelog.broker.security.authorization.audit_log import TRACE, audit_logger, entry_text, log_decision
+from tidelog.broker.security.authorization.audit_log import audit_logger, entry_text, log_decision
 from tidelog.broker.security.authorization.authorizer import Requester
 from tidelog.broker.security.authorization.supported_operations import SUPPORTED_OPERATIONS, operation_bits
 from tidelog.cluster.acls import WILDCARD_RESOURCE

@@ -182,3 +182,9 @@ def test_the_audit_log_has_denials_at_info_and_permissions_at_debug(caplog: pyte
             "Topic:LITERAL:orders for request = Produce with resourceRefCount = 1 based on rule DefaultDeny",
         ),
     ]
+
+
+def test_the_audit_log_has_the_start_of_a_long_name(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="kafka.authorizer.logger"):
+        allows(authorizer(), name="x" * 30_000)
+    assert len(caplog.records[0].getMessage()) < 600
