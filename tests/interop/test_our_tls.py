@@ -180,3 +180,11 @@ def test_a_node_whose_certificate_other_nodes_would_refuse_does_not_start(kind: 
     }
     with pytest.raises(ConfigError, match="nodes with these stores cannot connect to each other"):
         EmbeddedCluster(config=config).start()
+
+
+def test_remote_log_metadata_is_written_over_tls(tmp_path: Path) -> None:
+    def topics(node: BrokerNode) -> set[str]:
+        return set(node.services.image().topics_by_name)
+
+    with EmbeddedCluster(nodes=3, tiered=True, config=node_config(tmp_path)) as tiered:
+        wait_until(lambda: "__remote_log_metadata" in tiered.run(topics))
