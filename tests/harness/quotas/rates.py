@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import linear_regression
 from time import monotonic
 from typing import Any, Final
 
@@ -23,11 +24,28 @@ class Achieved:
     size_bytes: int = 0
     elapsed_s: float = 0.0
     throttle_times_s: list[float] = field(default_factory=list)
+    totals: list[tuple[float, int]] = field(default_factory=list)
+    """The bytes at the end of each second, with the time."""
 
     @property
     def rate(self) -> float:
-        """Bytes per second."""
+        """Bytes per second on average."""
         return self.size_bytes / self.elapsed_s
+
+    @property
+    def sustained_rate(self) -> float:
+        """The slope of the bytes over time.
+
+        The average depends on the phase: with default windows a client may send ten seconds' bytes at once.
+        """
+        return linear_regression(*zip(*self.totals, strict=True)).slope
+
+    def add(self, size_bytes: int) -> None:
+        """Count bytes that were produced or consumed now."""
+        self.size_bytes += size_bytes
+        now_s = monotonic()
+        if not self.totals or now_s - self.totals[-1][0] >= 1:
+            self.totals.append((now_s, self.size_bytes))
 
     def on_throttle(self, event: ThrottleEvent) -> None:
         """Keep the throttle time; a throttle_cb of librdkafka."""
@@ -54,7 +72,7 @@ def produce(
     def on_delivery(error: object, message: Message) -> None:
         assert error is None, error
         if began_s <= monotonic() <= ends_s:
-            achieved.size_bytes += len(VALUE)
+            achieved.add(len(VALUE))
 
     producer = Producer(
         {
@@ -90,7 +108,7 @@ def consume(servers: str, topic: str, duration_s: float, *, warm_up_s: float = 0
         message = consumer.poll(0.1)
         if message is not None and message.error() is None and monotonic() >= began_s:
             value = message.value()
-            achieved.size_bytes += len(value) if value is not None else 0
+            achieved.add(len(value) if value is not None else 0)
     achieved.elapsed_s = monotonic() - began_s
     consumer.close()
     return achieved
