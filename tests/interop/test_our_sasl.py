@@ -6,30 +6,35 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from tests.support.cli import tidelog_output
+from tests.support.security.certificates import Authority
 from tests.support.waiting import wait_until
+from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.node.node import BrokerNode
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.admin.types import ConfigChange, ConfigResource, NewTopic, ResourceType
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.producer.producer import Producer
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.security.jaas import PLAIN_LOGIN_MODULE
+from tidelog.security.jaas import PLAIN_LOGIN_MODULE, SCRAM_LOGIN_MODULE
 from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop
 
+AUTHORITY = Authority.create()
 NODE_SECRET, ALICE_SECRET = "canary-node-5b1f", "canary-alice-77c2"
 JAAS = (
     f'{PLAIN_LOGIN_MODULE} required username="node" password="{NODE_SECRET}" '
     f'user_node="{NODE_SECRET}" user_alice="{ALICE_SECRET}";'
 )
 CONFIG = {
-    "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
     "sasl.enabled.mechanisms": "PLAIN",
     "sasl.mechanism.inter.broker.protocol": "PLAIN",
     "sasl.mechanism.controller.protocol": "PLAIN",
@@ -41,35 +46,57 @@ CONFIG = {
 }
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
+@dataclass(frozen=True)
+class Secured:
+    """A running cluster, and the options of its clients without credentials."""
+
+    cluster: EmbeddedCluster
+    transport: dict[str, Any]
+
+
+@pytest.fixture(scope="module", params=["SASL_PLAINTEXT", "SASL_SSL"])
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """Three nodes, each of them broker and controller."""
-    with EmbeddedCluster(nodes=3, config=CONFIG) as running:
+    protocol, folder = request.param, tmp_path_factory.mktemp("certificates")
+    config = {
+        **CONFIG,
+        "listener.security.protocol.map": f"PLAINTEXT:{protocol},CONTROLLER:{protocol}",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(AUTHORITY.issue("node").write_pem(folder / "node.pem")),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(AUTHORITY.write(folder / "ca.pem")),
+    }
+    transport = {
+        "security_protocol": protocol,
+        "ssl_truststore_type": "PEM",
+        "ssl_truststore_location": str(folder / "ca.pem"),
+    }
+    with EmbeddedCluster(nodes=3, config=config) as running:
         wait_until(lambda: len(running.run(_brokers)) == 3)
-        yield running
+        yield Secured(running, transport)
 
 
 def _brokers(node: BrokerNode) -> set[int]:
     return {broker.id for broker in node.services.image().brokers.values() if not broker.fenced}
 
 
-def options(cluster: EmbeddedCluster, password: str = ALICE_SECRET, user: str = "alice") -> dict[str, Any]:
+def options(secured: Secured, password: str = ALICE_SECRET, user: str = "alice") -> dict[str, Any]:
     return {
-        "bootstrap_servers": cluster.bootstrap_servers,
-        "security_protocol": "SASL_PLAINTEXT",
+        **secured.transport,
+        "bootstrap_servers": secured.cluster.bootstrap_servers,
         "sasl_mechanism": "PLAIN",
         "sasl_jaas_config": f'{PLAIN_LOGIN_MODULE} required username="{user}" password="{password}";',
     }
 
 
-async def create_topic(cluster: EmbeddedCluster) -> str:
+async def create_topic(cluster: Secured) -> str:
     topic = f"topic-{uuid4().hex[:12]}"
     async with Admin(**options(cluster)) as admin:
         await admin.create_topics([NewTopic(name=topic, num_partitions=3, replication_factor=3)])
     return topic
 
 
-def test_records_are_replicated_and_read(cluster: EmbeddedCluster) -> None:
+def test_records_are_replicated_and_read(cluster: Secured) -> None:
     async def run() -> list[bytes | None]:
         topic = await create_topic(cluster)
         producer = Producer(**options(cluster), transactional_id=topic)
@@ -96,9 +123,7 @@ def test_records_are_replicated_and_read(cluster: EmbeddedCluster) -> None:
     ]
 
 
-def test_clients_and_nodes_authenticate_again(
-    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_clients_and_nodes_authenticate_again(cluster: Secured, caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> int:
         topic = await create_topic(cluster)
         producer = Producer(**options(cluster), acks="all")
@@ -118,7 +143,7 @@ def test_clients_and_nodes_authenticate_again(
 
 
 @pytest.mark.parametrize(("user", "password"), [("alice", "wrong"), ("eve", ALICE_SECRET)])
-def test_wrong_credentials_end_at_once(cluster: EmbeddedCluster, user: str, password: str) -> None:
+def test_wrong_credentials_end_at_once(cluster: Secured, user: str, password: str) -> None:
     async def run() -> None:
         async with Admin(**options(cluster, password, user)) as admin:
             await admin.list_topics()
@@ -130,7 +155,7 @@ def test_wrong_credentials_end_at_once(cluster: EmbeddedCluster, user: str, pass
 
 
 def test_no_secret_is_logged_or_described(
-    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    cluster: Secured, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
 
@@ -141,13 +166,13 @@ def test_no_secret_is_logged_or_described(
 
     described = asyncio.run(run())
     assert "sasl.jaas.config" in described
-    configs = repr(cluster.run(lambda node: node.services.config)) + repr(options)
+    configs = repr(cluster.cluster.run(lambda node: node.services.config)) + repr(options)
     captured = capfd.readouterr()
     assert "canary" not in described + configs + caplog.text + captured.out + captured.err
 
 
 def test_a_rejected_change_of_a_secret_does_not_show_it(
-    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+    cluster: Secured, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     keys = (
@@ -166,3 +191,36 @@ def test_a_rejected_change_of_a_secret_does_not_show_it(
     for key in keys:
         assert "canary" not in asyncio.run(run(key))
     assert "canary" not in caplog.text
+
+
+def test_brokers_authenticate_with_scram_credentials_of_the_first_records(tmp_path: Path) -> None:
+    jaas = f'{SCRAM_LOGIN_MODULE} required username="node" password="{NODE_SECRET}";'
+    names = {"inter.broker.listener.name": "PLAINTEXT", "controller.listener.names": "CONTROLLER"}
+    config = {
+        **names,
+        "node.id": "1",
+        "process.roles": "broker,controller",
+        "log.dirs": str(tmp_path),
+        "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+        "listener.name.plaintext.scram-sha-512.sasl.jaas.config": jaas,
+    }
+    properties = tmp_path / "server.properties"
+    properties.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
+    credential = f"SCRAM-SHA-512=[name=node,password={NODE_SECRET}]"
+    tidelog_output("storage", "format", "-c", str(properties), "-t", "A" * 22, "--add-scram", credential)
+
+    async def run() -> set[str]:
+        node = await BrokerNode.start(BrokerConfig(config))
+        try:
+            servers = f"127.0.0.1:{node.bound_port('PLAINTEXT')}"
+            own: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-512"}
+            async with Admin(servers, sasl_jaas_config=jaas, **own) as admin:
+                await admin.create_topics([NewTopic(name="events")])
+                return set(await admin.list_topics())
+        finally:
+            await node.stop()
+
+    assert asyncio.run(run()) == {"events"}

@@ -141,7 +141,7 @@ async def _with_aiokafka(servers: str, mechanism: str, user: str, password: str)
         "sasl_plain_username": user,
         "sasl_plain_password": password,
     }
-    producer = AIOKafkaProducer(**options, bootstrap_timeout_ms=3_000)
+    producer = AIOKafkaProducer(**options)
     try:
         await producer.start()
     except Exception as error:
@@ -230,3 +230,24 @@ def test_librdkafka_authenticates_again_before_its_session_expires() -> None:
             assert producer.flush(TIMEOUT_S) == 0
             time.sleep(0.1)
         assert errors == []
+
+
+def test_an_authorizer_sees_the_authenticated_principal() -> None:
+    config = {
+        **CONFIG,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:{USER}",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+            f'{PLAIN_LOGIN_MODULE} required user_{USER}="{JAAS_PASSWORD}" user_bob="b";'
+        ),
+    }
+    with EmbeddedCluster(config=config) as running:
+        servers = f"127.0.0.1:{running.run(lambda node: node.bound_port(LISTENER))}"
+        assert with_confluent(servers, PLAIN, USER, PASSWORD) == 1
+        options = confluent_options(servers, PLAIN, "bob", "b")
+        assert AdminClient(options).list_topics(timeout=TIMEOUT_S).topics == {}
+        assert (
+            AdminClient(confluent_options(servers, PLAIN, USER, PASSWORD))
+            .list_topics(timeout=TIMEOUT_S)
+            .topics
+        )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+
 import pytest
 
 from tidelog.security.authentication_error import AuthenticationError
@@ -22,6 +24,22 @@ def test_the_own_name_is_allowed_as_authorization_id() -> None:
 def test_cve_2017_12610_a_user_cannot_act_as_another_one() -> None:
     with pytest.raises(AuthenticationError, match="authorization id"):
         authenticate_plain(b"admin\0alice\0geheim", USERS)
+
+
+@pytest.mark.parametrize("user", ["alice", "bob"])
+def test_cve_2021_38153_secrets_are_compared_in_constant_time(
+    user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[tuple[int, int]] = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((len(one), len(other)))
+        return False
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    with pytest.raises(AuthenticationError):
+        authenticate_plain(encode_plain(user, "geheim"), USERS)
+    assert compared == [(32, 32)]
 
 
 def test_unknown_user_and_wrong_password_have_the_same_error() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hmac
 import random
 from base64 import b64decode, b64encode
+from typing import Any
 
 import pytest
 
@@ -105,6 +107,21 @@ def test_cve_2024_56128_the_final_nonce_must_be_that_of_the_exchange(nonce: str)
     found.evaluate(CLIENT_FIRST)
     with pytest.raises(AuthenticationError, match="nonce"):
         found.evaluate(CLIENT_FINAL.replace(NONCE.encode(), nonce.encode()))
+
+
+def test_cve_2021_38153_secrets_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[object] = []
+    compare = hmac.compare_digest
+
+    def recorded(one: Any, other: Any) -> bool:
+        compared.append(other)
+        return compare(one, other)
+
+    monkeypatch.setattr(hmac, "compare_digest", recorded)
+    found = server()
+    found.evaluate(CLIENT_FIRST)
+    found.evaluate(CLIENT_FINAL)
+    assert compared == [NONCE, credential().keys.stored_key]
 
 
 def test_a_final_message_cannot_be_replayed_in_another_exchange() -> None:

@@ -238,7 +238,7 @@ async def test_the_response_to_a_failure_is_delayed() -> None:
 
 
 @pytest.mark.parametrize("data", [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", struct.pack(">i", 1001)])
-async def test_frames_before_authentication_are_small(data: bytes) -> None:
+async def test_cve_2022_34917_frames_before_authentication_are_small(data: bytes) -> None:
     async with gated() as found:
         await found.client.send(data)
         assert await found.client.is_closed()
