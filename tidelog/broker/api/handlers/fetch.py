@@ -156,8 +156,8 @@ class FetchHandler:
         min_bytes = min(view.min_bytes, max_bytes)
         if view.replica_id >= 0:
             limits = FetchLimits(view.replica_id, FetchIsolation.LOG_END, min_bytes, max_bytes)
-            if options.authorizer.is_enabled:
-                limits.check_access = partial(self._check_follower_access, request)
+            if not may_access_cluster(options.authorizer, request, AclOperation.CLUSTER_ACTION):
+                limits.check_access = _deny_follower
             limits.replica_epoch = view.replica_epoch
             if options.throttle is not None and options.throttle.is_active:
                 limits.is_throttled = options.throttle.is_throttled
@@ -188,12 +188,6 @@ class FetchHandler:
             name = self._replicas.topic_name(requested.topic_id)
         if name is not None:
             require_access(self._options.authorizer, request, AclOperation.READ, AclResourceType.TOPIC, name)
-
-    def _check_follower_access(self, request: Request, requested: FetchPartition) -> None:
-        """Raise KafkaError if the sender may not read as a replica of another broker (CVE-2018-1288)."""
-        if not may_access_cluster(self._options.authorizer, request, AclOperation.CLUSTER_ACTION):
-            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            raise KafkaError(code, code.text)
 
     def _park(
         self, request: Request, context: FetchContext, view: FetchRequestView, limits: FetchLimits
@@ -418,6 +412,12 @@ class FetchHandler:
         )
         # Records are file slices of the log. The network sends them without copying.
         request.respond(cast(list[ResponsePart], parts))
+
+
+def _deny_follower(requested: FetchPartition) -> None:
+    """Raise KafkaError: the sender may not read as a replica of another broker (CVE-2018-1288)."""
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    raise KafkaError(code, code.text)
 
 
 def _must_wait(read: FetchRead, view: FetchRequestView, limits: FetchLimits) -> bool:

@@ -90,15 +90,18 @@ class ProduceAppender:
         if any(each.records is not None and claims_transaction(each.records) for each in view.partitions):
             self._require_transactional_id(request, view.transactional_id)
         allowed = []
+        writable: dict[str, bool] = {}
         for requested in view.partitions:
             yield None
             name = requested.topic
             if requested.topic_id is not None and not name:
                 name = self._replicas.topic_name(requested.topic_id)
+            if name is not None and name not in writable:
+                writable[name] = self._authorizer.is_authorized(
+                    request, AclOperation.WRITE, AclResourceType.TOPIC, name
+                )
             # An unknown topic id has its own error.
-            if name is None or self._authorizer.is_authorized(
-                request, AclOperation.WRITE, AclResourceType.TOPIC, name
-            ):
+            if name is None or writable[name]:
                 allowed.append(requested)
             else:
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
