@@ -290,7 +290,7 @@ def test_the_older_of_two_with_one_instance_id_is_fenced(
         return bool(failures)
 
     wait_until(is_fenced, "fencing of the older member")
-    # librdkafka names the code to who commits; when a heartbeat was first, it is fatal to whoever polls.
+    # librdkafka reports the code to the commit; if a heartbeat was first, to the next poll, as fatal.
     assert failures[0].code == ErrorCode.FENCED_INSTANCE_ID or "Static consumer fenced" in str(failures[0])
 
 

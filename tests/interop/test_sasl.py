@@ -176,7 +176,7 @@ def test_the_right_password_gives_access(access: Access, servers: str, mechanism
 
 
 @pytest.mark.parametrize("mechanism", [PLAIN, SHA_512])
-@pytest.mark.parametrize(("user", "password"), [(USER, "wrong"), ("nobody-of-that-name", PASSWORD)])
+@pytest.mark.parametrize(("user", "password"), [(USER, "wrong"), ("unknown-user", PASSWORD)])
 def test_wrong_credentials_give_no_access(
     access: Access, servers: str, mechanism: str, user: str, password: str
 ) -> None:

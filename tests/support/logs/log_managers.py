@@ -29,7 +29,7 @@ def new_log_manager(disk: CrashFileSystem, dirs: Iterable[str], *args: Any, **op
 
 
 def started(disk: CrashFileSystem, *dirs: str, now_ms: int = NOW_MS, **options: Any) -> LogManager:
-    """A manager that has opened what is there; partitions that are put aside get ids from 1 on."""
+    """A started log manager. Quarantined partitions get ids from 1 on."""
     ids = count(1)
     manager = new_log_manager(disk, dirs or ("/a", "/b"), new_id=lambda: UUID(int=next(ids)), **options)
     manager.start(now_ms)

@@ -77,7 +77,7 @@ def behind_the_tier() -> Following:
     producer.batches.append(BatchMetadata(0, 3, 0, NOW_MS))
     epochs = (EpochEntry(0, 0), EpochEntry(2, 2), EpochEntry(5, 4))
     restart = RestartFromRemote(following.partition, 4, 0, epochs, encode_snapshot([producer]), "test")
-    assert not apply_action(restart, log, NOW_MS), "nobody sees more than before"
+    assert not apply_action(restart, log, NOW_MS), "readers see no further records"
     return following
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidelog.broker.network.request_context import RequestContext
-from tidelog.broker.security.authorization.access import AUTHORIZATION_ERRORS
+from tidelog.broker.security.authorization.access import require_access
 from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.broker.security.authorization.required_operations import (
     RequiredOperation,
@@ -14,7 +14,6 @@ from tidelog.broker.security.authorization.required_operations import (
     Scope,
 )
 from tidelog.cluster.acls import CLUSTER_NAME
-from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.registry import ApiKey
 
 
@@ -47,10 +46,9 @@ class RequestGuard:
         if not required.lowest <= context.header.api_version <= required.highest:
             return
         name = getattr(request, required.name_field) if required.name_field else CLUSTER_NAME
-        is_authorized, resource_type = self._authorizer.is_authorized, required.resource_type
-        other = required.alternative
-        if other is not None and is_authorized(context, other, resource_type, name, logs_denial=False):
+        authorizer, resource_type, other = self._authorizer, required.resource_type, required.alternative
+        if other is not None and authorizer.is_authorized(
+            context, other, resource_type, name, logs_denial=False
+        ):
             return
-        if not is_authorized(context, required.operation, resource_type, name):
-            code = AUTHORIZATION_ERRORS[resource_type]
-            raise KafkaError(code, code.text)
+        require_access(authorizer, context, required.operation, resource_type, name)

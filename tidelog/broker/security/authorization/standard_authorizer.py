@@ -101,9 +101,7 @@ class StandardAuthorizer:
     ) -> bool:
         """Return whether the client may perform `operation` on the resource `name`."""
         key = (requester.principal, requester.client_address, operation, resource_type, name)
-        decision = self._decisions.get(key)
-        if decision is None:
-            decision = self._decide_and_cache(key, name)
+        decision = self._decisions.get(key) or self._decide_and_cache(key, name)
         level = logging.DEBUG if decision.is_allowed else logging.INFO if logs_denial else TRACE
         if audit_logger.isEnabledFor(level):
             log_decision(

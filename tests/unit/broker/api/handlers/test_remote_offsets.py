@@ -341,7 +341,7 @@ def test_a_new_epoch_makes_leader_and_follower_ask_again_what_is_remote() -> Non
     assert border.log.remote_border.is_remote_log_known
     placed = border.replicas.image.topics_by_name["t"].partitions[0]
     border.partition.make_leader(placed)
-    assert border.log.remote_border.is_remote_log_known, "the same epoch goes on"
+    assert border.log.remote_border.is_remote_log_known, "the leader epoch is unchanged"
     next_epoch = replace(
         placed, leader_epoch=placed.leader_epoch + 1, partition_epoch=placed.partition_epoch + 1
     )
